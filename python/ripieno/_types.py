@@ -14,6 +14,9 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 #: How rows of equal keys become one; not "concat", which keeps them all.
 CombineOne = Literal["sum", "prod", "mul", "min", "max", "and", "or", "xor"] | Callable[[Any, Any], Any]
 
+#: What a job does when a rank is lost: tell the caller, or begin the program again with the others, or with new ones.
+OnFailure = Literal["raise", "shrink", "respawn"]
+
 
 class SharesByDlpack(Protocol):
     """What other libraries have for arrays."""

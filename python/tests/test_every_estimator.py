@@ -9,7 +9,7 @@ import pytest
 from ripieno import algorithms
 
 ESTIMATORS = [getattr(algorithms, name) for name in algorithms.__all__]
-SHARED = ("workers", "threads", "engine")
+SHARED = ("workers", "threads", "engine", "on_failure")
 
 every_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)
 

@@ -81,7 +81,9 @@ class FitCheckpoint:
 
 
 class SharedCheckpoint(FitCheckpoint):
-    """The checkpoint of a fit whose state all ranks have, and who all make each call; rank 0 keeps it.
+    """The checkpoint of a fit whose state all ranks have, and who all make each call; rank 0 keeps it in the folder.
+
+    If the fit begins again when ranks are lost, all ranks keep each state in memory, too.
 
     Parameters
     ----------
@@ -94,23 +96,36 @@ class SharedCheckpoint(FitCheckpoint):
     ------
     CheckpointError
         The folder cannot be used, or another process uses it.
+
+    Attributes
+    ----------
+    used : bool
+        Whether anything is kept.
     """
 
     def __init__(self, comm: Communicator, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
         super().__init__(None if comm.rank else folder, name, facts)
         self._comm = comm
-        self._used = folder is not None
+        self._name = name
+        self._has_folder = folder is not None
+        self.used = self._has_folder or comm.begins_again
         self._saved_s = -np.inf
 
     def load(self) -> Saved | None:
         """As of `FitCheckpoint`; all ranks get it."""
-        if not self._used:
+        kept = self._comm.restore(self._name) if self._comm.begins_again else None
+        if kept is not None:
+            iteration, result = kept
+            return Saved(iteration, result, self._facts, [])
+        if not self._has_folder:
             return None
         found: Saved | None = self._comm.broadcast(super().load())
         return found
 
     def save(self, iteration: int, result: Any, *, last: bool = False) -> None:
         """Keep the state after an iteration instead of the last one, unless that was kept a moment ago."""
+        if self._comm.begins_again:
+            self._comm.checkpoint(self._name, (iteration, result), shared=True)
         if self._kept is None or not (last or time.monotonic() - self._saved_s > PERIOD_S):
             return
         super().save(iteration, result)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
+from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
 
@@ -27,10 +28,18 @@ class WorkerEstimator(BaseEstimator):
     Its parameters are those that each estimator has besides its own.
     """
 
-    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
+    ) -> None:
         self.workers = workers
         self.threads = threads
         self.engine = engine
+        self.on_failure = on_failure
 
     def _run(
         self,
@@ -58,7 +67,7 @@ class WorkerEstimator(BaseEstimator):
             self._check_job(self.engine)
             with self.engine.telling(on_event):
                 return self.engine.run(program, *arguments)
-        with launch(self.workers, self.engine, self.threads, on_event) as job:
+        with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
             return job.run(program, *arguments)
 
     def _apply(self, program: Callable[..., Any], source: Dataset | InMemory, *arguments: Any) -> list[Any]:
@@ -69,6 +78,8 @@ class WorkerEstimator(BaseEstimator):
         check_count("workers", self.workers)
         if self.threads is not None:
             check_count("threads", self.threads)
+        if self.on_failure not in get_args(OnFailure):
+            raise InputError(f"on_failure={self.on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
 
     def _check_job(self, job: Job) -> None:
         """What a running job has, nobody can choose any more."""
@@ -76,6 +87,10 @@ class WorkerEstimator(BaseEstimator):
             raise InputError(
                 f"workers={self.workers}, threads={self.threads}, but the job that is the engine has {job.workers} "
                 f"workers with {job.threads} threads: leave both out"
+            )
+        if self.on_failure != "raise":
+            raise InputError(
+                f"on_failure={self.on_failure!r}, but the job that is the engine has been told what to do: leave it out"
             )
         if job.replicas != 1:
             raise InputError(
@@ -107,9 +122,10 @@ class ObservedEstimator(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine)
+        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
         self.on_iteration = on_iteration
 
     def _run_fit(self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None) -> list[Any]:

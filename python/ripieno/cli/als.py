@@ -7,18 +7,19 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import ALS
 from ripieno.algorithms.als.estimator import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
+    checkpoint_option,
     fit_options,
     max_iter_option,
     say_end,
     seed_option,
     write_model,
 )
-from ripieno.cli.options import LocalPath
 from ripieno.cli.progress import MeasureProgress
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
@@ -69,12 +70,7 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     help="The columns of the tables; by default found by their names, such as userId, movieId and rating.",
 )
 @click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, whose predictions are held against them.")
-@click.option(
-    "--checkpoint",
-    type=LocalPath(file_okay=False),
-    metavar="FOLDER",
-    help="Folder to keep the fit in after each iteration, and to go on from.",
-)
+@checkpoint_option
 @seed_option
 @fit_options
 def als_command(
@@ -82,6 +78,7 @@ def als_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     rank: int,
     implicit: bool,
     reg: float,
@@ -90,7 +87,7 @@ def als_command(
     solver: str,
     columns: str | None,
     test: str | None,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -120,10 +117,11 @@ def als_command(
         max_iter=max_iter,
         solver=solver,
         columns=None if columns is None else _three(columns),
-        checkpoint=None if checkpoint is None else str(checkpoint),
+        checkpoint=checkpoint,
         random_state=seed,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

@@ -6,16 +6,25 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.base import BaseEstimator
 
+from ripieno._types import OnFailure
 from ripieno._version import __version__
 from ripieno.algorithms.journal import RunReport
-from ripieno.cli.options import PathOrUrl, overwrite_option, quiet_option, read_numbers, threads_option, trace_option
+from ripieno.cli.options import (
+    LocalPath,
+    PathOrUrl,
+    overwrite_option,
+    quiet_option,
+    read_numbers,
+    threads_option,
+    trace_option,
+)
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
@@ -31,6 +40,13 @@ _workers_option = click.option(
     show_default=True,
     help="Worker processes on this machine.",
 )
+_on_failure_option = click.option(
+    "--on-failure",
+    type=click.Choice(get_args(OnFailure)),
+    default="raise",
+    show_default=True,
+    help="If a worker dies: fail, or begin again with those that are left, or with others in their place.",
+)
 _out_option = click.option(
     "-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write."
 )
@@ -43,6 +59,15 @@ seed_option = click.option(
     default=0,
     show_default=True,
     help="Seed of the random numbers; the same seed gives the same result.",
+)
+
+
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=LocalPath(file_okay=False),
+    callback=lambda ctx, param, value: None if value is None else str(value),
+    metavar="FOLDER",
+    help="Folder on this machine to keep the fit in while it runs, and to go on from.",
 )
 
 
@@ -81,9 +106,9 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Inputs, the folder to write, workers, threads, trace, overwrite and quiet."""
-    given = [quiet_option, overwrite_option, trace_option, threads_option, _workers_option, _out_option]
-    for option in [*given, _inputs_argument]:
+    """Inputs, the folder to write, workers, threads, what becomes of failures, trace, overwrite and quiet."""
+    ways = [_on_failure_option, threads_option, _workers_option]
+    for option in [quiet_option, overwrite_option, trace_option, *ways, _out_option, _inputs_argument]:
         command = option(command)
     return command
 

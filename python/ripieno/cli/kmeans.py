@@ -10,10 +10,11 @@ from typing import Any, Literal
 import click
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.estimator import INITS
-from ripieno.cli.fits import check_folder, fit_options, max_iter_option, method_option, seed_option
+from ripieno.cli.fits import check_folder, checkpoint_option, fit_options, max_iter_option, method_option, seed_option
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
@@ -49,6 +50,7 @@ LISTED_PARAMETERS = (
     show_default=True,
     help="Stop when the squared shift of the centroids is at most this times the mean variance of a column.",
 )
+@checkpoint_option
 @seed_option
 @click.option(
     "--record-bytes",
@@ -73,11 +75,13 @@ def kmeans_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     thread_model: Literal["fork-join", "bsp"],
     init: str,
     n_init: int | None,
     max_iter: int,
     tol: float,
+    checkpoint: str | None,
     seed: int,
     record_bytes: int | None,
     dtype: str | None,
@@ -114,8 +118,10 @@ def kmeans_command(
         max_iter=max_iter,
         tol=tol,
         random_state=seed,
+        checkpoint=checkpoint,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         thread_model=thread_model,
         on_iteration=progress.on_event,
     )

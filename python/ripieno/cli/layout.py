@@ -8,12 +8,12 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
 from ripieno.algorithms.springs.estimator import APPROXIMATIONS
 from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
-from ripieno.cli.fits import Told, check_folder, fit_options, say_end, seed_option, write_model
+from ripieno.cli.fits import Told, check_folder, checkpoint_option, fit_options, say_end, seed_option, write_model
 from ripieno.cli.graph_options import undirected_option
-from ripieno.cli.options import LocalPath
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -58,12 +58,7 @@ ARRAYS = ("positions", "vertices")
     show_default=True,
     help="Of barnes-hut: clusters narrower than this part of their distance push as one. Smaller is more exact.",
 )
-@click.option(
-    "--checkpoint",
-    type=LocalPath(file_okay=False),
-    metavar="FOLDER",
-    help="Folder to keep the fit in while it runs, and to go on from.",
-)
+@checkpoint_option
 @seed_option
 @fit_options
 def layout_command(
@@ -71,12 +66,13 @@ def layout_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     undirected: bool,
     dim: int,
     iterations: int,
     approximation: str,
     theta: float,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -102,10 +98,11 @@ def layout_command(
         iterations=iterations,
         approximation=approximation,
         theta=theta,
-        checkpoint=None if checkpoint is None else str(checkpoint),
+        checkpoint=checkpoint,
         random_state=seed,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

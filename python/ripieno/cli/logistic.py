@@ -7,11 +7,13 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import LogisticRegression
 from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
+    checkpoint_option,
     fit_options,
     max_iter_option,
     method_option,
@@ -48,18 +50,14 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Stop when no entry of the gradient of the mean loss is larger.",
 )
-@click.option(
-    "--checkpoint",
-    type=click.Path(file_okay=False),
-    metavar="FOLDER",
-    help="Keep the fit here after each iteration, and go on from what is kept.",
-)
+@checkpoint_option
 @fit_options
 def logistic_command(
     inputs: tuple[str, ...],
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     target: str | None,
     c: float,
     solver: str,
@@ -92,6 +90,7 @@ def logistic_command(
         checkpoint=checkpoint,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         on_iteration=progress.on_event,
     )
     y = None if target is None else target_of(target)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import MDS
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.estimator import ANNEALED_STARTS
@@ -15,6 +16,7 @@ from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.cli.fits import (
     Told,
     check_folder,
+    checkpoint_option,
     fit_options,
     max_iter_option,
     method_option,
@@ -22,7 +24,6 @@ from ripieno.cli.fits import (
     seed_option,
     write_model,
 )
-from ripieno.cli.options import LocalPath
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -68,12 +69,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 @click.option(
     "--interpolate", metavar="INPUT", help="Dissimilarities of further points, to be placed, to those of INPUTS."
 )
-@click.option(
-    "--checkpoint",
-    type=LocalPath(file_okay=False),
-    metavar="FOLDER",
-    help="Folder to keep the fit in while it runs, and to go on from.",
-)
+@checkpoint_option
 @seed_option
 @fit_options
 def mds_command(
@@ -81,6 +77,7 @@ def mds_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     components: int,
     method: str,
     metric: str,
@@ -89,7 +86,7 @@ def mds_command(
     max_iter: int,
     eps: float,
     interpolate: str | None,
-    checkpoint: Path | None,
+    checkpoint: str | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -120,9 +117,10 @@ def mds_command(
         max_iter=max_iter,
         eps=eps,
         random_state=seed,
-        checkpoint=None if checkpoint is None else str(checkpoint),
+        checkpoint=checkpoint,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

@@ -8,6 +8,7 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
 from ripieno.cli.fits import Told, check_folder, fit_options, method_option, say_end, seed_option, write_model
@@ -38,6 +39,7 @@ def pca_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     components: int | None,
     solver: str,
     seed: int,
@@ -66,6 +68,7 @@ def pca_command(
         random_state=seed,
         workers=workers,
         threads=threads,
+        on_failure=on_failure,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

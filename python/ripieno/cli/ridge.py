@@ -8,6 +8,7 @@ import click
 import numpy as np
 from rich.console import Console
 
+from ripieno._types import OnFailure
 from ripieno.algorithms import Ridge
 from ripieno.algorithms.linear.regression import SOLVERS
 from ripieno.cli.fits import (
@@ -45,6 +46,7 @@ def ridge_command(
     out: ResultPath,
     workers: int,
     threads: int | None,
+    on_failure: OnFailure,
     target: str,
     alpha: float,
     solver: str,
@@ -65,7 +67,14 @@ def ridge_command(
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     source = open_source(inputs)
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
-    model = Ridge(alpha, solver=solver, workers=workers, threads=threads, on_iteration=progress.on_event)
+    model = Ridge(
+        alpha,
+        solver=solver,
+        workers=workers,
+        threads=threads,
+        on_failure=on_failure,
+        on_iteration=progress.on_event,
+    )
     y = target_of(target)
     with progress, traced(trace):
         model.fit(source, y)

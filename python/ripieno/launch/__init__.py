@@ -9,6 +9,7 @@ from numbers import Integral, Real
 from typing import Any, get_args
 
 from ripieno._checks import check_count, whole
+from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.host import usable_cores
@@ -16,7 +17,6 @@ from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.job.accumulators import JobAccumulator
 from ripieno.launch.job.broadcast import Broadcast
-from ripieno.launch.job.conversation import OnFailure
 from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob

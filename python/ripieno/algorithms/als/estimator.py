@@ -24,6 +24,7 @@ from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
+    from ripieno._types import OnFailure
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -90,6 +91,9 @@ class ALS(ObservedEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", of explicit ratings "rmse", and rank 0's "compute_s" and "communication_s".
@@ -153,9 +157,12 @@ class ALS(ObservedEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        super().__init__(
+            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+        )
         self.rank = rank
         self.implicit = implicit
         self.reg = reg

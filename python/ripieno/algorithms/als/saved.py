@@ -36,7 +36,7 @@ class Progress:
 
 
 class Keeper:
-    """Keeps the progress of a fit in a folder; does nothing without one.
+    """Keeps the progress of a fit in a folder, and in memory if it would begin again; does nothing without either.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Keeper:
 
     def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
         self._comm = comm
-        self.used = folder is not None
+        self._has_folder = folder is not None
         self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
 
     def load(self, max_iter: int) -> Progress | None:
@@ -66,7 +66,11 @@ class Keeper:
         CheckpointError
             What is there is of another fit, or has come further than this one is to go.
         """
-        if not self.used:
+        if self._comm.begins_again:
+            progress = self._restored()
+            if progress is not None:
+                return progress
+        if not self._has_folder:
             return None
         found = self._checkpoint.load()
         if found is not None and found.iteration >= max_iter:
@@ -80,12 +84,23 @@ class Keeper:
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Keep the factors after an iteration, of which each rank has its own."""
-        if not self.used:
+        if self._comm.begins_again:
+            self._comm.checkpoint(NAME, (iteration, users, items))
+        if not self._has_folder:
             return
         parts = self._comm.gather((users, items))
         if parts is not None:
             of_users, of_items = zip(*parts, strict=True)
             self._checkpoint.save(iteration, (np.concatenate(of_users), np.concatenate(of_items)))
+
+    def _restored(self) -> Progress | None:
+        """What ranks have kept in memory, those of them that live."""
+        mine = self._comm.restore(NAME)
+        if mine is None:
+            return None
+        by_rank = {rank: state for states in self._comm.allgather(mine) for rank, state in states.items()}
+        iterations, users, items = zip(*(by_rank[rank] for rank in sorted(by_rank)), strict=True)
+        return Progress(iterations[0], np.concatenate(users), np.concatenate(items))
 
     def close(self) -> None:
         """Let other processes have the folder."""

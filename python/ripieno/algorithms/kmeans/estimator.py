@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
+    from ripieno._types import OnFailure
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -57,6 +59,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         the features, or earlier, when no label changes.
     random_state : int, RandomState instance or None, default=None
         Source of the starts; an int makes them repeatable.
+    checkpoint : path, default=None
+        A folder in which the fit keeps the centroids, once a second at most, and from which the same fit goes on to the
+        same bits, also with other numbers of workers and threads.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
@@ -66,6 +71,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         for the sums, or go through both with a barrier between.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
@@ -84,6 +92,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         Weighted sum of the squared distances of the rows to their centroids.
     n_iter_ : int
         Iterations of the run that was kept.
+    resumed_from_ : int or None
+        After how many iterations of a run the fit went on from a checkpoint.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -119,6 +129,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     labels_: NDArray[np.int32]
     inertia_: float
     n_iter_: int
+    resumed_from_: int | None
     n_features_in_: int
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
@@ -132,20 +143,25 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         workers: int = 1,
         threads: int | None = None,
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
         engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        super().__init__(
+            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+        )
         self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.thread_model = thread_model
         self.verbose = verbose
 
@@ -180,6 +196,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CheckpointError
+            The checkpoint is of another fit, in use, or cannot be written.
         RankFailed
             A worker died.
         """
@@ -195,6 +213,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             max_iter=self.max_iter,
             tol=self.tol,
             thread_model=self.thread_model,
+            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
         )
         weights = checked_weights(sample_weight, source)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm)
@@ -300,6 +320,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         self.labels_ = np.concatenate([part.clustering.labels for part in parts])
         self.inertia_ = best.clustering.inertia
         self.n_iter_ = best.clustering.iteration_count
+        self.resumed_from_ = best.resumed_from
         self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)
         if found < self.n_clusters:

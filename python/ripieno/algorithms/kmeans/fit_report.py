@@ -34,7 +34,7 @@ class KMeansReport(FitReport):
     Parameters
     ----------
     iterations
-        Of the run that was kept.
+        Of the run that was kept, as far as they were made here.
     row_count, column_count, dtype
         The data as it was computed with.
     hosts, threads

@@ -47,6 +47,15 @@ class Clustering:
     iteration_count: int
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How far a run has come: iterations, the centroids before the last of them, (k, d), and the inertia there."""
+
+    iteration: int
+    before: NDArray[Any]
+    inertia: float
+
+
 def lloyd(
     comm: Communicator,
     rows: WeightedRows,
@@ -57,6 +66,8 @@ def lloyd(
     thread_model: str = "fork-join",
     clock: Clock,
     on_iteration: Callable[[int, float, float], None],
+    reached: Reached | None = None,
+    keep: Callable[[Reached], None] | None = None,
 ) -> Clustering:
     """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
 
@@ -78,10 +89,16 @@ def lloyd(
         Told what is computation and what is communication.
     on_iteration
         Called with the number of the iteration, from 1, its inertia before the move, and the squared shift.
+    reached
+        How far an earlier run had come, whose `centroids` are the start here; less than `max_iter`.
+    keep
+        Called after each iteration that others follow.
     """
     labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
-    for iteration in range(1, max_iter + 1):
+    if reached is not None:
+        kernels.assign(rows.points, reached.before, labels, distances, threads=comm.threads)
+    for iteration in range(1 if reached is None else reached.iteration + 1, max_iter + 1):
         labels, previous = previous, labels
         with clock.computing():
             sums, weight_sums, inertia = kernels.assign_accumulate(
@@ -97,11 +114,14 @@ def lloyd(
         with clock.communicating():
             sums, weight_sums, inertia, changed = comm.allreduce((sums, weight_sums, inertia, changed))
             reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
+        before = None if keep is None else centroids.copy()
         with clock.computing():
             squared_shift = kernels.recenter(centroids, sums, weight_sums)
         on_iteration(iteration, inertia, squared_shift)
         if not changed or squared_shift <= tol:
             break
+        if keep is not None and before is not None and iteration < max_iter:
+            keep(Reached(iteration, before, inertia))
     if changed or reseeded:
         # The centroids have shifted since the labels were taken.
         kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)

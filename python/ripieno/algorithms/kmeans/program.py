@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from ripieno.algorithms.clock import Clock, by_rank
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
+from ripieno.algorithms.kmeans.saved import Ended, FitState, Keeper
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, OwnRows
@@ -38,6 +41,22 @@ class KMeansOptions:
     max_iter: int
     tol: float
     thread_model: str = "fork-join"
+    checkpoint: str | None = None
+    has_seed: bool = True
+
+    def facts(self, rows: WeightedRows) -> dict[str, Any]:
+        """What a checkpoint is of."""
+        starts = [start if isinstance(start, int) else _digest(start) for start in self.starts]
+        return {
+            "n_clusters": self.n_clusters,
+            "init": self.init,
+            "n_init": len(self.starts),
+            "tol": self.tol,
+            "the starts": starts if self.has_seed else None,
+            "the number of rows": rows.total,
+            "the number of columns": rows.points.shape[1],
+            "the type of values": rows.points.dtype.str,
+        }
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,7 @@ class KMeansPart:
     threads: int
     load_s: float
     seed_s: float
+    resumed_from: int | None
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
@@ -61,7 +81,7 @@ class KMeansPart:
 
 @dataclass(frozen=True)
 class KMeansRun:
-    """A run from one start: seconds, inertia and squared shift of each iteration, and seconds of the seeding."""
+    """A run from one start: inertia and squared shift of each iteration, seconds of those made here, and of seeding."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
@@ -83,14 +103,17 @@ def fit(
     InputError
         On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
         so large that squared distances between them have no finite sum.
+    CheckpointError
+        The checkpoint is of another fit, in use, or cannot be written.
     """
     begin = time.perf_counter()
     rows = load(comm, source, weights)
     check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    runs = [_run(comm, rows, number, options, tol, emit or comm.emit) for number in range(len(options.starts))]
-    best = min(runs, key=lambda run: run.clustering.inertia)
+    facts = options.facts(rows) if options.checkpoint is not None else {}
+    with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
+        best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit or comm.emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):
         raise InputError(
@@ -110,6 +133,7 @@ def fit(
         threads=comm.threads,
         load_s=load_s,
         seed_s=best.seed_s,
+        resumed_from=resumed_from,
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
@@ -152,7 +176,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
         KMeansIteration(*by_rank(lap), inertia, squared_shift)
-        for (inertia, squared_shift), lap in zip(best.history, laps, strict=True)
+        for (inertia, squared_shift), lap in zip(best.history[len(best.history) - len(best.laps) :], laps, strict=True)
     ]
     return KMeansReport(
         iterations=tuple(iterations),
@@ -171,17 +195,63 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
     )
 
 
+def _best_run(
+    comm: Communicator,
+    rows: WeightedRows,
+    options: KMeansOptions,
+    tol: float,
+    keeper: Keeper,
+    emit: Callable[[dict[str, Any]], None],
+) -> tuple[KMeansRun, int | None]:
+    """The run of least inertia, and after how many iterations of a run a checkpoint was gone on from."""
+    kept = keeper.load(options.max_iter)
+    best, ended = None, None
+    if kept is not None:
+        keeper.check(kept, _assigned(comm, rows, kept.before, 0).inertia)
+        ended = kept.best
+        if ended is not None:
+            clustering = _assigned(comm, rows, ended.centroids, len(ended.history))
+            best = KMeansRun(clustering, [], ended.history, 0.0)
+    for number in range(0 if kept is None else kept.run, len(options.starts)):
+        reached = kept if kept is not None and kept.run == number else None
+        run = _run(comm, rows, number, options, tol, keeper, reached, ended, emit)
+        if best is None or run.clustering.inertia < best.clustering.inertia:
+            best = run
+            ended = Ended(number, run.clustering.centroids, run.clustering.inertia, run.history)
+    assert best is not None, "there is a run for each start"
+    return best, None if kept is None else kept.iteration
+
+
+def _assigned(
+    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int
+) -> lloyd.Clustering:
+    """What a run that ended with these centroids had come to."""
+    labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
+    kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
+    inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
+    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count)
+
+
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=8).hexdigest()
+
+
 def _run(
     comm: Communicator,
     rows: WeightedRows,
     number: int,
     options: KMeansOptions,
     tol: float,
+    keeper: Keeper,
+    kept: FitState | None,
+    best: Ended | None,
     emit: Callable[[dict[str, Any]], None],
 ) -> KMeansRun:
     begin = time.perf_counter()
     start = options.starts[number]
-    if isinstance(start, np.ndarray):
+    if kept is not None:
+        centroids = np.array(kept.centroids, kernels.centroid_dtype(rows.points.dtype), order="C")
+    elif isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
     else:
         told = 0
@@ -212,7 +282,7 @@ def _run(
             on_progress=on_progress,
         )
     seed_s = time.perf_counter() - begin
-    clock, laps, history = Clock(), [], []
+    clock, laps, history = Clock(), [], [] if kept is None else list(kept.history)
 
     def on_iteration(iteration: int, inertia: float, squared_shift: float) -> None:
         compute_s, communication_s = lap = clock.lap()
@@ -232,6 +302,9 @@ def _run(
                 }
             )
 
+    def keep(reached: lloyd.Reached) -> None:
+        keeper.save(FitState(number, reached.iteration, reached.before, centroids, reached.inertia, history, best))
+
     clustering = lloyd.lloyd(
         comm,
         rows,
@@ -241,5 +314,7 @@ def _run(
         thread_model=options.thread_model,
         clock=clock,
         on_iteration=on_iteration,
+        reached=None if kept is None else lloyd.Reached(kept.iteration, kept.before, kept.inertia),
+        keep=keep if keeper.used else None,
     )
     return KMeansRun(clustering, laps, history, seed_s)

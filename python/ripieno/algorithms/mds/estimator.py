@@ -27,6 +27,7 @@ from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
+    from ripieno._types import OnFailure
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -81,6 +82,9 @@ class MDS(ObservedEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "stress", "normalized_stress", with several starts "start" (from 1), with annealing "temperature", and rank 0's
@@ -155,9 +159,12 @@ class MDS(ObservedEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_iteration=on_iteration)
+        super().__init__(
+            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+        )
         self.n_components = n_components
         self.method = method
         self.weights = weights

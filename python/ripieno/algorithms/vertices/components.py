@@ -13,6 +13,7 @@ from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
+    from ripieno._types import OnFailure
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -29,6 +30,9 @@ class ConnectedComponents(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
 
     Attributes
     ----------
@@ -63,8 +67,15 @@ class ConnectedComponents(WorkerEstimator):
     n_components_: int
     n_iter_: int
 
-    def __init__(self, *, workers: int = 1, threads: int | None = None, engine: str | Engine | Job = "local") -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine)
+    def __init__(
+        self,
+        *,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
+    ) -> None:
+        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
 
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> ConnectedComponents:
         """Find the components.

@@ -17,6 +17,7 @@ from ripieno.errors import InputError
 from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
+    from ripieno._types import OnFailure
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -41,6 +42,9 @@ class EffectiveDiameter(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
 
     Attributes
     ----------
@@ -80,8 +84,9 @@ class EffectiveDiameter(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine)
+        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
         self.share = share
         self.n_strings = n_strings
         self.max_iter = max_iter

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
-from ripieno.launch.job.conversation import CULPRIT_S, Member, OnFailure, tell
+from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere

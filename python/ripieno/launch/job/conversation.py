@@ -7,16 +7,14 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
+from ripieno._types import OnFailure
 from ripieno.errors import RankFailed, RendezvousError
 from ripieno.launch.job.programs import Returned
 from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.report import FailureReport
-
-#: What a job does when a rank is lost: tell the caller, or begin the program again with the others, or with new ones.
-OnFailure = Literal["raise", "shrink", "respawn"]
 
 # Once a rank says that another one failed, that one has this long to give its own account.
 CULPRIT_S = 2.0

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
-from ripieno.launch.job.conversation import CULPRIT_S, Member, OnFailure, tell
+from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest

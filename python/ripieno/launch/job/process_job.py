@@ -17,9 +17,10 @@ from enum import Enum
 from functools import partial
 from typing import Any, Generic, NoReturn, TypeVar
 
+from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
-from ripieno.launch.job.conversation import Conversation, Member, OnFailure, tell
+from ripieno.launch.job.conversation import Conversation, Member, tell
 from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.process.interruption import held_back, interruptible
