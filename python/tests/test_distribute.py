@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -16,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from full_disk import files_of_at_most
-from ripieno.comm.broadcast_variables import LINK_STRATEGIES
-from ripieno.errors import InputError
+from ripieno.comm import file_distribution
+from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.errors import BroadcastError, InputError
 
 BLOCK_BYTES = 1000
 # Blocks so small that a file takes a while, and something can happen on the way.
@@ -30,10 +32,16 @@ def sample(bytes_count: int) -> bytes:
     return np.random.default_rng(bytes_count).integers(0, 256, bytes_count, np.uint8).tobytes()
 
 
+def places_of(strategy: str, *folders: object) -> dict[str, object]:
+    """The option that a strategy needs beside its name."""
+    return {"strategy": strategy, "places": list(map(str, folders)) if strategy == "shared-file" else ()}
+
+
 def files_of_all_lengths(comm, folder):
     given = [f"{folder}/{length}" for length in (0, 1, BLOCK_BYTES, 7 * BLOCK_BYTES + 3)]
-    for strategy in LINK_STRATEGIES:
-        rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, strategy=strategy, block_bytes=BLOCK_BYTES)
+    for strategy in STRATEGIES:
+        options = places_of(strategy, folder, f"file://{folder}/url")
+        rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, block_bytes=BLOCK_BYTES, **options)
         assert all(row.state == "fetched" and not row.error for row in rows), rows
         assert [row.rank for row in rows] == list(range(comm.world_size)) * 4 if comm.rank == 1 else True
         fetched = [row.fetched_bytes for row in rows if row.rank != 1]
@@ -46,7 +54,8 @@ def test_every_rank_has_the_bytes_and_nothing_else(world, tmp_path):
         (tmp_path / str(length)).write_bytes(sample(length))
     (tmp_path / "1").chmod(0o750)
     world(3).run(files_of_all_lengths, str(tmp_path))
-    for strategy in LINK_STRATEGIES:
+    assert not list(tmp_path.glob("*.value*")) and not list(tmp_path.glob("url/*"))
+    for strategy in STRATEGIES:
         for rank in range(3):
             folder = tmp_path / strategy / str(rank)
             assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
@@ -62,7 +71,7 @@ def distributed(comm, given, out, **options):
         return comm.distribute([given], out, **options)
 
 
-@pytest.mark.parametrize("strategy", ["auto", "chain", "bittorrent"])
+@pytest.mark.parametrize("strategy", ["auto", "chain", "bittorrent", "shared-file"])
 def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
     data = sample(10 * BLOCK_BYTES + 7)
     given = tmp_path / "given"
@@ -76,7 +85,8 @@ def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
     damaged[2 * BLOCK_BYTES] ^= 1
     (tmp_path / "2" / ".f.part").write_bytes(damaged)
     (tmp_path / "3" / ".f.part").write_bytes(bytes(10 * BLOCK_BYTES) + data[10 * BLOCK_BYTES :] + b"more")
-    rows = world(4).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", strategy=strategy)[0]
+    options = places_of(strategy, tmp_path)
+    rows = world(4).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", **options)[0]
     assert [row.state for row in rows] == ["fetched", "found", "fetched", "fetched"]
     assert [row.found_bytes for row in rows] == [0, len(data), 4 * BLOCK_BYTES, 7]
     assert [row.fetched_bytes for row in rows] == [0, 0, len(data) - 4 * BLOCK_BYTES, 10 * BLOCK_BYTES]
@@ -135,7 +145,9 @@ def wrong_arguments(comm, folder):
         ([f"{folder}/none"], {}, "none is not a file"),
         ([], {}, r"files=\[\]"),
         ([f"{folder}/given", f"{folder}/other/given"], {}, "given is the name of several files"),
-        ([f"{folder}/given"], {"strategy": "shared-file"}, "strategy='shared-file': expected one of auto"),
+        ([f"{folder}/given"], {"strategy": "fast"}, "strategy='fast': expected one of auto"),
+        ([f"{folder}/given"], {"strategy": "shared-file"}, "strategy='shared-file': expected places="),
+        ([f"{folder}/given"], {"strategy": "chain", "places": folder}, "only 'shared-file' goes through places"),
         ([f"{folder}/given"], {"block_bytes": 0}, "block_bytes=0"),
     ):
         with pytest.raises(InputError, match=said):
@@ -148,6 +160,59 @@ def wrong_arguments(comm, folder):
 def test_wrong_arguments_are_told_on_every_rank(world, tmp_path):
     (tmp_path / "given").write_bytes(b"1")
     world(2).run(wrong_arguments, str(tmp_path))
+
+
+def without_room(comm, given, folder):
+    with pytest.raises(BroadcastError, match=r"9,000 bytes cannot be written: .*/no such folder"):
+        comm.distribute([given], f"{folder}/{{rank}}/f", strategy="shared-file", places=[folder, "/no such folder"])
+    comm.barrier()
+
+
+def test_a_place_that_cannot_be_written_is_named_on_every_rank_and_nothing_stays(world, tmp_path):
+    given = tmp_path / "given"
+    given.write_bytes(sample(9000))
+    world(3).run(without_room, str(given), str(tmp_path))
+    left = {path.name: [inner.name for inner in path.iterdir()] for path in tmp_path.iterdir() if path.is_dir()}
+    assert left == {"0": [], "1": [], "2": []} and not list(tmp_path.glob("*.value*"))
+
+
+def with_damaged_copies(comm, given, folder, are_all):
+    write = file_distribution.copied
+
+    def spoil(*args):
+        names = write(*args)
+        for name in names[: len(names) if are_all else 1]:
+            with open(name, "r+b") as copy:
+                copy.seek(3 * BLOCK_BYTES)
+                copy.write(b"damaged")
+        return names
+
+    file_distribution.copied = spoil
+    try:
+        places = [f"{folder}/a", f"{folder}/b"]
+        options = {"strategy": "shared-file", "places": places, "block_bytes": BLOCK_BYTES}
+        return comm.distribute([given], f"{folder}/{{rank}}/f", **options)
+    finally:
+        file_distribution.copied = write
+
+
+@pytest.mark.parametrize("are_all", [False, True])
+def test_blocks_of_a_damaged_copy_come_from_another_and_else_it_is_named(world, tmp_path, are_all):
+    (tmp_path / "given").write_bytes(sample(9000))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    rows = world(3).run(with_damaged_copies, str(tmp_path / "given"), str(tmp_path), are_all)[0]
+    if are_all:
+        assert [row.state for row in rows] == ["fetched", "failed", "failed"]
+        for row in rows[1:]:
+            assert all(f"{tmp_path}/{place}/" in row.error for place in "ab"), row.error
+            assert "the bytes from 3,000 on are not those of the root" in row.error
+        assert not list((tmp_path / "1").iterdir())
+    else:
+        assert [row.state for row in rows] == ["fetched"] * 3
+        assert [row.fetched_bytes for row in rows] == [0, 9000 + BLOCK_BYTES, 9000 + BLOCK_BYTES]
+        assert (tmp_path / "2" / "f").read_bytes() == sample(9000)
+    assert not list((tmp_path / "a").iterdir()) and not list((tmp_path / "b").iterdir())
 
 
 # The command
@@ -243,6 +308,63 @@ def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path
     rows = resumed(tmp_path)
     assert [row["state"] for row in rows] == ["found", "found", "fetched", "found"]
     assert rows[2]["found_bytes"] > 0 and rows[2]["found_bytes"] + rows[2]["fetched_bytes"] == SLOW_BYTES
+
+
+# A copy that is given out slowly, so that something can happen on the way: 16 KB in a second.
+SLOW_PLACE = """
+import sys, time
+from ripieno.comm import file_distribution
+from ripieno.cli import main
+class Slow:
+    def __init__(self, file): self.file = file
+    def __getattr__(self, name): return getattr(self.file, name)
+    def put(self, *block):
+        time.sleep(0.002)
+        return self.file.put(*block)
+opened = file_distribution._Landing.opened
+file_distribution._Landing.opened = lambda landing: Slow(opened(landing))
+sys.argv[0] = "ripieno"
+sys.exit(main())
+"""
+
+
+def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
+    data = sample(SLOW_BYTES)
+    (tmp_path / "given").write_bytes(data)
+    (tmp_path / "place").mkdir()
+    words = ["distribute", tmp_path / "given", "--out", f"{tmp_path}/{{rank}}/f", "--json", "--strategy", "shared-file",
+             "--directory", tmp_path / "place", "--block", 1000]  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    common = {**os.environ, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+              "RIPIENO_TOKEN": "test"}  # fmt: skip
+
+    def ranks():
+        line = [sys.executable, "-c", SLOW_PLACE, *map(str, words)]
+        pipes = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return [subprocess.Popen(line, env={**common, "RANK": str(rank)}, **pipes) for rank in range(3)]
+
+    first = ranks()
+    part, deadline = tmp_path / "2" / ".f.part", time.monotonic() + PATIENCE_S
+    while not (part.exists() and data[:1000] == part.read_bytes()[:1000]):
+        assert first[2].poll() is None and time.monotonic() < deadline, first[2].communicate()
+        time.sleep(0.001)
+    first[2].kill()
+    code, report, err = ended(first[0])
+    assert code == 1, err
+    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost"]
+    for child in first[1:]:
+        child.communicate(timeout=PATIENCE_S)
+    assert not list((tmp_path / "place").iterdir())
+    again = ranks()
+    code, report, err = ended(again[0])
+    assert code == 0, err
+    assert [row["state"] for row in report["files"]] == ["found", "found", "fetched"]
+    row = report["files"][2]
+    assert row["found_bytes"] >= 1000 and row["found_bytes"] + row["fetched_bytes"] == SLOW_BYTES
+    assert (tmp_path / "2" / "f").read_bytes() == data
+    for child in again[1:]:
+        child.communicate(timeout=PATIENCE_S)
 
 
 def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):

@@ -108,7 +108,7 @@ HOLD = """
 import sys
 from ripieno.comm import shared_files
 shared_files.READERS_MAX = 1
-with shared_files._turn(sys.argv[1]):
+with shared_files.turn(sys.argv[1]):
     print("reads", flush=True)
     sys.stdin.read()
 """
@@ -122,11 +122,11 @@ def test_readers_of_a_folder_wait_for_their_turn_which_a_killed_one_gives_back(t
         [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "reads\n"
-        with pytest.raises(InputError, match=r"1 others have been reading it for 0\.2 s"), shared_files._turn(name):
+        with pytest.raises(InputError, match=r"1 others have been reading it for 0\.2 s"), shared_files.turn(name):
             pass
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
-    with shared_files._turn(name):
+    with shared_files.turn(name):
         pass
 
 

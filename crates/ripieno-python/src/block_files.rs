@@ -51,6 +51,16 @@ impl BlockFile {
         made(&path, py.detach(|| block_file::BlockFile::fill(&path, blocks)))
     }
 
+    /// Where the blocks begin that it lacks.
+    fn missing(&self) -> PyResult<Vec<usize>> {
+        self.with(|file| file.missing())
+    }
+
+    /// Takes the block that begins at `start`, one that it lacks, if these are its bytes; whether they are.
+    fn put(&self, py: Python<'_>, start: usize, bytes: &[u8]) -> PyResult<bool> {
+        py.detach(|| self.with(|file| file.put(start, bytes)))
+    }
+
     /// The length of the file and of its blocks, and the digests of these in a row.
     fn blocks(&self) -> (usize, usize, Vec<u8>) {
         (self.blocks.bytes, self.blocks.block_bytes, self.blocks.digests.concat())
@@ -58,10 +68,19 @@ impl BlockFile {
 }
 
 impl BlockFile {
+    fn with<R>(&self, look: impl FnOnce(&mut block_file::BlockFile) -> R) -> PyResult<R> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.as_mut().map(look).ok_or_else(taken)
+    }
+
     pub fn take(&self) -> PyResult<block_file::BlockFile> {
         let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or_else(|| errors::input("this file is part of a broadcast already".to_string()))
+        taken.ok_or_else(self::taken)
     }
+}
+
+fn taken() -> PyErr {
+    errors::input("this file is part of a broadcast already".to_string())
 }
 
 fn made(path: &Path, made: io::Result<block_file::BlockFile>) -> PyResult<BlockFile> {

@@ -46,6 +46,23 @@ impl BlockFile {
         Ok(BlockFile { memory, blocks, have })
     }
 
+    /// Where the blocks begin that it lacks.
+    pub fn missing(&self) -> Vec<usize> {
+        let lacks = |block: &usize| !self.have.has(*block);
+        (0..self.blocks.digests.len()).filter(lacks).map(|block| block * self.blocks.block_bytes).collect()
+    }
+
+    /// Takes the block that begins at `start`, one that it lacks, if these are its bytes; whether they are.
+    pub fn put(&mut self, start: usize, bytes: &[u8]) -> bool {
+        let block = start / self.blocks.block_bytes;
+        let is_right = self.blocks.is_block(block, bytes) && start.is_multiple_of(self.blocks.block_bytes);
+        if is_right {
+            self.memory[start..start + bytes.len()].copy_from_slice(bytes);
+            self.have.add(block);
+        }
+        is_right
+    }
+
     /// What it is made of.
     pub fn blocks(&self) -> &Blocks {
         &self.blocks

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from ripieno.cli.options import Size, communicator, overwrite_option, quiet_option
-from ripieno.comm.broadcast_variables import LINK_STRATEGIES
+from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.comm.file_distribution import HostFile
 from ripieno.launch.script import run
 from ripieno.units import bytes_text, duration_text
@@ -43,10 +43,19 @@ SHOWN_MAX = 24
 )
 @click.option(
     "--strategy",
-    type=click.Choice(LINK_STRATEGIES),
+    type=click.Choice(STRATEGIES),
     default="auto",
     show_default=True,
-    help="How blocks find their ways: auto is chain, or csb if some are there already.",
+    help="How blocks find their ways: auto is chain, or csb if some are there already. By shared-file all read them "
+    "in --directory.",
+)
+@click.option(
+    "--directory",
+    "directories",
+    multiple=True,
+    metavar="PATH|URL",
+    help="For shared-file: a folder that all hosts see, or a URL of fsspec, or up to three. Files are copied there, "
+    "and removed at the end.",
 )
 @click.option("--block", type=Size(), help="Bytes of a block, such as 1MiB; by default 16 KiB to 4 MiB.")
 @overwrite_option
@@ -60,6 +69,7 @@ def distribute_command(
     out: str,
     workers: int | None,
     strategy: str,
+    directories: tuple[str, ...],
     block: int | None,
     overwrite: bool,
     keep_partial: bool,
@@ -81,18 +91,20 @@ def distribute_command(
       srun --kill-on-bad-exit=0 -N 16 ripieno distribute model.bin --out /scratch/model.bin
       mpirun -n 16 --map-by node ripieno distribute model.bin --out /scratch/model.bin
       ripieno distribute model.bin --workers 8 --out 'copies/{rank}/model.bin'
+      srun -N 16 ripieno distribute model.bin --out /scratch/ --strategy shared-file --directory /nfs/tmp
     """
     comm = communicator(workers, None, None)
     if comm is None:
         if workers is None:
             raise click.UsageError("expected --workers, or a launcher that starts a rank on each host")
-        return _run_workers(workers, files, out, strategy, block, overwrite, keep_partial, as_json, quiet)
+        return _run_workers(workers, files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
     with _Progress(Console(stderr=True), quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
             files,
             out,
             strategy=strategy,
             block_bytes=block,
+            places=directories,
             overwrite=overwrite,
             keep_partial=keep_partial,
             on_progress=progress.show,
@@ -111,6 +123,7 @@ def _run_workers(
     files: Sequence[str],
     out: str,
     strategy: str,
+    directories: Sequence[str],
     block: int | None,
     overwrite: bool,
     keep_partial: bool,
@@ -128,6 +141,7 @@ def _run_workers(
         *(flag for flag, is_set in flags.items() if is_set),
     ]
     arguments += ["--block", str(block)] if block is not None else []
+    arguments += [word for directory in directories for word in ("--directory", directory)]
     script = run.Script("ripieno", [*arguments, "--", *files], module=True, prefix=False, independent=True)
     try:
         return run.run(script, workers)

@@ -10,16 +10,18 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, Shown
 from ripieno._native import Variable as NativeVariable
-from ripieno.comm.broadcast_variables import LINK_STRATEGIES, BroadcastVariables, check_strategy
+from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, checked_for
 from ripieno.comm.gathers import Gathers
-from ripieno.disciplines import discipline_of
-from ripieno.errors import InputError, RipienoError
+from ripieno.comm.shared_files import Place, copied, remove, sentence, turn
+from ripieno.disciplines import DISCIPLINES, discipline_of
+from ripieno.errors import BroadcastError, InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
+from ripieno.files.sources import opened
 
 #: Ranks tell the root so often how far they are.
 TELL_S = 0.5
@@ -29,6 +31,8 @@ LOOK_S = 0.02
 SILENT_S = 60.0
 #: Who has its files waits for those that fetch from it, as long as bytes go out once within this time.
 LINGER_S = 60.0
+#: A file is copied to places in pieces of this size.
+COPY_BYTES = 1 << 22
 #: Blocks of a file, at most: of each the digest is told to everybody.
 BLOCKS_MAX = 1 << 20
 
@@ -57,7 +61,7 @@ class HostFile(NamedTuple):
     found_bytes : int
         What of it was there before, in whole blocks.
     fetched_bytes : int
-        What has come over links, blocks that were wrong among it. The root reads its own file.
+        What has come over links or was read in places, blocks that were wrong among it. The root reads its own file.
     seconds : float
         From the begin until it was whole, or until now.
     error : str
@@ -111,6 +115,7 @@ class FileDistribution(BroadcastVariables):
         *,
         strategy: str = "auto",
         block_bytes: int | None = None,
+        places: Place | Sequence[Place] = (),
         overwrite: bool = False,
         keep_partial: bool = False,
         on_progress: Callable[[list[HostFile]], None] | None = None,
@@ -133,10 +138,14 @@ class FileDistribution(BroadcastVariables):
             otherwise one rank of each host.
         root : int
             Who has the files.
-        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"}
+        strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             How blocks find their ways. "auto" is "chain", as all ask at once, or "csb" if somebody has blocks already.
+            By "shared-file" the root copies each file to `places`, where all others read what they lack.
         block_bytes : int, optional
             Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB, or more of 4 MiB.
+        places : path or URL, or sequence of these
+            With "shared-file" only: folders that all ranks see under the same names, or URLs of fsspec. Each file goes
+            to the first three, and is removed at the end.
         overwrite : bool
             Replace files of that name whose bytes are others. Without it they are left, which counts as failed.
         keep_partial : bool
@@ -155,6 +164,8 @@ class FileDistribution(BroadcastVariables):
             On every rank: the root cannot read a file, or arguments are wrong.
         RankFailed
             A rank died before the first byte was sent.
+        BroadcastError
+            On every rank: a file cannot be written to one of the places, which the error names. No copy stays.
 
         Notes
         -----
@@ -165,10 +176,12 @@ class FileDistribution(BroadcastVariables):
         if self.replicas > 1:
             raise InputError("distribute: expected the world, or a communicator that was split from it")
         sources: list[BlockFile] = []
+        listed: list[str] = []
         orders: _Orders | InputError | None = None
         if self.rank == root:
             try:
                 _check(files, out, strategy, block_bytes)
+                listed = checked_for(strategy, places)
                 sources = [_read(path, block_bytes) for path in files]
                 entries = [_entry(path, source) for path, source in zip(files, sources, strict=True)]
                 orders = _Orders(entries, os.fspath(out), strategy, overwrite, keep_partial)
@@ -185,6 +198,8 @@ class FileDistribution(BroadcastVariables):
             for landing, given in zip(landings, files if self.rank == root else [None] * len(landings), strict=True):
                 landing.open(None if given is None else os.fspath(given))
             claims = Gathers.allgather(self, [landing.row for landing in landings])
+            if orders.strategy == SHARED_FILE:
+                return self._by_places(root, claims, landings, files, listed, on_progress)
             begun = self._begin(root, orders, members, claims, sources, landings)
             if self.rank == root:
                 return _Giving(begun, claims, landings).run(on_progress)
@@ -192,6 +207,54 @@ class FileDistribution(BroadcastVariables):
         finally:
             for landing in landings:
                 landing.leave(keep=orders.keep_partial)
+
+    def _by_places(
+        self,
+        root: int,
+        claims: list[list[HostFile]],
+        landings: list[_Landing],
+        files: Sequence[str | os.PathLike[str]],
+        places: Sequence[str],
+        on_progress: Callable[[list[HostFile]], None] | None,
+    ) -> list[HostFile]:
+        """Copy the files of the root to places, have others read them there, and remove them."""
+        names: list[list[str]] | BroadcastError | None = None
+        copies: list[str] = []
+        try:
+            if self.rank == root:
+                names = []
+                try:
+                    for at, file in enumerate(files):
+                        others = [rows[at] for rank, rows in enumerate(claims) if rows and rank != root]
+                        # What nobody lacks is not copied.
+                        is_lacked = any(row.state == FETCHING for row in others)
+                        names.append(_copied(file, places) if is_lacked else [])
+                        copies += names[-1]
+                except BroadcastError as error:
+                    names = error
+            names = Gathers.broadcast(self, names, root)
+            if isinstance(names, BroadcastError):
+                raise names
+            assert names is not None, "the root has told where they are"
+            broadcasts = self._service().native
+            if self.rank == root:
+                # These carry words only.
+                words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
+                return _Giving(words, claims, landings).run(on_progress)
+            words = [broadcasts.expect(root, None) for _ in names]
+            with ThreadPoolExecutor(1, "ripieno-read") as pool:
+                # Hosts begin with different copies.
+                first = self.nodes[self.rank]
+                readings = [
+                    _Reading(words[at], landing, root, names[at], first, pool) for at, landing in enumerate(landings)
+                ]
+                try:
+                    return _fetched(readings)
+                finally:
+                    for reading in readings:
+                        reading.stop()
+        finally:
+            remove(copies)
 
     def _begin(
         self,
@@ -223,7 +286,7 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
         raise InputError(f"files={files!r}: expected a list of paths")
     if not os.fspath(out):
         raise InputError("out='': expected the name that the file gets on each host")
-    check_strategy(strategy, LINK_STRATEGIES)
+    check_strategy(strategy)
     if block is not None:
         check_count("block_bytes", block, "expected a whole number of bytes >= 1")
     names = [os.path.basename(path) for path in files]
@@ -245,6 +308,17 @@ def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
         return BlockFile.read(os.fspath(path), block_bytes)
     except OSError as error:
         raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
+
+
+def _copied(path: str | os.PathLike[str], places: Sequence[str]) -> list[str]:
+    """The names of the copies of a file of the root."""
+    with open(path, "rb") as source:
+
+        def write_to(file: BinaryIO) -> None:
+            source.seek(0)
+            shutil.copyfileobj(source, file, COPY_BYTES)
+
+        return copied(write_to, os.path.getsize(path), places)
 
 
 def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
@@ -334,8 +408,9 @@ class _Landing:
     def _write(self, shown: Shown | None) -> None:
         if shown is not None:
             shown.sync(self._part)
-        elif self._source is not None:
-            shutil.copyfile(self._source, self._part)
+        else:
+            if self._source is not None:
+                shutil.copyfile(self._source, self._part)
             _sync(self._part)
         mask = os.umask(0)
         os.umask(mask)
@@ -388,7 +463,7 @@ def _sync(path: str) -> None:
 
 
 class _Fetch:
-    """A file that comes to this rank, and the words to the root about it."""
+    """A file that comes to this rank over links, and the words to the root about it."""
 
     def __init__(self, variable: NativeVariable, landing: _Landing, root: int) -> None:
         self._variable = variable
@@ -400,11 +475,11 @@ class _Fetch:
     def advance(self, pool: ThreadPoolExecutor) -> None:
         """Look what has happened, and tell it."""
         landing, now = self.landing, time.monotonic()
-        came_bytes, gave_bytes, _ = self._variable.progress()
+        came_bytes, gave_bytes = self._came()
         landing.advance(came_bytes)
-        if landing.row.state == FETCHING and self._variable.has_ended():
+        if landing.row.state == FETCHING and self._has_ended():
             try:
-                landing.write(pool, self._variable.wait())
+                landing.write(pool, self._shown())
             except RipienoError as error:
                 landing.fail(error)
         if gave_bytes > self._gave[0] or not landing.is_over:
@@ -413,18 +488,92 @@ class _Fetch:
             self._told = (landing.row.state, now)
             self._variable.tell(self._root, json.dumps(landing.row).encode())
 
+    def _came(self) -> tuple[int, int]:
+        """Bytes that have come here, and that were given from here."""
+        return self._variable.progress()[:2]
+
+    def _has_ended(self) -> bool:
+        """Whether all has come that will."""
+        return self._variable.has_ended()
+
+    def _shown(self) -> Shown | None:
+        """What has come, unless it is in its file; an error if it will not."""
+        return self._variable.wait()
+
     def is_over(self) -> bool:
         """Whether nobody needs this rank any more, as far as can be told."""
         if not self.landing.is_over:
             return False
         if self._variable.told().get(self._root) == _ALL_OVER:
             return True
-        is_free = self._variable.progress()[2] or self.landing.row.state == FAILED
+        is_free = self._is_free() or self.landing.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
         return (is_root_lost and is_free) or time.monotonic() > self._gave[1] + LINGER_S
 
+    def _is_free(self) -> bool:
+        """Whether all who live have everything."""
+        return self._variable.progress()[2]
 
-def _fetched(fetches: list[_Fetch]) -> list[HostFile]:
+
+class _Reading(_Fetch):
+    """A file that this rank reads from copies of it in places; what is native carries words about it only."""
+
+    def __init__(
+        self,
+        words: NativeVariable,
+        landing: _Landing,
+        root: int,
+        names: list[str],
+        first: int,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        super().__init__(words, landing, root)
+        self._names = [names[(first + at) % len(names)] for at in range(len(names))]
+        self._read_bytes = 0
+        self._is_stopped = False
+        self._reading = pool.submit(self._read) if landing.row.state == FETCHING else None
+
+    def stop(self) -> None:
+        """Read no further."""
+        self._is_stopped = True
+
+    def _came(self) -> tuple[int, int]:
+        return self._read_bytes, 0
+
+    def _has_ended(self) -> bool:
+        return self._reading is not None and self._reading.done()
+
+    def _shown(self) -> Shown | None:
+        assert self._reading is not None, "who lacks nothing reads nothing"
+        return self._reading.result()
+
+    def _is_free(self) -> bool:
+        return True
+
+    def _read(self) -> None:
+        """Read the blocks that the file lacks from one copy after the other, until it lacks none."""
+        file, reasons = self.landing.opened(), []
+        size_bytes, block_bytes, _ = file.blocks()
+        for name in self._names:
+            try:
+                with turn(name), opened(name) as source:
+                    for start in file.missing():
+                        if self._is_stopped:
+                            raise BroadcastError(f"{name}: the call ended before all was read")
+                        source.seek(start)
+                        block = source.read(min(block_bytes, size_bytes - start))
+                        self._read_bytes += len(block)
+                        if not file.put(start, block):
+                            reasons.append(f"{name}: the bytes from {start:,} on are not those of the root")
+                            break
+            except (OSError, InputError) as error:
+                reasons.append(sentence(error))
+            if not file.missing():
+                return
+        raise BroadcastError(f"no copy of the file can be read: {'; '.join(reasons)}")
+
+
+def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
     """What has become of the files of a rank that fetches them, once that is known and others have them, too."""
     # Those that could not be opened take no part, and the root knows that.
     open_ = [fetch for fetch in fetches if fetch.landing.row.state != FAILED]

@@ -14,9 +14,9 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +69,12 @@ class SharedFile(NamedTuple):
             try:
                 return self._copy(name)
             except (OSError, InputError) as error:
-                reasons.append(_sentence(error))
+                reasons.append(sentence(error))
         raise BroadcastError(f"no copy of the value can be read: {'; '.join(reasons)}")
 
     def _copy(self, name: str) -> NDArray[np.uint8]:
         """What one copy holds, if it is right."""
-        with _turn(name):
+        with turn(name):
             found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
             if found.nbytes != self.size_bytes or _digest(found) != self.digest:
                 raise InputError(f"{name}: its bytes are not those of the value")
@@ -82,16 +82,7 @@ class SharedFile(NamedTuple):
 
     def remove(self) -> None:
         """Remove all copies that are still there."""
-        for name in self.names:
-            with suppress(OSError, InputError):
-                if is_url(name):
-                    system, inner = file_system(name)
-                    system.rm(inner)
-                else:
-                    os.unlink(name)
-            if not is_url(name):
-                with suppress(OSError):
-                    os.unlink(name + _LOCK_SUFFIX)
+        remove(self.names)
 
 
 def checked_places(places: Place | Sequence[Place]) -> list[str]:
@@ -114,26 +105,46 @@ def write(packed: packing.Packed, places: Sequence[str]) -> SharedFile:
     BroadcastError
         It cannot be written; names the place, and says if its disk is full.
     """
-    name = f"ripieno-{secrets.token_hex(8)}.value"
     blob = np.zeros(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
+    names = copied(lambda file: file.write(blob.data), blob.nbytes, places)
+    return SharedFile(names, blob.nbytes, _digest(blob))
+
+
+def copied(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str]) -> list[str]:
+    """The names of a file that was written to the first `REPLICAS_MAX` places, see `write`."""
+    name = f"ripieno-{secrets.token_hex(8)}.value"
     names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
-    written = SharedFile(names, blob.nbytes, _digest(blob))
     for name in names:
         try:
             with results.new_file(name) as part, open(part, "wb") as file:
-                file.write(blob.data)
+                write_to(file)
                 file.flush()
                 os.fsync(file.fileno())
             if not is_url(name):
                 open(name + _LOCK_SUFFIX, "xb").close()
         except (OSError, InputError) as error:
-            written.remove()
-            raise BroadcastError(f"a value of {blob.nbytes:,} bytes cannot be written: {_sentence(error)}") from None
-    return written
+            remove(names)
+            raise BroadcastError(f"a value of {size_bytes:,} bytes cannot be written: {sentence(error)}") from None
+    return names
 
 
-def _sentence(error: OSError | InputError) -> str:
+def remove(names: Sequence[str]) -> None:
+    """Remove the copies that are still there."""
+    for name in names:
+        with suppress(OSError, InputError):
+            if is_url(name):
+                system, inner = file_system(name)
+                system.rm(inner)
+            else:
+                os.unlink(name)
+        if not is_url(name):
+            with suppress(OSError):
+                os.unlink(name + _LOCK_SUFFIX)
+
+
+def sentence(error: OSError | InputError) -> str:
+    """Why a copy cannot be written or read."""
     return results.explain(error) if isinstance(error, OSError) else str(error)
 
 
@@ -158,7 +169,7 @@ def _downloaded(url: str, size_bytes: int) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def _turn(name: str) -> Iterator[None]:
+def turn(name: str) -> Iterator[None]:
     """Meanwhile this is one of the `READERS_MAX` processes that read a file of a folder; what URLs name serves all."""
     if is_url(name):
         yield

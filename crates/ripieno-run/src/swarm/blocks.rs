@@ -29,6 +29,11 @@ impl Blocks {
         have
     }
 
+    /// Whether these are the bytes of a block.
+    pub fn is_block(&self, block: usize, bytes: &[u8]) -> bool {
+        self.digests.get(block).is_some_and(|expected| digest(bytes) == *expected)
+    }
+
     /// How long those blocks are together.
     pub fn bytes_of(&self, have: &Have) -> usize {
         let last_bytes = self.bytes - self.digests.len().saturating_sub(1) * self.block_bytes;
@@ -53,6 +58,8 @@ mod tests {
         let found = blocks.found_in(&damaged);
         assert_eq!((found.has(0), found.has(1), found.has(2), blocks.bytes_of(&found)), (true, false, true, 150));
         assert_eq!(blocks.bytes_of(&blocks.found_in(&value[..249])), 200, "the last one is not whole");
+        assert!(blocks.is_block(2, &value[200..]) && !blocks.is_block(1, &value[200..]));
+        assert!(!blocks.is_block(3, &[]));
         let empty = Blocks::of(&[], 100);
         assert_eq!((empty.found_in(&[]).is_all(), empty.bytes_of(&Have::none(0))), (true, 0));
     }
