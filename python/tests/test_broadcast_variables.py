@@ -24,7 +24,7 @@ SLOW_BYTES = {
     "chain": 6_000_000,
     "splitstream": 6_000_000,
     "tree": 6_000_000,
-    "flat": 6_000_000,
+    "flat": 2_000_000,
     "csb": 2_000_000,
     "bittorrent": 1_000_000,
 }
@@ -155,8 +155,11 @@ given = right if comm.rank == 0 else None
 variable = comm.broadcast_variable(given, strategy=strategy, block_bytes=block_bytes, per_host=False)
 comm.barrier()
 if comm.rank == victim:
-    variable._held().want()
-    time.sleep(0.05)
+    native = variable._held()
+    native.want()
+    # Once some of it has come, or was given, the others know of this rank.
+    while not any(native.progress()[:2]):
+        time.sleep(0.001)
     os.kill(os.getpid(), signal_number)
 try:
     outcome = "right" if (variable.value == right).all() else "wrong"

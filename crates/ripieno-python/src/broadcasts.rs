@@ -114,9 +114,11 @@ impl Broadcasts {
         Ok(self.variable(offered.map_err(failed)?))
     }
 
-    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host.
-    fn expect(&self, root: usize, leader: Option<usize>) -> Variable {
-        self.variable(self.inner.expect(root, leader))
+    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host, and records what comes
+    /// from whom if that `is_recorded`.
+    #[pyo3(signature = (root, leader, *, is_recorded=false))]
+    fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
+        self.variable(self.inner.expect(root, leader, is_recorded))
     }
 
     /// Gives out a file to those in `order`, which call `fetch`.
@@ -188,11 +190,6 @@ impl Variable {
     fn progress(&self) -> (u64, u64, bool) {
         let meter = self.inner.meter();
         (meter.came_bytes(), meter.gave_bytes(), meter.is_released())
-    }
-
-    /// Records from now on which block comes from whom, and when.
-    fn begin_record(&self) {
-        self.inner.meter().begin_record();
     }
 
     /// What was recorded: senders, blocks, bytes, and the seconds since the variable began here when the first and the

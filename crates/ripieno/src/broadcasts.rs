@@ -167,9 +167,15 @@ impl Broadcasts {
         variable
     }
 
-    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host.
-    pub fn expect(&self, root: usize, leader: Option<usize>) -> Variable {
-        self.begin(|meter| Command::Expect { root, leader, meter })
+    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host. If it `is_recorded`, so is
+    /// what comes of it, from the first byte on: others may need this rank before it asks itself.
+    pub fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
+        self.begin(|meter| {
+            if is_recorded {
+                meter.begin_record();
+            }
+            Command::Expect { root, leader, meter }
+        })
     }
 
     /// Fetches what `file` lacks from `root`, which offers a file of the same blocks.
@@ -253,7 +259,7 @@ impl Variable {
         &self.meter
     }
 
-    /// What has come since [`Meter::begin_record`], by the time since the variable began here.
+    /// What has come, if it is recorded, by the time since the variable began here.
     pub fn record(&self) -> Record {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {

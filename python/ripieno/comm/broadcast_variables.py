@@ -437,9 +437,7 @@ class BroadcastVariables(Gathers):
         else:
             copied_s = 0.0
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
-            native = serving.native.expect(root, None if leader == self.rank else leader)
-            if record:
-                native.begin_record()
+            native = serving.native.expect(root, None if leader == self.rank else leader, is_recorded=record)
             if self.rank in order:
                 native.want()
         return BroadcastVariable(native, strategy, root, copied_s)
