@@ -327,6 +327,21 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
     assert sorted(int(re.match(r"block (\d+) from rank", each)[1]) for each in told) == sorted([*range(65)] * 3)
 
 
+def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_random(tmp_path):
+    words = ["--hosts", "6", "--racks", "2", "--rate", "50mbit", "--uplink", "10mbit", "--bytes", "512KiB"]
+    target = tmp_path / "figures.json"
+    command = [sys.executable, "-m", "ripieno", "bench", "strategies", *words, "--strategies", "chain"]
+    command += ["--random-order", "--repetitions", "1", "--json", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "≥ 6.0" in done.stdout
+    found = json.loads(target.read_text())
+    [row] = found["rows"]
+    assert (found["racks"], found["uplink"]) == (2, "10mbit")
+    # The value crosses uplinks several times, and once in the order of racks.
+    assert row["random_simulated"] > 1.5 and row["random_of_undisturbed"][0] > 1.3
+
+
 @pytest.mark.parametrize(
     "words, told",
     [
@@ -334,6 +349,8 @@ def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tm
         (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
         (["--slow", "0@0.2"], "slow=0: expected a host, 1 to 7, which is not the root"),
         (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),
+        (["--racks", "3"], "hosts=8, racks=3: expected as many hosts in each rack"),
+        (["--random-order"], "random_order=True: expected racks=, several"),
         (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, bittorrent"),
     ],
 )

@@ -21,6 +21,18 @@ def told(*words: str) -> str:
     return result.output
 
 
+def test_a_chain_in_another_order_crosses_uplinks_that_are_in_the_way():
+    cluster = Cluster(nodes=8, racks=2, rate_bits_per_s=1e8, uplink_bits_per_s=1e8)
+    order = [4, 1, 5, 2, 6, 3, 7]
+    by_racks = distribute(cluster, nbytes=MIB, algorithm="chain")
+    across = distribute(cluster, nbytes=MIB, algorithm="chain", order=order)
+    assert across.seconds > 3 * by_racks.seconds
+    assert distribute(cluster, nbytes=MIB, algorithm="chain", order=range(1, 8)).seconds == by_racks.seconds
+    for wrong in ([1, 2], [0, 1, 2, 3, 4, 5, 6], [1, 1, 2, 3, 4, 5, 6, 7]):
+        with pytest.raises(InputError, match="order="):
+            distribute(cluster, nbytes=MIB, order=wrong)
+
+
 @pytest.mark.parametrize("algorithm", DISCIPLINES)
 def test_all_who_live_have_the_value_when_one_dies(algorithm: str) -> None:
     cluster = Cluster(nodes=9, rate_bits_per_s=1e8, dead=[(3, 0.2)])

@@ -106,7 +106,7 @@ fn explain<'py>(
 /// (sender, receiver, block, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, algorithm, bytes, root=0, *, block_bytes=None, late=Vec::new(), stopped=Vec::new(),
-    corrupted=Vec::new(), seed=0, fetches=false))]
+    corrupted=Vec::new(), seed=0, fetches=false, order=None))]
 #[allow(clippy::too_many_arguments)]
 fn distribute<'py>(
     py: Python<'py>,
@@ -120,10 +120,12 @@ fn distribute<'py>(
     corrupted: Vec<(usize, f64)>,
     seed: u64,
     fetches: bool,
+    order: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
     let mut casting = Casting { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..casting };
     casting.casts[0].block_bytes = block_bytes;
+    casting.casts[0].order = order.or(casting.casts[0].order.take());
     let found = py.detach(|| simulation::distribute(&cluster.0, &casting));
     swarmed_dict(py, &cluster.0, &found.map_err(errors::from_collective)?)
 }

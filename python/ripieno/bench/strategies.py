@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -41,6 +42,9 @@ TARGETS = {
 #: Of the undisturbed time, when hosts are killed, and when one is slow: a chain and trees wait for that one.
 KILLED_TARGET = 1.25
 SLOW_TARGETS = {"csb": 1.3, "bittorrent": 1.3}
+#: A chain in the order of racks is so many times as fast as one without, at least, over uplinks of a host's rate.
+ORDER_TARGETS = {"chain": 6.0}
+ORDER_SEED = 7
 TIMEOUT_S, ALPHA_S = 300.0, 50e-6
 
 
@@ -68,6 +72,12 @@ class Asked:
         A host other than the root, and the share of the rate that it has.
     record
         Whether to note which block came from whom, and when.
+    racks
+        In which the hosts stand, as many in each.
+    uplink
+        Rate of a rack's uplink; by default the sum of its hosts' rates.
+    random_order
+        Whether to number hosts at random, too, and to tell none its rack.
     """
 
     hosts: int
@@ -79,8 +89,15 @@ class Asked:
     kill: tuple[int, float] | None = None
     slow: tuple[int, float] | None = None
     record: bool = False
+    racks: int = 1
+    uplink: str | None = None
+    random_order: bool = False
 
     def __post_init__(self) -> None:
+        if self.hosts % self.racks:
+            raise InputError(f"hosts={self.hosts}, racks={self.racks}: expected as many hosts in each rack")
+        if self.random_order and self.racks == 1:
+            raise InputError("random_order=True: expected racks=, several")
         if self.kill is not None and not 1 <= self.kill[0] < self.hosts:
             raise InputError(f"kill={self.kill[0]}: expected 1 to {self.hosts - 1} hosts, for the root lives")
         if self.kill is not None and not 0 <= self.kill[1] < 1:
@@ -103,10 +120,23 @@ class Asked:
 
     def cluster(self) -> Cluster:
         """The same hosts as a model, which knows payload only."""
-        return Cluster(nodes=self.hosts, rate_bits_per_s=bits_per_s("rate", self.rate) * wire_share(), alpha_s=ALPHA_S)
+        uplink = None if self.uplink is None else bits_per_s("uplink", self.uplink) * wire_share()
+        rate = bits_per_s("rate", self.rate) * wire_share()
+        return Cluster(
+            nodes=self.hosts, racks=self.racks, rate_bits_per_s=rate, uplink_bits_per_s=uplink, alpha_s=ALPHA_S
+        )
+
+    @property
+    def shuffled(self) -> list[int]:
+        """The hosts in an order at random, the root first."""
+        others = list(range(1, self.hosts))
+        random.Random(ORDER_SEED).shuffle(others)
+        return [0, *others]
 
     def __str__(self) -> str:
-        return f"{bytes_text(self.size_bytes)} to {self.hosts} hosts × {self.rate}"
+        racks = "" if self.racks == 1 else f" in {self.racks} racks"
+        uplinks = "" if self.uplink is None else f", uplinks {self.uplink}"
+        return f"{bytes_text(self.size_bytes)} to {self.hosts} hosts × {self.rate}{racks}{uplinks}"
 
 
 @dataclass(frozen=True)
@@ -149,6 +179,8 @@ class Row:
     killed_modelled_s: float | None
     slow: list[Run]
     slow_modelled_s: float | None
+    shuffled: list[Run]
+    shuffled_modelled_s: float | None
 
 
 @dataclass(frozen=True)
@@ -182,6 +214,9 @@ class Found:
                 told["slow"] = asked.slow
                 told["slow_of_undisturbed"] = [run.seconds([asked.slow[0]]) / undisturbed_s for run in row.slow]
                 told["slow_simulated"] = row.slow_modelled_s / row.modelled_s
+            if row.shuffled_modelled_s is not None:
+                told["random_of_undisturbed"] = [run.seconds() / undisturbed_s for run in row.shuffled]
+                told["random_simulated"] = row.shuffled_modelled_s / row.modelled_s
             rows.append(told)
         return {
             "machine": figures.machine(),
@@ -189,6 +224,8 @@ class Found:
             "hosts": asked.hosts,
             "bytes": asked.size_bytes,
             "rate": asked.rate,
+            "racks": asked.racks,
+            "uplink": asked.uplink,
             "rows": rows,
         }
 
@@ -210,6 +247,7 @@ class Found:
         kills, slow = self.asked.killed, self.asked.slow
         for each in self.rows:
             kinds = [("undisturbed", each.runs), (f"ranks {kills} killed", each.killed)]
+            kinds.append(("hosts numbered at random", each.shuffled))
             kinds.append(("" if slow is None else f"rank {slow[0]} at {slow[1]:g} of the rate", each.slow))
             body += [self._picture(f"{each.strategy}, {kind}", runs[0]) for kind, runs in kinds if runs]
         return pictures.page(f"Broadcast of {self.asked}", "\n".join(body))
@@ -226,9 +264,9 @@ class Found:
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         headings = ["strategy", "real", "simulated", "target", "", "CPU s / host", "switches / host", "serialization"]
         rows = self.as_json()["rows"]
-        for kind in ("killed", "slow"):
-            if kind in rows[0]:
-                headings += [f"{kind}, of undisturbed", "simulated", "target", ""]
+        for kind, what in (("killed", "killed"), ("slow", "slow"), ("random", "random order")):
+            if f"{kind}_simulated" in rows[0]:
+                headings += [f"{what}, of undisturbed", "simulated", "target", ""]
         lines = []
         for row in rows:
             line = [row["strategy"], _samples(row["multiples"]), f"{row['simulated']:.3f}"]
@@ -240,6 +278,9 @@ class Found:
                 if kind in row:
                     samples = row[f"{kind}_of_undisturbed"]
                     line += [_samples(samples), f"{row[f'{kind}_simulated']:.3f}", *_verdict(samples, target)]
+            if "random_simulated" in row:
+                samples, target = row["random_of_undisturbed"], ORDER_TARGETS.get(row["strategy"])
+                line += [_samples(samples), f"{row['random_simulated']:.3f}", *_verdict(samples, target, at_least=True)]
             lines.append(line)
         return headings, lines
 
@@ -253,7 +294,7 @@ def measure(asked: Asked) -> Found:
         If this machine cannot emulate hosts, or a rank did not get the value.
     """
     load = os.getloadavg()[0]
-    with Lab(hosts=asked.hosts, rate=asked.rate) as lab:
+    with Lab(racks=asked.racks, hosts=asked.hosts // asked.racks, rate=asked.rate, uplink=asked.uplink) as lab:
         rows = [_row(lab, asked, strategy) for strategy in asked.strategies]
     return Found(asked, rows, (load, os.getloadavg()[0]))
 
@@ -261,15 +302,17 @@ def measure(asked: Asked) -> Found:
 def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
     case = Case(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
 
-    def modelled_s(cluster: Cluster, left_out: Sequence[int] = ()) -> float:
-        found = distribute(cluster, nbytes=asked.size_bytes, algorithm=strategy, block_bytes=asked.block_bytes)
+    def modelled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
+        found = distribute(
+            cluster, nbytes=asked.size_bytes, algorithm=strategy, block_bytes=asked.block_bytes, order=order
+        )
         ends = [end.at_s for rank, end in enumerate(found.ends) if end.kind == "done" and rank not in left_out]
         return max(at_s for at_s in ends if at_s is not None)
 
     cluster = asked.cluster()
     undisturbed_s = modelled_s(cluster)
     runs = _runs(lab, case)
-    row = Row(strategy, runs, undisturbed_s, [], None, [], None)
+    row = Row(strategy, runs, undisturbed_s, [], None, [], None, [], None)
     if asked.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)
         once = replace(case, repetitions=1, killed=asked.killed, kill_after_s=asked.kill[1] * median_s)
@@ -285,14 +328,18 @@ def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
             lab.set_rate(lab.hosts[rank].name, asked.rate)
         slowed = replace(cluster, slow_nodes=[(rank, 1 / share)])
         row = replace(row, slow=slow, slow_modelled_s=modelled_s(slowed, [rank]))
+    if asked.random_order:
+        hosts = [lab.hosts[number] for number in asked.shuffled]
+        shuffled = _runs(lab, replace(case, knows_racks=False), [host.name for host in hosts])
+        row = replace(row, shuffled=shuffled, shuffled_modelled_s=modelled_s(cluster, order=asked.shuffled[1:]))
     return row
 
 
-def _runs(lab: Lab, case: Case) -> list[Run]:
-    """What the ranks have seen that lived, by repetition."""
+def _runs(lab: Lab, case: Case, on: Sequence[str] | None = None) -> list[Run]:
+    """What the ranks have seen that lived, by repetition; `on` these hosts, in the order of the ranks."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "ripieno.bench.strategies_rank", json.dumps(asdict(case)), folder]
-        code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False, keep_going=bool(case.killed))
+        code = lab.run(words, timeout_s=TIMEOUT_S, prefix=False, keep_going=bool(case.killed), on=on)
         if code != 0 and not case.killed:
             raise LabError(f"{case.strategy}: the ranks ended with code {code}")
         by_rank: dict[int, list[dict[str, Any]]] = {}
@@ -332,7 +379,10 @@ def _samples(found: Sequence[float]) -> str:
     return f"{statistics.median(found):.3f} ({min(found):.3f} – {max(found):.3f})"
 
 
-def _verdict(found: Sequence[float], target: float | None) -> list[str]:
+def _verdict(found: Sequence[float], target: float | None, *, at_least: bool = False) -> list[str]:
     if target is None:
         return ["", table.VERDICTS[None]]
-    return [f"≤ {target}", table.VERDICTS[statistics.median(found) <= target]]
+    median = statistics.median(found)
+    if at_least:
+        return [f"≥ {target}", table.VERDICTS[median >= target]]
+    return [f"≤ {target}", table.VERDICTS[median <= target]]

@@ -44,6 +44,8 @@ class Case:
         When, in seconds from the beginning.
     record
         Whether to note which block came from whom, and when.
+    knows_racks
+        Whether ranks are told in which racks their hosts stand.
     """
 
     strategy: str
@@ -53,10 +55,13 @@ class Case:
     killed: list[int] = field(default_factory=list)
     kill_after_s: float = 0.0
     record: bool = False
+    knows_racks: bool = True
 
 
 def main(case: Case, folder: Path) -> None:
     """Run as one rank."""
+    if not case.knows_racks:
+        os.environ.pop("RACK", None)
     comm = init()
     value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
     expected = zlib.crc32(value.data)

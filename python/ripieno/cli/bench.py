@@ -123,6 +123,9 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
 @click.option("--hosts", type=click.IntRange(min=2), default=8, show_default=True, help="The root among them.")
 @click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Of the value.")
 @click.option("--rate", default="100mbit", show_default=True, help="Of a host's cable.")
+@click.option("--racks", type=click.IntRange(min=1), default=1, show_default=True, help="In which the hosts stand.")
+@click.option("--uplink", metavar="RATE", help="Of a rack. By default the sum of its hosts' rates.")
+@click.option("--random-order", is_flag=True, help="Also with hosts that are numbered at random and know of no racks.")
 @click.option("--strategies", metavar="LIST", default="chain,splitstream,csb,bittorrent", show_default=True)
 @click.option("--kill", metavar="COUNT@SHARE%", help="Kill so many hosts after this share of the undisturbed time.")
 @click.option("--slow", metavar="HOST@SHARE", help="Give this host, counted from 0, this share of the rate.")
@@ -154,6 +157,7 @@ def strategies_command(
     Examples:
       ripieno bench strategies --kill 2@50% --out swarm.html
       ripieno bench strategies --hosts 32 --rate 10mbit --bytes 6.4MiB --slow 5@0.2
+      ripieno bench strategies --hosts 32 --racks 4 --rate 20mbit --uplink 20mbit --bytes 6.4MiB --random-order
     """
     from ripieno.bench import strategies as bench
     from ripieno.files.results import check_results, new_file

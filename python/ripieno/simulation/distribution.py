@@ -162,6 +162,7 @@ def distribute(
     corrupted: Sequence[tuple[int, float]] = (),
     seed: int = 0,
     fetches: bool = False,
+    order: Sequence[int] | None = None,
 ) -> Distribution:
     """Broadcast a value on a modelled cluster by the machines that go on when ranks fail.
 
@@ -188,6 +189,8 @@ def distribute(
         Of what is drawn.
     fetches
         Whether every block that came is kept.
+    order
+        The other ranks, as a chain runs; by default rack by rack.
 
     Raises
     ------
@@ -211,6 +214,8 @@ def distribute(
                 raise InputError(f"{name}={rank}@{at_s}: expected seconds, 0 or more")
     if any(rank == root for rank, _ in late):
         raise InputError(f"late={root}: expected another rank than the root")
+    if order is not None and sorted(order) != [rank for rank in range(cluster.ranks) if rank != root]:
+        raise InputError(f"order={list(order)}: expected every rank but the root, once each")
     found = _native.distribute(
         cluster.native(),
         algorithm,
@@ -222,6 +227,7 @@ def distribute(
         corrupted=list(corrupted),
         seed=seed,
         fetches=fetches,
+        order=None if order is None else list(order),
     )
     return Distribution(
         algorithm=algorithm,
