@@ -1,14 +1,13 @@
-//! What threads that stay cost, beside threads that are made for each kernel and the barrier of the standard library.
+//! What threads that stay cost, beside rayon's, threads made for each phase, and the barrier of the standard library.
 //!
 //!     cargo run --release --example threads -- [turns] [µs of a phase]
 //!
 //! What is compared runs by turns; a time is the median of the turns, with its quartiles. Beside it stand the context
-//! switches of the process in a turn, which depend less on what else the machine does.
+//! switches of the process in a turn, which depend less on what else the machine does. `ripieno bench threads` has
+//! more, drawn, but for rayon.
 
-use ripieno_kernels::{Member, Threads};
-use std::hint::black_box;
-use std::sync::Barrier;
-use std::time::Instant;
+use ripieno_kernels::thread_costs::{Way, rounds_per_us, turn};
+use std::time::{Duration, Instant};
 
 /// Phases of a turn: as many iterations as in the study of thread models that docs/threads.md cites.
 const PHASES: usize = 64;
@@ -27,38 +26,30 @@ fn main() {
     let cores = std::thread::available_parallelism().expect("a count of cores");
     println!("{cores} cores, {turns} turns: µs, median (quartiles); voluntary + other context switches of a turn");
     for count in [2, 4, 8] {
-        compare(
-            &format!("fork-join of nothing, {count} threads"),
-            turns,
-            &[
-                Case::new("a team", ROUNDS, || (0..ROUNDS).for_each(|_| Threads::new(count).run(|_| ()))),
-                Case::new("threads made", MADE_ROUNDS, || (0..MADE_ROUNDS).for_each(|_| made(count, || ()))),
-            ],
-        );
-        let barrier = Barrier::new(count);
-        compare(
-            &format!("barrier, {count} threads"),
-            turns,
-            &[
-                Case::new("Member::wait", ROUNDS, || waits(count, |member| member.wait())),
-                Case::new("std::sync::Barrier", ROUNDS, || waits(count, |_| _ = barrier.wait())),
-            ],
-        );
+        let nothing = [("a team", Way::ForkJoin, ROUNDS), ("threads made", Way::Made, MADE_ROUNDS)];
+        let mut cases: Vec<Case> = nothing.map(|(name, way, phases)| Case::new(name, way, count, phases, 0)).into();
+        cases.push(Case::of_rayon("rayon::broadcast", count, ROUNDS));
+        compare(&format!("fork-join of nothing, {count} threads"), turns, &cases);
+        let barriers = [("Member::wait", Way::Bsp), ("std::sync::Barrier", Way::StdBarrier)];
+        let cases = barriers.map(|(name, way)| Case::new(name, way, count, ROUNDS, 0));
+        compare(&format!("barrier, {count} threads"), turns, &cases);
     }
 
-    let rounds = phase_us * rounds_per_us();
-    let share = |count: usize| work(rounds / count);
+    let rounds = (phase_us as f64 * rounds_per_us()) as usize;
+    let case = |name, way, count| Case::new(name, way, count, PHASES, rounds);
     compare(
         &format!("phase, {phase_us} µs of one thread's work"),
         turns,
         &[
-            Case::new("1 thread, half of it", PHASES, || (0..PHASES).for_each(|_| share(2))),
-            Case::new("fork-join, 2 threads", PHASES, || fork_join(2, || share(2))),
-            Case::new("BSP, 2 threads", PHASES, || bsp(2, || share(2))),
-            Case::new("threads made, 2", PHASES, || (0..PHASES).for_each(|_| made(2, || share(2)))),
-            Case::new("fork-join, 8 threads", PHASES, || fork_join(8, || share(8))),
-            Case::new("BSP, 8 threads", PHASES, || bsp(8, || share(8))),
-            Case::new("threads made, 8", PHASES, || (0..PHASES).for_each(|_| made(8, || share(8)))),
+            case("1 thread, half of it", Way::Share, 2),
+            case("fork-join, 2 threads", Way::ForkJoin, 2),
+            case("parts, 2 threads", Way::Parts, 2),
+            case("BSP, 2 threads", Way::Bsp, 2),
+            case("threads made, 2", Way::Made, 2),
+            case("fork-join, 8 threads", Way::ForkJoin, 8),
+            case("parts, 8 threads", Way::Parts, 8),
+            case("BSP, 8 threads", Way::Bsp, 8),
+            case("threads made, 8", Way::Made, 8),
         ],
     );
 }
@@ -67,57 +58,24 @@ fn main() {
 struct Case<'a> {
     name: &'static str,
     count: usize,
-    turn: Box<dyn Fn() + 'a>,
+    turn: Box<dyn Fn() -> Duration + 'a>,
 }
 
 impl<'a> Case<'a> {
-    fn new(name: &'static str, count: usize, turn: impl Fn() + 'a) -> Case<'a> {
+    fn new(name: &'static str, way: Way, threads: usize, count: usize, rounds: usize) -> Case<'a> {
+        Case { name, count, turn: Box::new(move || turn(way, threads, count, rounds)) }
+    }
+
+    fn of_rayon(name: &'static str, threads: usize, count: usize) -> Case<'a> {
+        // As many as a team: its caller does nothing but wait.
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads of rayon");
+        let turn = move || {
+            let begin = Instant::now();
+            (0..count).for_each(|_| drop(pool.broadcast(|_| ())));
+            begin.elapsed()
+        };
         Case { name, count, turn: Box::new(turn) }
     }
-}
-
-fn fork_join(count: usize, share: impl Fn() + Sync) {
-    (0..PHASES).for_each(|_| Threads::new(count).run(|_| share()));
-}
-
-fn bsp(count: usize, share: impl Fn() + Sync) {
-    Threads::new(count).run(|member| {
-        for _ in 0..PHASES {
-            share();
-            member.wait();
-        }
-    });
-}
-
-fn made(count: usize, share: impl Fn() + Sync) {
-    std::thread::scope(|scope| {
-        (1..count).for_each(|_| drop(scope.spawn(&share)));
-        share();
-    });
-}
-
-fn waits(count: usize, wait: impl Fn(&Member) + Sync) {
-    Threads::new(count).run(|member| (0..ROUNDS).for_each(|_| wait(member)));
-}
-
-/// Dependent multiplications, which keep a core busy and nothing else.
-fn work(rounds: usize) {
-    let mut state = black_box(1u64);
-    for _ in 0..rounds {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    }
-    black_box(state);
-}
-
-/// In the best of some tries, as other programs have the cores, too.
-fn rounds_per_us() -> usize {
-    const ROUNDS: usize = 100_000;
-    let took = |_| {
-        let start = Instant::now();
-        work(ROUNDS);
-        start.elapsed().as_secs_f64()
-    };
-    (ROUNDS as f64 / (0..50).map(took).fold(f64::INFINITY, f64::min) / 1e6) as usize
 }
 
 fn compare(what: &str, turns: usize, cases: &[Case]) {
@@ -125,9 +83,9 @@ fn compare(what: &str, turns: usize, cases: &[Case]) {
     let mut found: Vec<Vec<(f64, [i64; 2])>> = vec![Vec::new(); cases.len()];
     for _ in 0..turns {
         for (case, found) in cases.iter().zip(&mut found) {
-            let (start, before) = (Instant::now(), switches());
-            (case.turn)();
-            let (took, after) = (start.elapsed(), switches());
+            let before = switches();
+            let took = (case.turn)();
+            let after = switches();
             found.push((took.as_secs_f64() * 1e6 / case.count as f64, [after[0] - before[0], after[1] - before[1]]));
         }
     }

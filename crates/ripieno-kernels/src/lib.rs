@@ -47,6 +47,7 @@ mod sgd;
 mod simd;
 mod team;
 pub mod text;
+pub mod thread_costs;
 mod threads;
 
 pub use accumulate::{Moved, recenter};
@@ -62,5 +63,5 @@ pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use sgd::{Descent, Loss, sgd_epoch, sgd_gradient, sgd_step};
 pub use simd::Simd;
-pub use team::Member;
+pub use team::{Member, MemberTimes, NotAllowed, pin_threads, pinned_cores, thread_times};
 pub use threads::{ThreadModel, Threads};

@@ -69,10 +69,12 @@ impl Threads {
         self.model
     }
 
-    /// Those of the threads that are worth it for `part_count` parts of `operations` each.
+    /// Those of the threads that are worth it for `part_count` parts of `operations` each: never more than can compute
+    /// at once, for parts go to whoever is free, and a thread that waits for a core only keeps its part from others.
     pub(crate) fn worth(&self, part_count: usize, operations: usize) -> Threads {
-        let worth = part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD;
-        Threads { count: self.count.min(part_count).min(worth + 1).max(1), ..*self }
+        let worth = (part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD + 1).min(part_count);
+        let count = if worth <= 1 { 1 } else { self.count.min(worth).min(team::core_count()) };
+        Threads { count, ..*self }
     }
 
     /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.

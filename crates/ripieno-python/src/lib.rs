@@ -23,6 +23,7 @@ mod sparse;
 mod strings;
 mod supplier;
 mod text;
+mod threads;
 
 use pyo3::prelude::*;
 
@@ -46,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     keyed::register(module)?;
     strings::register(module)?;
     text::register(module)?;
+    threads::register(module)?;
     models::register(module)?;
     pairs::register(module)?;
     forces::register(module)?;

@@ -53,10 +53,6 @@ impl<W: Word, Helper> Crew<W, Helper> {
         Crew { desk: Arc::default(), helpers: Vec::new(), join }
     }
 
-    pub(super) fn helper_count(&self) -> usize {
-        self.helpers.len()
-    }
-
     /// Takes on one more helper, whose thread `spawn` makes of what it is given.
     pub(super) fn hire<E>(&mut self, spawn: impl FnOnce(Duty<W>) -> Result<Helper, E>) -> Result<(), E> {
         let gate = Arc::new(Gate::default());

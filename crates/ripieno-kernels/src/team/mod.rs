@@ -6,23 +6,30 @@
 //! is [`run`] for each phase, BSP is one [`run`] for all of them, with a [`Member::wait`] between.
 //!
 //! Cost of a fork-join: a swap per helper and an addition by each, where nobody sleeps; a system call more for each one
-//! that does. A thread sleeps after it has looked for [`SPIN`], or, where threads share cores, [`YIELDS`] times.
+//! that does. A thread sleeps after it has looked for [`SPIN`], or, where threads share cores, [`YIELDS`] times. Each
+//! member looks at the clock before and after its work, and around every wait that is not over at once.
 
 mod barrier;
 mod crew;
 mod gate;
 #[cfg(test)]
 mod model;
+mod pinning;
 mod pool;
+mod times;
 
 use barrier::{Barrier, Broken};
 use gate::Patience;
 use pool::Lent;
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+pub use pinning::{NotAllowed, pin_threads, pinned_cores};
+pub use times::{MemberTimes, thread_times};
 
 /// How long a thread looks before it sleeps: some times what waking it costs, so that it wastes little and sleeps
 /// seldom between the kernels of an iteration.
@@ -37,6 +44,7 @@ pub struct Member<'a> {
     count: usize,
     barrier: &'a Barrier<AtomicU32>,
     patience: Patience,
+    waited: Cell<Duration>,
 }
 
 impl Member<'_> {
@@ -55,10 +63,19 @@ impl Member<'_> {
     /// # Panics
     /// If another member panics instead of coming. The caller of the team gets that one's panic.
     pub fn wait(&self) {
-        if self.barrier.wait(self.count as u32, self.patience) == Err(Broken) {
+        let begin = Instant::now();
+        let outcome = self.barrier.wait(self.count as u32, self.patience);
+        self.waited.set(self.waited.get() + begin.elapsed());
+        if outcome == Err(Broken) {
             resume_unwind(Box::new(Broken));
         }
     }
+}
+
+/// How many threads can compute at once in this process: cores that it may use, its container's CPU quota, and cores
+/// that its threads are pinned to. Kernels give their parts to no more.
+pub(crate) fn core_count() -> usize {
+    pool::core_count()
 }
 
 /// Calls `work` once on each of `count` threads, the caller's included, and returns when all are done.
@@ -67,19 +84,17 @@ impl Member<'_> {
 /// With the first panic of `work`, once all are done. Also if the system gives no more threads.
 pub(crate) fn run(count: usize, work: impl Fn(&Member) + Sync) {
     let barrier = Barrier::default();
-    if count == 1 {
-        return work(&Member { index: 0, count, barrier: &barrier, patience: Patience::of(1) });
-    }
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
     let mut team = Lent::new(count);
     let patience = Patience::of(team.threads_per_core());
     team.run(patience, &|index| {
-        let member = Member { index, count, barrier: &barrier, patience };
+        let member = Member { index, count, barrier: &barrier, patience, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
             // The first one: those that wait for it only leave after this.
             panic.lock().expect("taking note does not panic").get_or_insert(payload);
             barrier.break_up();
         }
+        member.waited.get()
     });
     drop(team);
     if let Some(payload) = panic.into_inner().expect("taking note does not panic") {

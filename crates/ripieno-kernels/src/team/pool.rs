@@ -2,17 +2,27 @@
 
 use super::crew::{Crew, Duty, Order, OrderPlace};
 use super::gate::Patience;
+use super::pinning::Pins;
+use super::times::{Diary, Ledger, MemberTimes};
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::time::{Duration, Instant};
 
-type Team = Crew<AtomicU32, JoinHandle<()>>;
+/// A caller's place and its helpers, and what they have done.
+struct Team {
+    crew: Crew<AtomicU32, JoinHandle<()>>,
+    /// Of the caller first.
+    diaries: Vec<Diary>,
+    ledger: Ledger,
+}
 
 /// The teams of a process.
 struct Pool {
     free: Mutex<Vec<Team>>,
+    pins: Mutex<Arc<Pins>>,
     /// Threads of the teams that work now, callers included.
     working: AtomicUsize,
     core_count: usize,
@@ -37,7 +47,12 @@ impl Pool {
         let registered = unsafe { libc::pthread_atfork(None, None, Some(forget_the_parents_pool)) };
         assert_eq!(registered, 0, "out of memory for a handler of forks");
         let core_count = available_parallelism().map_or(1, |count| count.get());
-        let own = Box::into_raw(Box::new(Pool { free: Mutex::default(), working: AtomicUsize::new(0), core_count }));
+        let own = Box::into_raw(Box::new(Pool {
+            free: Mutex::default(),
+            pins: Mutex::default(),
+            working: AtomicUsize::new(0),
+            core_count,
+        }));
         let published = POOL.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire);
         if published.is_err() {
             // SAFETY: nobody else has seen it.
@@ -48,26 +63,64 @@ impl Pool {
     }
 }
 
+/// As [`super::core_count`].
+pub(super) fn core_count() -> usize {
+    let pool = Pool::of_this_process();
+    match pins().cores.len() {
+        0 => pool.core_count,
+        pinned => pinned.min(pool.core_count),
+    }
+}
+
+/// Where members of teams are to be.
+pub(super) fn pins() -> Arc<Pins> {
+    Pool::of_this_process().pins.lock().expect("taking the pins does not panic").clone()
+}
+
+/// Says where members of teams are to be from now on.
+pub(super) fn set_pins(pins: Pins) {
+    *Pool::of_this_process().pins.lock().expect("taking the pins does not panic") = Arc::new(pins);
+}
+
+/// As [`super::thread_times`].
+pub(super) fn times() -> Vec<MemberTimes> {
+    let free = Pool::of_this_process().free.lock().expect("taking a team does not panic");
+    let of_a_team = |team: &Team| {
+        let members = team.diaries.iter().enumerate();
+        members.map(|(index, diary)| team.ledger.of(index, diary)).collect::<Vec<_>>()
+    };
+    free.iter().flat_map(of_a_team).collect()
+}
+
 /// A team of `count` threads, the caller's included, lent until it is dropped.
 pub(super) struct Lent {
     /// There until it is given back.
     team: Option<Team>,
     count: usize,
     threads_per_core: usize,
+    pins: Arc<Pins>,
     pool: &'static Pool,
 }
 
 impl Lent {
-    /// Takes the team that was given back last, whose memory is most likely in a cache.
+    /// Takes the team that was given back last, whose memory is most likely in a cache; if there is one that has enough
+    /// helpers, of those.
     ///
     /// # Panics
     /// If the system gives no more threads.
     pub(super) fn new(count: usize) -> Lent {
         let pool = Pool::of_this_process();
-        let team = pool.free.lock().expect("taking a team does not panic").pop();
+        let team = {
+            let mut free = pool.free.lock().expect("taking a team does not panic");
+            match free.iter().rposition(|team| team.diaries.len() >= count) {
+                Some(index) => Some(free.remove(index)),
+                None => free.pop(),
+            }
+        };
         let working = pool.working.fetch_add(count, Ordering::Relaxed) + count;
-        let team = Some(team.unwrap_or_else(|| Crew::new(|helper| helper.join().expect("a helper does not panic"))));
-        let mut lent = Lent { team, count, threads_per_core: working.div_ceil(pool.core_count), pool };
+        let team = Some(team.unwrap_or_else(Team::of_nobody));
+        let pins = pins();
+        let mut lent = Lent { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
         lent.fill();
         lent
     }
@@ -77,23 +130,45 @@ impl Lent {
         self.threads_per_core
     }
 
-    /// Calls `work`, which does not unwind, with every number below the count of threads, on one of them each.
-    pub(super) fn run(&mut self, patience: Patience, work: &(dyn Fn(usize) + Sync)) {
-        let team = self.team.as_mut().expect("given back when dropped");
+    /// Calls `work`, which does not unwind, with every number below the count of threads, on one of them each. It says
+    /// for how long it has waited.
+    pub(super) fn run(&mut self, patience: Patience, work: &(dyn Fn(usize) -> Duration + Sync)) {
+        let Team { crew, diaries, ledger } = self.team.as_mut().expect("given back when dropped");
+        let (pins, begin) = (&self.pins, Instant::now());
+        let caller = pins.bring_caller();
+        let noted = |index: usize| {
+            if index > 0 {
+                pins.bring_helper(index);
+            }
+            let begin = Instant::now();
+            let waited = work(index);
+            diaries[index].add(begin.elapsed().saturating_sub(waited));
+        };
         // SAFETY: the callers' promise, and there are as many helpers.
-        unsafe { team.run(self.count, patience, work) };
+        unsafe { crew.run(self.count, patience, &noted) };
+        drop(caller);
+        ledger.add(self.count, begin.elapsed());
     }
 
     fn fill(&mut self) {
         let team = self.team.as_mut().expect("given back when dropped");
-        while team.helper_count() + 1 < self.count {
+        while team.diaries.len() < self.count {
             let spawn = |duty: Duty<AtomicU32>| {
                 Builder::new().name(format!("ripieno-team-{}", duty.index())).spawn(|| duty.serve())
             };
-            if let Err(error) = team.hire(spawn) {
-                panic!("thread {} of {} cannot be made: {error}", team.helper_count() + 2, self.count);
+            if let Err(error) = team.crew.hire(spawn) {
+                panic!("thread {} of {} cannot be made: {error}", team.diaries.len() + 1, self.count);
             }
+            team.diaries.push(Diary::default());
         }
+    }
+}
+
+impl Team {
+    /// A place for a caller, without helpers.
+    fn of_nobody() -> Team {
+        let crew = Crew::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
+        Team { crew, diaries: vec![Diary::default()], ledger: Ledger::default() }
     }
 }
 

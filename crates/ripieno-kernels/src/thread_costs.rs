@@ -1,0 +1,126 @@
+//! What ways of giving work to threads cost: turns of so many phases, for benchmarks that alternate them.
+//!
+//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+//! clusters", section III.A.
+
+use crate::Threads;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// How the phases of a turn are given to threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// The caller does one thread's share of each phase, and nobody else works: what no way can beat.
+    Share,
+    /// Threads that stay: an order for each phase, with a share for each thread.
+    ForkJoin,
+    /// The same, with parts for whoever is free: [`PARTS_PER_THREAD`] for each thread.
+    Parts,
+    /// Threads that stay: one order, with a barrier after each phase.
+    Bsp,
+    /// Threads made for each phase.
+    Made,
+    /// Threads made for the turn, which meet at the barrier of the standard library.
+    StdBarrier,
+}
+
+/// Of a phase that is given out in parts.
+pub const PARTS_PER_THREAD: usize = 4;
+
+impl Way {
+    /// All of them, with their names.
+    pub const ALL: [(&'static str, Way); 6] = [
+        ("share", Way::Share),
+        ("fork-join", Way::ForkJoin),
+        ("parts", Way::Parts),
+        ("bsp", Way::Bsp),
+        ("made", Way::Made),
+        ("std-barrier", Way::StdBarrier),
+    ];
+}
+
+/// How long `phases` phases take on `count` threads, in each of which they do `rounds` rounds of work together.
+///
+/// # Panics
+/// If `count` is zero, or the system gives no more threads.
+pub fn turn(way: Way, count: usize, phases: usize, rounds: usize) -> Duration {
+    let threads = Threads::new(count);
+    let share = || work(rounds / count);
+    let begin = Instant::now();
+    match way {
+        Way::Share => (0..phases).for_each(|_| share()),
+        Way::ForkJoin => (0..phases).for_each(|_| threads.run(|_| share())),
+        Way::Parts => (0..phases).for_each(|_| parts(&threads, rounds)),
+        Way::Bsp => threads.run(|member| {
+            for _ in 0..phases {
+                share();
+                member.wait();
+            }
+        }),
+        Way::Made => (0..phases).for_each(|_| made(count, share)),
+        Way::StdBarrier => {
+            let barrier = Barrier::new(count);
+            made(count, || {
+                for _ in 0..phases {
+                    share();
+                    barrier.wait();
+                }
+            });
+        }
+    }
+    begin.elapsed()
+}
+
+/// How many rounds of work a core does in a microsecond, in the best of some tries: others may have the cores, too.
+pub fn rounds_per_us() -> f64 {
+    const ROUNDS: usize = 100_000;
+    const TRIES: usize = 50;
+    let took = |_| {
+        let begin = Instant::now();
+        work(ROUNDS);
+        begin.elapsed().as_secs_f64()
+    };
+    ROUNDS as f64 / (0..TRIES).map(took).fold(f64::INFINITY, f64::min) / 1e6
+}
+
+fn parts(threads: &Threads, rounds: usize) {
+    let part_count = PARTS_PER_THREAD * threads.count();
+    let parts = vec![rounds / part_count; part_count];
+    // Told as work that is worth all threads, however short the phase.
+    threads.for_each(parts, usize::MAX, || (), |(), rounds| work(rounds));
+}
+
+fn made(count: usize, share: impl Fn() + Sync + Copy + Send) {
+    std::thread::scope(|scope| {
+        (1..count).for_each(|_| drop(scope.spawn(share)));
+        share();
+    });
+}
+
+/// Dependent multiplications, which keep a core busy and nothing else.
+fn work(rounds: usize) {
+    let mut state = black_box(1u64);
+    for _ in 0..rounds {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    }
+    black_box(state);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_way_is_faster_than_a_share() {
+        let rounds = (2000.0 * rounds_per_us()) as usize;
+        for (name, way) in Way::ALL {
+            for count in [1, 2, 3] {
+                // The best of some: other programs may have the cores, too.
+                let took = (0..5).map(|_| turn(way, count, 3, rounds)).min().expect("there are some");
+                let least = 3.0 * 2e-3 / count as f64;
+                assert!(took.as_secs_f64() > 0.8 * least, "{name}, {count} threads: {took:?} of {least} s");
+            }
+        }
+    }
+}

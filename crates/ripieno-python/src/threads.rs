@@ -1,0 +1,53 @@
+//! The threads of this process for Python: where they are pinned, what they have done, and what they cost.
+
+use crate::errors;
+use pyo3::prelude::*;
+use ripieno_kernels::thread_costs::{self, Way};
+use std::num::NonZeroUsize;
+
+/// Adds the functions of this module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(pin_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(pinned_cores, module)?)?;
+    module.add_function(wrap_pyfunction!(thread_times, module)?)?;
+    module.add_function(wrap_pyfunction!(thread_turn, module)?)?;
+    module.add_function(wrap_pyfunction!(rounds_per_us, module)?)
+}
+
+/// Pins member `i` of every team to `cores[i % len(cores)]`; with no core, threads are wherever they like.
+#[pyfunction]
+fn pin_threads(cores: Vec<usize>) -> PyResult<()> {
+    ripieno_kernels::pin_threads(&cores).map_err(|error| errors::input(format!("cores={cores:?}: {error}")))
+}
+
+/// What `pin_threads` was last given.
+#[pyfunction]
+fn pinned_cores() -> Vec<usize> {
+    ripieno_kernels::pinned_cores()
+}
+
+/// Of every member of every team: index, thread, orders, seconds of computing and of waiting.
+#[pyfunction]
+fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
+    let of_member = |member: ripieno_kernels::MemberTimes| {
+        let [computing, waiting] = [member.computing, member.waiting].map(|time| time.as_secs_f64());
+        (member.index, member.tid, member.order_count, computing, waiting)
+    };
+    ripieno_kernels::thread_times().into_iter().map(of_member).collect()
+}
+
+/// Seconds that a turn of phases takes.
+#[pyfunction]
+fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
+    let Some(&(_, way)) = Way::ALL.iter().find(|(name, _)| *name == way) else {
+        let names = Way::ALL.map(|(name, _)| name).join(", ");
+        return Err(errors::input(format!("way={way:?}: expected one of {names}")));
+    };
+    Ok(py.detach(|| thread_costs::turn(way, threads.get(), phases, rounds)).as_secs_f64())
+}
+
+/// How many rounds of a turn's work a core does in a microsecond.
+#[pyfunction]
+fn rounds_per_us(py: Python<'_>) -> f64 {
+    py.detach(thread_costs::rounds_per_us)
+}
