@@ -64,7 +64,7 @@ RETIRED = [
 ]
 # The same inside rooms that have many; the face of a room stands above all of it.
 INNER_ROOMS = {
-    "launch": ("limits", "racks", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
+    "launch": ("limits", "racks", "binding", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
     "input": (
         "shares",
         "checksums",

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from ripieno.errors import InputError
+from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
 
 # Everything after the script is the script's own, options included.
@@ -42,6 +43,20 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     metavar="COUNT",
     help="Replicas of each logical rank; one of each is enough. The script calls replicate(COUNT).",
 )
+@click.option(
+    "--bind",
+    type=click.Choice(BINDS),
+    default="none",
+    show_default=True,
+    help="Bind each rank to as many cores as it has threads, to a socket, or to nothing.",
+)
+@click.option(
+    "--thread-affinity",
+    type=click.Choice(THREAD_AFFINITIES),
+    default="inherit",
+    show_default=True,
+    help="Whether threads of a rank may be wherever it may, or each is pinned to a core of its own.",
+)
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
     "--trace",
@@ -57,6 +72,8 @@ def run_command(
     threads: int | None,
     racks: str | None,
     replicas: int,
+    bind: str,
+    thread_affinity: str,
     prefix: bool,
     trace: Path | None,
     overwrite: bool,
@@ -80,6 +97,9 @@ def run_command(
     MASTER_PORT to where rank 0 is to listen. All variables are in docs/environment.md.
 
     Ripieno's own commands run as a module: ripieno run -n 4 -m ripieno pagerank GRAPH.
+
+    --bind and --thread-affinity deal the cores that the ranks of a machine may use, see docs/threads.md. Under another
+    launcher it must leave that to them: mpirun --bind-to none.
 
     With --replicas a rank may die, for instance by a signal, as long as a replica of it lives. The exit code is then 0,
     and a line on stderr names the rank that died.
@@ -107,6 +127,7 @@ def run_command(
         threads=threads,
         racks=racks,
         replicas=replicas,
+        binding=Binding(bind, thread_affinity),
     )
     if run.under_launcher(asks_for_workers=workers is not None):
         place = launchers.detect(os.environ)

@@ -30,6 +30,7 @@ from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
+from ripieno.comm.thread_statistics import thread_statistics
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.simulation import Cluster, Explanation, explain
@@ -362,6 +363,12 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
             Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", and
             "seconds_waited_for", a list with one number per rank of this communicator: how long this process has
             waited for that one, in whatever communicator. Waits of less than a microsecond may be missing.
+            "threads" has a dict for each thread that has computed in kernels of this process: its "index", 0 for that
+            of the caller, its "thread" as the kernel numbers it, the count of "kernels" that it was part of,
+            "computing_s" in them, and "waiting_s" for the others. Beside them stand what the kernel has counted since
+            the thread began, None where it does not tell: "running_s" on a core and "runnable_s" of waiting for one,
+            "voluntary_switches", "involuntary_switches", "migrations" from core to core, "minor_faults" of pages
+            touched first, and "major_faults" of pages read.
         Waiting
             Of all ranks: a table of the waits of each rank for each other, and the straggler that made the others wait.
             Print it.
@@ -373,7 +380,8 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
                 "all_ranks=True: replicas of a rank have waited for others each; ask without it on each rank"
             )
         if not all_ranks:
-            return {**self._native.statistics(), "seconds_waited_for": seconds_waited_for}
+            waited = {"seconds_waited_for": seconds_waited_for}
+            return {**self._native.statistics(), **waited, "threads": thread_statistics()}
         return Waiting(np.array(self.allgather(np.array(seconds_waited_for))))
 
     def flight(self, count: int | None = None) -> list[dict[str, Any]]:

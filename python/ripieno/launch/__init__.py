@@ -12,7 +12,8 @@ from ripieno._checks import check_count, whole
 from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
-from ripieno.host import usable_cores
+from ripieno.host import cores, usable_cores
+from ripieno.launch.binding import Binding, places
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.job.accumulators import JobAccumulator
@@ -35,6 +36,8 @@ def launch(
     replicas: int = 1,
     on_failure: OnFailure | None = None,
     spares: int = 0,
+    bind: str = "none",
+    thread_affinity: str = "inherit",
     prefix_output: bool = False,
     trace: str | os.PathLike[str] | None = None,
     **options: Any,
@@ -67,6 +70,12 @@ def launch(
     spares : int
         So many local processes more, which wait to take the place of ranks that have died: that saves the second in
         which a process starts. Only for "respawn", which is the default then.
+    bind : {"core", "socket", "none"}
+        What each local worker is bound to: as many cores as it has threads, a socket, or nothing. A single worker that
+        is bound, or pins its threads, is a process of its own.
+    thread_affinity : {"inherit", "pin"}
+        Whether threads of a local worker may be wherever it may, or each thread of its kernels and teams has a core of
+        its own. In engines, set the variables of docs/environment.md for the ranks.
     prefix_output : bool
         Mark each line that a worker prints with ``[rank 1]``, and write it to this process's ``sys.stdout`` and
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
@@ -84,6 +93,8 @@ def launch(
 
     Raises
     ------
+    InputError
+        There are not enough cores to bind workers to, or to pin their threads to.
     EngineError
         The engine has too few free slots, or cannot be used; the message has the numbers.
     RendezvousError, RankFailed
@@ -117,11 +128,15 @@ def launch(
         raise InputError(
             f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas go on by themselves: choose one"
         )
+    binding = Binding(bind, thread_affinity)
     common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
             name = engine if isinstance(engine, str) else engine.NAME
             raise InputError(f"prefix_output=True is for local workers: what ranks print goes where {name} takes it")
+        if binding.is_asked:
+            instead = ", ".join(f"{variable}={value}" for variable, value in binding.environment.items())
+            raise InputError(f"{binding}: is for local workers; for ranks of an engine set {instead}")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
         # Where there is no room at all the engine says so.
@@ -139,7 +154,9 @@ def launch(
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
-    if workers == 1:
+    # Too few cores are told before anything starts.
+    places(binding, [threads] * workers, cores())
+    if workers == 1 and not binding.is_asked:
         if spares:
             raise InputError(f"spares={spares}: the only rank is the calling process: expected workers=2 or more")
         return InlineJob(threads=threads, **common, **options)
@@ -147,6 +164,7 @@ def launch(
         workers,
         threads=threads,
         replicas=replicas,
+        binding=binding,
         on_failure=on_failure,
         spares=spares,
         prefix_output=prefix_output,

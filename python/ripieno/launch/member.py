@@ -18,6 +18,7 @@ import numpy as np
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
+from ripieno.launch.binding import Binding, bind_together, lent_thread
 from ripieno.launch.engine import remote
 from ripieno.launch.engine.member_server import Invitation, Join, versions
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
@@ -82,10 +83,11 @@ def serve(
     options = dict(invitation.options)
     if bind_host is not None:
         options.setdefault("bind_host", bind_host)
-    if exchange is None:
-        _by_server(invitation, rank, attempt, options, local, hung_up)
-    else:
-        _by_engine(invitation, rank, exchange, options, local, hung_up)
+    with lent_thread():
+        if exchange is None:
+            _by_server(invitation, rank, attempt, options, local, hung_up)
+        else:
+            _by_engine(invitation, rank, exchange, options, local, hung_up)
 
 
 def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
@@ -149,7 +151,7 @@ def _meet(
     events: programs.Events,
     options: dict[str, Any],
 ) -> Communicator:
-    return programs.meet(
+    comm = programs.meet(
         rank,
         invitation.world_size,
         exchange,
@@ -158,6 +160,13 @@ def _meet(
         on_event=events,
         **options,
     )
+    try:
+        # The engine uses the process again: what the environment says stays there.
+        bind_together(comm, Binding.of(os.environ), whole_process=False)
+    except BaseException:
+        comm.close()
+        raise
+    return comm
 
 
 @contextmanager

@@ -169,6 +169,7 @@ def _write(
         inputs=list(inputs),
         row_word=words[0],
         column_word=words[1],
+        threads=[(rank, each) for rank, counted in enumerate(fit.traffic) for each in counted["threads"]],
         surroundings=_surroundings(fit.hosts, fit.threads),
         **more,
     )
@@ -179,7 +180,7 @@ def _pages() -> Environment:
     pages = Environment(
         loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    pages.filters.update(count=_count, seconds=_seconds, measure=_measure, zip=zip)
+    pages.filters.update(count=_count, seconds=_seconds, counted=_counted, measure=_measure, zip=zip)
     return pages
 
 
@@ -235,6 +236,11 @@ def _version(name: str) -> str:
 def _count(number: float) -> str:
     """1234567 as 1 234 567, with thin spaces."""
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _counted(number: int | None) -> str:
+    """What the kernel has counted, if it tells."""
+    return "?" if number is None else _count(number)
 
 
 def _seconds(seconds: float) -> str:

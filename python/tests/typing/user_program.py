@@ -81,7 +81,7 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
 
     comm.barrier()
     assert_type(comm.tasks(str, [1, 2]), list[str])
-    with comm.team(threads=2) as team:
+    with comm.team(threads=2, model="bsp") as team:
         assert_type(team.run(float), list[float])
         assert_type(team.tasks(len, ["part"]), list[int])
         print(team.threads)
@@ -152,7 +152,7 @@ def scale(comm: rp.Communicator, table: Broadcast[Floats], row: int) -> Floats:
 
 
 def launching(engine: Engine) -> None:
-    with rp.launch(workers=4, threads=1, trace=Path("trace.json")) as job:
+    with rp.launch(workers=4, threads=1, bind="core", thread_affinity="pin", trace=Path("trace.json")) as job:
         assert_type(job.run(collectives, 1.5), list[Floats])
         assert_type(job.run(collectives, scale=1.5, offset=2), list[Floats])
         assert_type(job.run(asynchronous, np.zeros(3)), list[int])

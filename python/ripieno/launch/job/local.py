@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from ripieno import host
 from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
+from ripieno.launch.binding import Binding, places
 from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
@@ -62,7 +64,7 @@ class _Worker(Member):
 
 
 class LocalJob(ProcessJob[_Worker]):
-    """Two or more worker processes."""
+    """Worker processes, each in a place of its own if they are bound."""
 
     _SURVIVES = True
 
@@ -72,6 +74,7 @@ class LocalJob(ProcessJob[_Worker]):
         *,
         threads: int,
         replicas: int = 1,
+        binding: Binding | None = None,
         on_event: EventListener | None,
         trace: Trace | None,
         on_failure: OnFailure = "raise",
@@ -83,6 +86,7 @@ class LocalJob(ProcessJob[_Worker]):
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._host = socket.gethostname()
         self._prefix_output = prefix_output
+        self._binding = Binding() if binding is None else binding
         self._options = options
         # Of the members that were started last.
         self._pumps: list[LinePump] = []
@@ -110,6 +114,8 @@ class LocalJob(ProcessJob[_Worker]):
         self._setup = {
             "replicas": self.replicas,
             "threads": self.threads,
+            "binding": self._binding,
+            "cores": host.cores(),
             "begins_again": self._on_failure != "raise",
             "token": secrets.token_bytes(32),
             "bind_host": "127.0.0.1",
@@ -156,6 +162,8 @@ class LocalJob(ProcessJob[_Worker]):
         if self._state is State.GONE:
             super()._resize(workers)
             return
+        # Too few cores are told before anybody leaves.
+        places(self._binding, [self.threads] * workers, host.cores())
         self.epoch += 1
         with held_back():
             leaving = self.members[workers:]

@@ -13,6 +13,8 @@ import threading
 from typing import Any
 
 from ripieno.comm.communicator import Communicator
+from ripieno.host import Core
+from ripieno.launch.binding import Binding, places
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import standing_for
 from ripieno.launch.process import main_module, processes
@@ -39,11 +41,14 @@ def main(fd: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, *, replicas: int, begins_again: bool, **options: Any) -> None:
+def _serve(channel: Channel, *, replicas: int, begins_again: bool, binding: Binding, cores: list[Core], **options: Any) -> None:
     events = programs.Events()
     events.send = channel.send
 
     def meet(rank: int, world_size: int) -> Communicator:
+        # As many as there are now deal the cores anew.
+        if binding.is_asked:
+            places(binding, [options["threads"]] * world_size, cores)[rank].take()
         return programs.meet(
             rank,
             world_size,

@@ -17,6 +17,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
+from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
@@ -52,7 +53,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     RendezvousError
         If variables are missing or wrong, or the ranks cannot meet.
     InputError
-        A thread calls it in a process in which several ranks run programs.
+        A thread calls it in a process in which several ranks run programs; or cores are not enough for what
+        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY ask for.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()
@@ -61,6 +63,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     _current = from_environment(os.environ, threads=threads, **options)
     atexit.register(_current.close)
     _tell_peers_of_uncaught_exceptions()
+    bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
     return _current
 
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ripieno.host import usable_cores
+from ripieno.host import cores, usable_cores
+from ripieno.launch.binding import Binding, places
 from ripieno.launch.job.replicas import replicas_environment, replicas_of
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp, pair
@@ -54,6 +55,8 @@ class Script:
         A file that says which hosts stand in which rack, see `ripieno.launch.racks`.
     replicas
         How many replicas there are of each logical rank, see `ripieno.launch.job.replicas`.
+    binding
+        On which cores ranks and their threads are, see `ripieno.launch.binding`.
     independent
         Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
     """
@@ -66,6 +69,7 @@ class Script:
     threads: int | None = None
     racks: str | None = None
     replicas: int = 1
+    binding: Binding = field(default_factory=Binding)
     independent: bool = False
 
     @property
@@ -75,7 +79,7 @@ class Script:
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
         replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
         threads = {} if self.threads is None else threads_environment(self.threads)
-        return {**racks, **replicas, **replicas_environment(self.replicas), **threads}
+        return {**racks, **replicas, **replicas_environment(self.replicas), **threads, **self.binding.environment}
 
 
 @dataclass
@@ -121,7 +125,13 @@ def run(script: Script, world_size: int) -> int:
     It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With
     replicas a rank may die without a word as long as one of its replicas does not. No rank outlives the call, whatever
     ends it.
+
+    Raises
+    ------
+    InputError
+        The cores are not enough for what the ranks are to be bound to.
     """
+    places(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
     for _ in range(PORT_ATTEMPT_COUNT):
         ranks: list[_Rank] = []
         failed = _run_once(script, world_size, ranks)

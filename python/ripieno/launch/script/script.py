@@ -15,6 +15,9 @@ import sys
 from types import TracebackType
 from typing import Any
 
+from ripieno import host
+from ripieno.launch import binding
+from ripieno.launch.binding import Binding
 from ripieno.launch.process import processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
 from ripieno.launch.process.report import FailureReport
@@ -28,6 +31,7 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
     """Run `target`, reporting a failure over `channel`."""
     processes.ignore_interrupts()
     processes.die_with(launcher_pid)
+    _bind()
     sys.argv = [target, *arguments]
     try:
         if kind == "module":
@@ -44,6 +48,14 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
         report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
         _tell(channel, report.told_to_all(environment.current()))
         sys.exit(1)
+
+
+def _bind() -> None:
+    """Go to this rank's cores, before any thread or array is made; the launcher has seen that there are enough."""
+    wanted = Binding.taken_from(os.environ)
+    if wanted.is_asked:
+        threads = [int(os.environ["RIPIENO_THREADS"])] * int(os.environ["LOCAL_WORLD_SIZE"])
+        binding.places(wanted, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
 
 
 def _whoami() -> tuple[int, str]:
