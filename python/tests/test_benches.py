@@ -357,3 +357,49 @@ def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_rand
 def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, told, capfd):
     assert main(["bench", "strategies", *words]) == 2
     assert told in capfd.readouterr().err
+
+
+def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_and_drawn(tmp_path):
+    target, drawn = tmp_path / "figures.json", tmp_path / "page.html"
+    words = ["--points", "2000", "--centroids", "5,10", "--iterations", "2", "--repetitions", "1", "--patterns", "UT"]
+    assert main(["bench", "threads", *words, "--json", str(target), "--out", str(drawn)]) == 0
+    found = json.loads(target.read_text())
+
+    cores = found["machine"]["cores"]
+    shapes = [(threads, cores // threads) for threads in range(1, cores + 1) if cores % threads == 0]
+    assert [
+        (fit["threads"], fit["processes"], fit["pattern"], fit["model"], fit["centroids"]) for fit in found["fits"]
+    ] == [
+        (*shape, pattern, model, count)
+        for shape in shapes
+        for pattern in "UT"
+        for count in (5, 10)
+        for model in ("fork-join", "bsp")
+    ]
+    assert all(fit["median_s"] > 0 and fit["usage"]["voluntary_switches"] >= 0 for fit in found["fits"])
+    share = {cost["case"]: cost["median_s"] for cost in found["costs"] if cost["way"] == "one thread's share"}
+    assert share and all(0.8e-3 / cores < seconds for seconds in share.values()), "a phase is a millisecond of work"
+    assert {cost["way"] for cost in found["costs"]} >= {
+        "a team",
+        "threads made",
+        "fork-join",
+        "BSP",
+        "std::sync::Barrier",
+    }
+    text = drawn.read_text()
+    charts = re.findall(r"<svg .*?</svg>", text, re.DOTALL)
+    assert len(charts) == len({cost["case"] for cost in found["costs"]}) + 2
+    assert "https://" not in text and all("<path" in chart for chart in charts)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--patterns", "QX"], "patterns='QX': expected letters of QRUTVS"),
+        (["--points", "5", "--centroids", "6"], "centroids=[6]: expected 1 to 5, the number of points"),
+        (["--centroids", "ten"], "--centroids='ten': expected whole numbers"),
+    ],
+)
+def test_threads_that_cannot_be_compared_are_refused(words, told, capfd):
+    assert main(["bench", "threads", *words]) == 2
+    assert told in capfd.readouterr().err

@@ -146,6 +146,18 @@ def test_a_single_bound_worker_is_a_process_of_its_own():
     assert sorted(os.sched_getaffinity(0)) == HERE
 
 
+@needs_two_cores
+def test_as_many_workers_as_there_are_now_deal_the_cores():
+    with rp.launch(workers=2, threads=1, bind="core") as job:
+        with pytest.raises(rp.InputError, match=f"need {len(HERE) + 1} cores, and may use {len(HERE)}"):
+            job.resize(len(HERE) + 1)
+        job.resize(1)
+        assert job.run(where_it_computes)[0][0] == sorted(places(Binding("core"), [1], host.cores())[0].cpus)
+        job.resize(2)
+        expected = places(Binding("core"), [1, 1], host.cores())
+        assert [found[0] for found in job.run(where_it_computes)] == [sorted(place.cpus) for place in expected]
+
+
 def test_what_cannot_be_is_said_before_anything_starts():
     count = len(HERE) + 1
     with pytest.raises(

@@ -14,6 +14,8 @@ RESULTS = {
     "bench --json": ["bench", "barrier", "--json", "result.json"],
     "bench strategies --json": ["bench", "strategies", "--json", "result.json"],
     "bench strategies --out": ["bench", "strategies", "--out", "result.html"],
+    "bench threads --json": ["bench", "threads", "--json", "result.json"],
+    "bench threads --out": ["bench", "threads", "--out", "result.html"],
     "bench --plot": ["bench", "barrier", "--plot", "result.html"],
     "bfs --out": ["bfs", "none.txt", "--source", "0", "--out", "result.csv"],
     "bfs --trace": ["bfs", "none.txt", "--source", "0", "--trace", "result.json"],

@@ -123,6 +123,20 @@ def shared_object(source: Path) -> Path:
     return _compiled("cc", source, ["-O2", "-shared", "-fPIC"])
 
 
+def openmp(source: Path) -> Path:
+    """One of our C programs with threads of OpenMP, compiled; where it lies.
+
+    Raises
+    ------
+    Skipped
+        If there is no compiler, or it has no OpenMP.
+    """
+    try:
+        return _compiled("cc", source, ["-O2", "-fopenmp"])
+    except ProgramFailed as why:
+        raise Skipped(f"OpenMP: the C compiler cannot make programs with it: {why}") from None
+
+
 def java_archive(source: Path, libraries: Path) -> Path:
     """A Java file compiled against the jars of a folder, for Java 17 and later, as a jar; where it lies.
 

@@ -17,17 +17,18 @@ BUDGET_S = 0.05
 
 
 class _Bench(click.Command):
-    """Collectives; `strategies` is a command of its own."""
+    """Collectives; `strategies` and `threads` are commands of their own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        if args[:1] == [STRATEGIES]:
-            return strategies_command.make_context(f"{info_name} {STRATEGIES}", args[1:], parent, **extra)
+        others = {STRATEGIES: strategies_command, THREADS: threads_command}
+        if args[:1] and args[0] in others:
+            return others[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 
-STRATEGIES = "strategies"
+STRATEGIES, THREADS = "strategies", "threads"
 
 
 @click.command("bench", cls=_Bench, short_help="Time collectives beside the limit and the peers.")
@@ -80,7 +81,8 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
     all that a rank sends. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a
     launcher, such as `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
 
-    `ripieno bench strategies` broadcasts a value to emulated hosts; see its --help.
+    `ripieno bench strategies` broadcasts a value to emulated hosts, and `ripieno bench threads` compares ways to use
+    the cores of a host; see their --help.
 
     \b
     Examples:
@@ -175,6 +177,67 @@ def strategies_command(
             with new_file(path) as part:
                 part.write_text(text(), "utf-8")
             click.echo(path)
+
+
+@click.command(THREADS)
+@click.option("--full", is_flag=True, help="The paper's points and numbers of centroids, up to 500,000: hours.")
+@click.option("--points", type=click.IntRange(min=1), metavar="COUNT", help="Points of K-means; 100,000 by default.")
+@click.option("--centroids", metavar="LIST", help="Numbers of centroids; 100,1000 by default.")
+@click.option("--patterns", metavar="LETTERS", default="QRUTVS", show_default=True, help="Of affinity.")
+@click.option("--iterations", type=click.IntRange(min=1), default=8, show_default=True, help="Of each fit.")
+@click.option(
+    "--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each measurement, by turns."
+)
+@click.option(
+    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PAGE.html", help="Draw what was measured."
+)
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@overwrite_option
+def threads_command(
+    full: bool,
+    points: int | None,
+    centroids: str | None,
+    out: Path | None,
+    target: Path | None,
+    overwrite: bool,
+    **words: Any,
+) -> None:
+    """Compare ways to use the cores of this machine, as Ekanayake et al. did for K-means and MDS.
+
+    First fork-joins, barriers and phases of a millisecond, beside OpenMP and threads made for each phase, also with
+    more threads than cores. Then K-means in both thread models and six patterns of affinity, from one process with all
+    threads to all processes with one thread each, with context switches and migrations. It takes about a minute.
+
+    \b
+    Examples:
+      ripieno bench threads --out threads.html
+      ripieno bench threads --points 1000000 --centroids 1000 --patterns TS
+    """
+    from ripieno.bench import threads as bench
+    from ripieno.bench.pages import threads as pages
+    from ripieno.files.results import check_results, new_file
+
+    check_results({"--out": out, "--json": target}, overwrite=overwrite)
+    words |= bench.FULL if full else {}
+    words |= {} if points is None else {"points": points}
+    words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
+    found = bench.measure(bench.Asked(**words))
+    found.show()
+    if out is not None:
+        with new_file(out) as part:
+            part.write_text(pages.page(found), "utf-8")
+        click.echo(out)
+    if target is not None:
+        with new_file(target) as part:
+            part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
+        click.echo(target)
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.isdecimal() for word in words):
+        raise InputError(f"{option}={text!r}: expected whole numbers, such as 100,1000")
+    return [int(word) for word in words]
 
 
 def _killed(text: str | None) -> tuple[int, float] | None:

@@ -159,11 +159,11 @@ class LocalJob(ProcessJob[_Worker]):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
+        # Too few cores are told before anybody leaves.
+        places(self._binding, [self.threads] * workers, host.cores())
         if self._state is State.GONE:
             super()._resize(workers)
             return
-        # Too few cores are told before anybody leaves.
-        places(self._binding, [self.threads] * workers, host.cores())
         self.epoch += 1
         with held_back():
             leaving = self.members[workers:]

@@ -41,7 +41,9 @@ def main(fd: int) -> None:
         os._exit(1)
 
 
-def _serve(channel: Channel, *, replicas: int, begins_again: bool, binding: Binding, cores: list[Core], **options: Any) -> None:
+def _serve(
+    channel: Channel, *, replicas: int, begins_again: bool, binding: Binding, cores: list[Core], **options: Any
+) -> None:
     events = programs.Events()
     events.send = channel.send
 

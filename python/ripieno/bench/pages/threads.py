@@ -1,0 +1,122 @@
+"""The page of `ripieno bench threads`: costs as bars, K-means as lines over threads × processes, as in the paper."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import matplotlib
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Drawing
+from matplotlib.ticker import FuncFormatter
+
+from ripieno.bench.figures import machine
+from ripieno.bench.threads import BOUND, Cost, Found, samples_text
+from ripieno.report import charts
+from ripieno.units import duration_text
+
+#: Of patterns, Q R U and T V S.
+COLOURS = {
+    "Q": charts.THIRD,
+    "R": charts.FOURTH,
+    "U": charts.FIFTH,
+    "T": charts.FIRST,
+    "V": charts.INK,
+    "S": charts.SECOND,
+}
+STYLES = {"fork-join": "--", "bsp": "-"}
+MARKERS = {"fork-join": "s", "bsp": "o"}
+BAR_INCHES = 0.28
+
+
+def page(found: Found) -> str:
+    """The page; it fetches nothing."""
+    templates = Environment(
+        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    templates.filters["samples"] = samples_text
+    headings, rows = found.usage_table()
+    return templates.get_template("threads.html").render(
+        now=datetime.datetime.now().astimezone(),
+        found=found,
+        costs=[(case, cost_chart(found, case)) for case in found.cases],
+        grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.asked.centroids],
+        headings=headings,
+        rows=rows,
+        machine=machine(),
+    )
+
+
+def cost_chart(found: Found, case: str) -> str:
+    """The median of each way as a bar, from the least to the greatest as a line over it."""
+    mine = [cost for cost in found.costs if cost.case == case]
+    spread = max(cost.phase.worst_s for cost in mine) / min(cost.phase.best_s for cost in mine)
+    with matplotlib.rc_context({**charts.STYLE, "axes.grid.axis": "x"}):
+        drawing = Drawing((charts.WIDTH_INCHES, 0.7 + BAR_INCHES * len(mine)), layout="constrained")
+        axes = drawing.subplots()
+        _bars(axes, mine)
+        if spread > 10:
+            axes.set_xscale("log")
+        bound = next((cost.phase.median_s for cost in mine if cost.way == BOUND), None)
+        if bound is not None:
+            axes.axvline(bound, color=charts.INK, linestyle="--", linewidth=1.2)
+        axes.xaxis.set_major_formatter(FuncFormatter(_duration))
+        axes.minorticks_off()
+        fastest = min(mine, key=lambda cost: cost.phase.median_s)
+        told = f"{case}: {fastest.way} takes {duration_text(fastest.phase.median_s)}, the least."
+        return charts.svg_of(drawing, f"cost{found.cases.index(case)}", told)
+
+
+def grid_chart(found: Found, centroids: int) -> str:
+    """Seconds of an iteration over threads × processes: a line for each pattern and model, a panel an affinity."""
+    with matplotlib.rc_context(charts.STYLE):
+        drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
+        panels = drawing.subplots(1, 2, sharey=True)
+        for axes, letters, title in zip(panels, ("QRU", "TVS"), ("threads inherit", "threads pinned"), strict=True):
+            for pattern, model in found.lines:
+                if pattern in letters:
+                    _line(axes, found, pattern, model, centroids)
+            axes.set_title(title)
+            axes.set_xticks(range(len(found.shapes)), found.shapes)
+            axes.set_xlabel("threads × processes")
+            axes.margins(x=0.1)
+            axes.yaxis.set_major_formatter(FuncFormatter(_duration))
+        mine = [fit.iteration for fit in found.fits if fit.centroids == centroids]
+        panels[0].set_ylim(0, 1.05 * max(samples.worst_s for samples in mine))
+        drawing.legend(loc="outside lower center", ncols=6, frameon=False, labelcolor=charts.MUTED)
+        medians = [samples.median_s for samples in mine]
+        told = f"Iterations take {duration_text(min(medians))} to {duration_text(max(medians))}."
+        return charts.svg_of(drawing, f"grid{centroids}", told)
+
+
+def _bars(axes: Axes, costs: list[Cost]) -> None:
+    for index, cost in enumerate(reversed(costs)):
+        is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", BOUND))
+        seconds = cost.phase
+        axes.barh(index, seconds.median_s, height=0.6, color=charts.FIRST if is_ours else charts.SECOND)
+        axes.hlines(index, seconds.best_s, seconds.worst_s, color=charts.INK, linewidth=1)
+    axes.set_yticks(range(len(costs)), [cost.way for cost in reversed(costs)])
+    axes.tick_params(axis="y", labelcolor=charts.INK)
+
+
+def _line(axes: Axes, found: Found, pattern: str, model: str, centroids: int) -> None:
+    fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
+    there = [(number, fit.iteration) for number, fit in fits if fit is not None]
+    x = [number for number, _ in there]
+    colour = COLOURS[pattern]
+    axes.vlines(x, [s.best_s for _, s in there], [s.worst_s for _, s in there], color=colour, linewidth=1, alpha=0.4)
+    axes.plot(
+        x,
+        [samples.median_s for _, samples in there],
+        color=colour,
+        linestyle=STYLES[model],
+        marker=MARKERS[model],
+        markersize=4,
+        linewidth=1.6,
+        label=f"{pattern}, {model}",
+    )
+
+
+def _duration(seconds: float, _: Any) -> str:
+    return duration_text(seconds) if seconds > 0 else "0"

@@ -1,0 +1,355 @@
+"""Threads of a rank: what they cost beside others, and K-means in both models, all patterns, processes × threads.
+
+Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+clusters", table II and figures 3 to 8. As there, TxP is T threads in each of P processes.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from rich.table import Table
+
+import ripieno._native as _native
+from ripieno import host
+from ripieno.algorithms import KMeans
+from ripieno.bench import figures, table, toolchain
+from ripieno.bench.figures import Samples
+from ripieno.bench.processes import run
+from ripieno.errors import InputError
+from ripieno.launch import launch
+from ripieno.launch.binding import PATTERNS, Binding
+from ripieno.units import duration_text
+
+Model = Literal["fork-join", "bsp"]
+MODELS: tuple[Model, ...] = ("fork-join", "bsp")
+#: Phases of a turn that computes, as many as iterations in the paper.
+PHASES = 64
+#: Phases of a turn of nothing; fewer where threads are made for each.
+EMPTY_PHASES, MADE_PHASES = 2000, 100
+#: One thread's work in a phase that computes.
+PHASE_US = 1000.0
+#: Threads share cores in so many times as many threads.
+CROWD = 4
+#: Seconds that a turn of OpenMP may take.
+TURN_TIMEOUT_S = 60.0
+SEED = 7
+
+#: What is compared, ours first: how our turns call it, or what OpenMP's model is.
+NOTHING = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
+BARRIERS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
+BOUND = "one thread's share"
+PHASED = {
+    BOUND: "share",
+    "fork-join": "fork-join",
+    "fork-join, dynamic parts": "parts",
+    "BSP": "bsp",
+    "fork-join, pinned": "fork-join",
+    "BSP, pinned": "bsp",
+    "threads made": "made",
+    "OpenMP, fork-join": "fork-join",
+    "OpenMP, BSP": "bsp",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be measured.
+
+    Attributes
+    ----------
+    points, columns
+        Rows and columns of the matrix that is clustered.
+    centroids
+        Numbers of clusters.
+    iterations
+        Of each fit.
+    repetitions
+        How often each fit, and how many turns of each cost, by turns.
+    patterns
+        Letters of `ripieno.launch.binding`.
+    cores
+        Threads of all processes together.
+    """
+
+    points: int = 100_000
+    columns: int = 2
+    centroids: Sequence[int] = (100, 1000)
+    iterations: int = 8
+    repetitions: int = 3
+    patterns: str = "QRUTVS"
+    cores: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.patterns or set(self.patterns) - set(PATTERNS.values()):
+            raise InputError(f"patterns={self.patterns!r}: expected letters of QRUTVS")
+        if not self.centroids or max(self.centroids) > self.points or min(self.centroids) < 1:
+            raise InputError(f"centroids={list(self.centroids)}: expected 1 to {self.points}, the number of points")
+        if self.cores == 0:
+            object.__setattr__(self, "cores", host.usable_cores())
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Threads of each process, and processes: from 1×n to n×1."""
+        return [(threads, self.cores // threads) for threads in range(1, self.cores + 1) if self.cores % threads == 0]
+
+
+#: The paper's points and centroids.
+FULL: Mapping[str, Any] = {"points": 1_000_000, "centroids": (1_000, 10_000, 50_000, 100_000, 500_000)}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a way of giving out phases costs: seconds of a phase, by turns with the other ways of the case."""
+
+    case: str
+    way: str
+    threads: int
+    phase: Samples
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the kernel has counted of all threads of all processes; None where it does not tell."""
+
+    voluntary_switches: int | None
+    involuntary_switches: int | None
+    migrations: int | None
+    minor_faults: int | None
+    major_faults: int | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A K-means of the grid: seconds of an iteration, the median of each fit, and what the fits have used."""
+
+    threads: int
+    processes: int
+    pattern: str
+    model: str
+    centroids: int
+    iteration: Samples
+    usage: Usage
+
+    @property
+    def shape(self) -> str:
+        """As TxP."""
+        return f"{self.threads}x{self.processes}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """All that was measured, what was left out, and how busy the machine was."""
+
+    asked: Asked
+    costs: list[Cost]
+    fits: list[Fit]
+    remarks: list[str]
+    load: tuple[float, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines to read."""
+        return {
+            "machine": figures.machine(),
+            "load": self.load,
+            "asked": asdict(self.asked),
+            "costs": [asdict(each) | {"median_s": each.phase.median_s} for each in self.costs],
+            "fits": [
+                asdict(each) | {"letter": each.pattern, "median_s": each.iteration.median_s} for each in self.fits
+            ],
+            "remarks": self.remarks,
+        }
+
+    def show(self) -> None:
+        """Print tables."""
+        console = table.console()
+        for case in self.cases:
+            shown = Table(title=f"{case}: median (least – greatest)", title_justify="left")
+            for heading in ("way", "threads", "a phase"):
+                shown.add_column(heading, justify="left" if heading == "way" else "right")
+            for each in self.costs:
+                if each.case == case:
+                    shown.add_row(each.way, str(each.threads), samples_text(each.phase))
+            console.print(shown)
+        for count in self.asked.centroids:
+            shown = Table(title=self.grid_title(count), title_justify="left")
+            for heading in ("pattern", "model", *self.shapes):
+                shown.add_column(heading, justify="left" if heading in ("pattern", "model") else "right")
+            for pattern, model in self.lines:
+                cells = (self.fit(shape, pattern, model, count) for shape in self.shapes)
+                shown.add_row(pattern, model, *(samples_text(each.iteration) if each else "" for each in cells))
+            console.print(shown)
+        headings, rows = self.usage_table()
+        shown = Table(title="Counted in all fits (table II of the paper)", title_justify="left")
+        for heading in headings:
+            shown.add_column(heading, justify="right")
+        for row in rows:
+            shown.add_row(*row)
+        console.print(shown)
+        for remark in self.remarks:
+            console.print(f"note: {remark}", markup=False)
+        console.print(f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after")
+
+    def usage_table(self) -> tuple[list[str], list[list[str]]]:
+        """What was counted, by shape, pattern and model; for all numbers of centroids together."""
+        headings = ["T x P", "pattern", "model", "switches: let go", "lost", "migrations", "pages touched", "read"]
+        rows = []
+        for shape in self.shapes:
+            for pattern, model in self.lines:
+                mine = [self.fit(shape, pattern, model, count) for count in self.asked.centroids]
+                counted = _added(each.usage for each in mine if each is not None)
+                if any(mine):
+                    rows.append([shape, pattern, model, *(_count(value) for value in asdict(counted).values())])
+        return headings, rows
+
+    @property
+    def cases(self) -> list[str]:
+        """Of the costs."""
+        return list(dict.fromkeys(each.case for each in self.costs))
+
+    @property
+    def shapes(self) -> list[str]:
+        """TxP of the grid."""
+        return list(dict.fromkeys(each.shape for each in self.fits))
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """Pattern and model of the grid."""
+        return list(dict.fromkeys((each.pattern, each.model) for each in self.fits))
+
+    def grid_title(self, centroids: int) -> str:
+        """What a grid shows."""
+        asked = self.asked
+        return f"K-means, {asked.points:,} × {asked.columns} points into {centroids:,}: an iteration"
+
+    def fit(self, shape: str, pattern: str, model: str, centroids: int) -> Fit | None:
+        """A cell of the grid."""
+        wanted = (shape, pattern, model, centroids)
+        return next(
+            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == wanted), None
+        )
+
+
+def measure(asked: Asked) -> Found:
+    """Measure the costs of threads, and K-means in the grid."""
+    load, remarks = os.getloadavg()[0], []
+    try:
+        openmp: Path | None = toolchain.openmp(Path(__file__).parent / "programs/openmp_turns.c")
+    except toolchain.Skipped as why:
+        openmp = None
+        remarks.append(str(why))
+    costs = list(_costs(asked, openmp))
+    fits = _fits(asked, remarks)
+    return Found(asked, costs, fits, remarks, (load, os.getloadavg()[0]))
+
+
+def samples_text(samples: Samples) -> str:
+    """A median between the least and the greatest."""
+    return f"{duration_text(samples.median_s)} ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})"
+
+
+def _costs(asked: Asked, openmp: Path | None) -> Iterator[Cost]:
+    counts = [count for count in (asked.cores, 2 * asked.cores, CROWD * asked.cores) if count > 1]
+    for count in counts:
+        yield from _case(asked, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
+    for count in counts:
+        yield from _case(asked, openmp, f"barrier, {count} threads", BARRIERS, count, 0.0)
+    for count in dict.fromkeys((asked.cores, CROWD * asked.cores)):
+        title = f"phase of {PHASE_US:g} µs of one thread's work, {count} threads"
+        yield from _case(asked, openmp, title, PHASED, count, PHASE_US)
+
+
+def _case(
+    asked: Asked, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
+) -> list[Cost]:
+    rounds = round(phase_us * _native.rounds_per_us())
+    phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
+    turns: dict[str, Callable[[], float]] = {}
+    for name, way in ways.items():
+        # No more threads than cores can share the work.
+        shared = min(threads, asked.cores) if way == "share" else threads
+        if name.endswith("pinned"):
+            turns[name] = partial(_pinned_turn, way, shared, phases[name], rounds)
+        elif not name.startswith("OpenMP"):
+            turns[name] = partial(_native.thread_turn, way, shared, phases[name], rounds)
+        elif openmp is not None:
+            turns[name] = partial(_turn_of_openmp, openmp, way, threads, phases[name], rounds)
+    taken: dict[str, list[float]] = {name: [] for name in turns}
+    for _ in range(asked.repetitions):
+        for name, turn in turns.items():
+            taken[name].append(turn() / phases[name])
+    return [Cost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
+
+
+def _pinned_turn(way: str, threads: int, phases: int, rounds: int) -> float:
+    _native.pin_threads(sorted(os.sched_getaffinity(0)))
+    try:
+        return _native.thread_turn(way, threads, phases, rounds)
+    finally:
+        _native.pin_threads([])
+
+
+def _turn_of_openmp(program: Path, model: str, threads: int, phases: int, rounds: int) -> float:
+    return float(run([program, model, str(threads), str(phases), str(rounds)], timeout_s=TURN_TIMEOUT_S))
+
+
+def _fits(asked: Asked, remarks: list[str]) -> list[Fit]:
+    points = np.random.default_rng(SEED).random((asked.points, asked.columns), np.float32)
+    seconds: dict[tuple[int, int, str, str, int], list[float]] = {}
+    usages: dict[tuple[int, int, str, str, int], list[Usage]] = {}
+    bindings = {letter: Binding(*names) for names, letter in PATTERNS.items()}
+    for turn in range(asked.repetitions):
+        for threads, processes in asked.shapes:
+            for letter in asked.patterns:
+                wanted = bindings[letter]
+                try:
+                    job = launch(processes, threads=threads, bind=wanted.bind, thread_affinity=wanted.thread_affinity)
+                except InputError as why:
+                    remarks.append(f"{threads}x{processes}, {letter} is left out: {why}")
+                    continue
+                with job:
+                    # What a process does for the first time takes longer.
+                    _fit(job, points, max(asked.centroids), MODELS[0], 1)
+                    for count in asked.centroids:
+                        for model in MODELS if turn % 2 == 0 else MODELS[::-1]:
+                            key = (threads, processes, letter, model, count)
+                            took_s, usage = _fit(job, points, count, model, asked.iterations)
+                            seconds.setdefault(key, []).append(took_s)
+                            usages.setdefault(key, []).append(usage)
+    return [Fit(*key, Samples(tuple(taken)), _added(usages[key])) for key, taken in seconds.items()]
+
+
+def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, iterations: int) -> tuple[float, Usage]:
+    """The median seconds of an iteration, and what the processes have used."""
+    model_of = KMeans(count, init=points[:count], max_iter=iterations, tol=0, thread_model=model, engine=job)
+    before = _added(job.run(_usage))
+    found = model_of.fit(points)
+    after = _added(job.run(_usage))
+    usage = {
+        name: None if value is None or earlier is None else value - earlier
+        for (name, value), earlier in zip(asdict(after).items(), asdict(before).values(), strict=True)
+    }
+    return statistics.median(each.seconds for each in found.report_.iterations), Usage(**usage)
+
+
+def _usage(comm: Any) -> Usage:
+    """Of all threads that this process has now; those of kernels stay."""
+    mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
+    names = Usage.__dataclass_fields__
+    return _added(Usage(**{name: getattr(each, name) for name in names}) for each in mine)
+
+
+def _added(usages: Iterator[Usage] | Sequence[Usage]) -> Usage:
+    columns = zip(*(asdict(each).values() for each in usages), strict=True)
+    return Usage(*(None if None in column else sum(column) for column in columns))
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
