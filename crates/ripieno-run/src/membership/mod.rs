@@ -10,6 +10,7 @@
 //! lives as long as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it
 //! is gone.
 
+pub mod agreement;
 mod history;
 mod hub;
 mod inquiry;

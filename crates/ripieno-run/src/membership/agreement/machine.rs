@@ -1,0 +1,423 @@
+//! A rank's machine for the agreements of survivors.
+
+use super::round::{Proposal, Round};
+use super::word::{Ballot, Gone, Word};
+use super::{Decision, Event, Output, Patience};
+use crate::membership::name_ranks;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A rank's part in the agreements of the survivors of its world, one after the other.
+#[derive(Debug)]
+pub struct Agreement {
+    rank: usize,
+    is_one_node: bool,
+    patience: Patience,
+    /// Whom the agreement of this epoch is among.
+    members: Vec<usize>,
+    /// Whom each epoch so far has left out.
+    pub(super) decided: Vec<Gone>,
+    /// Where those that the last epoch has left can be met.
+    seats: BTreeMap<usize, String>,
+    is_excluded: bool,
+    /// Others may take this rank for silent, and have left it out.
+    has_stood_still: bool,
+    ended: BTreeSet<usize>,
+    /// Who was silent for too long: if it has ended meanwhile, it may have gone on elsewhere before.
+    doubted: BTreeSet<usize>,
+    heard: BTreeMap<usize, Duration>,
+    /// Since when each rank that was asked has had time to answer.
+    asked: BTreeMap<usize, Duration>,
+    round: Round,
+    next_beat: Duration,
+}
+
+impl Agreement {
+    /// The machine of `rank` in a world of `world_size` ranks; `is_one_node` if no cable lies between them.
+    pub fn new(rank: usize, world_size: usize, is_one_node: bool, patience: Patience) -> Agreement {
+        Agreement {
+            rank,
+            is_one_node,
+            patience,
+            members: (0..world_size).collect(),
+            decided: vec![],
+            seats: BTreeMap::new(),
+            is_excluded: false,
+            has_stood_still: false,
+            ended: BTreeSet::new(),
+            doubted: BTreeSet::new(),
+            heard: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            round: Round::default(),
+            next_beat: Duration::ZERO,
+        }
+    }
+
+    /// Takes an event.
+    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Output> {
+        let mut outputs = vec![];
+        let is_beat = now >= self.next_beat;
+        match event {
+            Event::Begin { .. } if self.is_excluded => outputs.push(Output::Excluded),
+            Event::Begin { seat } => self.begin(now, seat, &mut outputs),
+            Event::Connected { peer } => self.greet(peer, &mut outputs),
+            Event::Heard { peer, word } => {
+                self.heard.insert(peer, now);
+                self.doubted.remove(&peer);
+                self.hear(now, peer, word, &mut outputs);
+            }
+            Event::Ended { peer } => {
+                self.ended.insert(peer);
+            }
+            Event::StoodStill => {
+                self.has_stood_still = true;
+                self.asked.values_mut().for_each(|asked| *asked = now);
+            }
+            Event::Tick => {}
+        }
+        if is_beat {
+            self.next_beat = now + self.patience.beat();
+        }
+        self.pursue(now, is_beat, &mut outputs);
+        outputs
+    }
+
+    /// When the machine wants its next tick.
+    pub fn next_tick(&self) -> Duration {
+        if self.round.begun.is_some() { self.next_beat } else { Duration::MAX }
+    }
+
+    /// Who takes part in the agreement of this epoch, that is, whom the last one has left.
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// How many things it remembers.
+    #[cfg(test)]
+    pub(super) fn held_count(&self) -> usize {
+        let Round { seats, come, campaign, .. } = &self.round;
+        let campaign = campaign.as_ref().map_or(0, |campaign| {
+            campaign.promises.len() + campaign.proposal.as_ref().map_or(0, |proposal| proposal.accepted_by.len())
+        });
+        let ranks = self.ended.len() + self.doubted.len() + self.heard.len() + self.asked.len() + self.seats.len();
+        ranks + self.decided.len() + seats.len() + come.len() + campaign
+    }
+
+    fn epoch(&self) -> u32 {
+        self.decided.len() as u32
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let (rank, ended) = (self.rank, self.ended.clone());
+        self.members.clone().into_iter().filter(move |&other| other != rank && !ended.contains(&other))
+    }
+
+    fn begin(&mut self, now: Duration, seat: String, outputs: &mut Vec<Output>) {
+        self.asked.clear();
+        self.round.begun = Some(now);
+        self.round.come.insert(self.rank);
+        self.round.seats.insert(self.rank, seat);
+        self.round.leader = None;
+        let caller = self.round.ballot.rank as usize;
+        if self.round.ballot != Ballot::default() && caller != self.rank {
+            outputs.push(Output::Tell { to: caller, word: self.here() });
+        }
+    }
+
+    /// What to say first over a new connection.
+    fn greet(&mut self, peer: usize, outputs: &mut Vec<Output>) {
+        if self.round.begun.is_none() || !self.members.contains(&peer) {
+            return;
+        }
+        match &self.round.campaign {
+            Some(campaign) if !campaign.promises.contains_key(&peer) => outputs.push(self.call(peer, campaign.ballot)),
+            Some(_) => self.propose_to(peer, outputs),
+            None if self.round.leader == Some(peer) => outputs.push(self.ask(peer)),
+            None => {}
+        }
+    }
+
+    fn hear(&mut self, now: Duration, peer: usize, word: Word, outputs: &mut Vec<Output>) {
+        let epoch = self.decided.len();
+        if word.epoch() < epoch {
+            if word.asks() {
+                self.tell_decision(word.epoch(), peer, outputs);
+            }
+            return;
+        }
+        if word.epoch() > epoch {
+            // It knows what was decided here.
+            if word.asks() {
+                outputs.push(self.ask(peer));
+            }
+            return;
+        }
+        match word {
+            Word::Ask { .. } => {
+                self.round.come.insert(peer);
+                let lacking = self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
+                outputs.push(match lacking {
+                    Some(campaign) => self.call(peer, campaign.ballot),
+                    None => Output::Tell { to: peer, word: self.here() },
+                });
+            }
+            Word::Call { ballot, .. } => {
+                self.round.come.insert(peer);
+                self.respect(ballot);
+                outputs.push(Output::Tell { to: peer, word: self.here() });
+            }
+            Word::Here { ballot, seat, accepted, .. } => self.hear_here(now, peer, ballot, seat, accepted),
+            Word::Seat { rank, seat, .. } => {
+                self.round.seats.entry(rank as usize).or_insert(seat);
+            }
+            Word::Propose { ballot, gone, .. } => {
+                if self.round.begun.is_some() && self.respect(ballot) {
+                    self.round.accepted = Some((ballot, gone));
+                    outputs.push(Output::Tell { to: peer, word: Word::Accept { epoch: self.epoch(), ballot } });
+                } else {
+                    outputs.push(Output::Tell { to: peer, word: self.here() });
+                }
+            }
+            Word::Accept { ballot, .. } => {
+                let campaign = self.round.campaign.as_mut().filter(|campaign| campaign.ballot == ballot);
+                if let Some(proposal) = campaign.and_then(|campaign| campaign.proposal.as_mut()) {
+                    proposal.accepted_by.insert(peer);
+                }
+            }
+            Word::Decide { gone, .. } => self.decide(gone, outputs),
+        }
+    }
+
+    /// Takes no more part in ballots below this one; whether it is not below another.
+    fn respect(&mut self, ballot: Ballot) -> bool {
+        if ballot > self.round.ballot {
+            self.round.ballot = ballot;
+            self.round.campaign = None;
+        }
+        ballot == self.round.ballot
+    }
+
+    fn hear_here(
+        &mut self,
+        now: Duration,
+        peer: usize,
+        ballot: Ballot,
+        seat: Option<String>,
+        accepted: Option<(Ballot, Gone)>,
+    ) {
+        let has_come = seat.is_some();
+        if let Some(seat) = seat {
+            self.round.come.insert(peer);
+            self.round.seats.insert(peer, seat);
+        } else {
+            // It has not begun, or has given up.
+            self.round.come.remove(&peer);
+        }
+        let Some(campaign) = &mut self.round.campaign else { return };
+        if !has_come && campaign.promises.contains_key(&peer) {
+            self.round.campaign = None;
+            return;
+        }
+        if ballot == campaign.ballot && has_come && campaign.proposal.is_none() {
+            campaign.promises.insert(peer, accepted);
+        } else if ballot > campaign.ballot {
+            self.respect(ballot);
+            if (ballot.rank as usize) < self.rank {
+                self.round.stands_back_until = now + self.patience.silence * 2;
+            }
+        }
+    }
+
+    /// Whether no word is waited for from `peer`, and none has been promised.
+    fn is_out(&self, peer: usize, now: Duration) -> bool {
+        self.ended.contains(&peer) || self.is_silent(peer, now) || self.is_late(peer, now)
+    }
+
+    fn is_silent(&self, peer: usize, now: Duration) -> bool {
+        let heard = self.heard.get(&peer).copied().unwrap_or_default();
+        self.asked.get(&peer).is_some_and(|&asked| now.saturating_sub(asked.max(heard)) > self.patience.silence)
+    }
+
+    /// Whether it has had time to begin, and to say so once it was asked.
+    fn is_late(&self, peer: usize, now: Duration) -> bool {
+        let (Some(begun), Some(&asked)) = (self.round.begun, self.asked.get(&peer)) else { return false };
+        let until = (begun + self.patience.late).max(asked + self.patience.silence);
+        !self.round.come.contains(&peer) && now > until
+    }
+
+    /// Does what is this rank's to do next; says again what was not answered on a beat.
+    fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<Output>) {
+        let Some(begun) = self.round.begun else { return };
+        if now.saturating_sub(begun) > self.patience.give_up() {
+            let cause = self.why_none(now);
+            self.round.begun = None;
+            self.round.campaign = None;
+            self.round.seats.remove(&self.rank);
+            outputs.push(Output::GaveUp(cause));
+            return;
+        }
+        let own = self.rank;
+        let silent = self.asked.keys().filter(|&&rank| !self.ended.contains(&rank) && self.is_silent(rank, now));
+        self.doubted.extend(silent.copied().collect::<Vec<_>>());
+        let leader = self.members.iter().copied().find(|&rank| rank == own || !self.is_out(rank, now));
+        let leader = leader.expect("a rank that has begun is a member of its epoch");
+        let is_new = self.round.leader.replace(leader) != Some(leader);
+        if leader != own {
+            self.round.campaign = None;
+            if is_new || is_beat {
+                self.asked.entry(leader).or_insert(now);
+                outputs.push(self.ask(leader));
+            }
+        } else if now >= self.round.stands_back_until {
+            self.lead(now, is_beat, outputs);
+        }
+    }
+
+    fn lead(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<Output>) {
+        let is_new = self.round.campaign.is_none();
+        if is_new {
+            self.round.campaign(self.rank);
+        }
+        let Some(campaign) = &self.round.campaign else { return };
+        let ballot = campaign.ballot;
+        match &campaign.proposal {
+            None => {
+                let missing: Vec<usize> =
+                    self.others().filter(|other| !campaign.promises.contains_key(other)).collect();
+                if is_new || is_beat {
+                    for &other in &missing {
+                        self.asked.entry(other).or_insert(now);
+                        outputs.push(self.call(other, ballot));
+                    }
+                }
+                if missing.iter().all(|&other| self.is_out(other, now)) {
+                    self.propose(now, outputs);
+                }
+            }
+            Some(proposal) => {
+                let is_with = |other: &usize| campaign.promises.contains_key(other);
+                let missing = |other: &usize| !proposal.accepted_by.contains(other);
+                let missing: Vec<usize> = self.others().filter(is_with).filter(missing).collect();
+                if missing.iter().any(|&other| !self.is_out(other, now)) {
+                    if is_beat {
+                        missing.iter().for_each(|&other| self.propose_to(other, outputs));
+                    }
+                } else if self.suffices(&proposal.accepted_by) {
+                    self.decide(proposal.gone.clone(), outputs);
+                } else if is_beat {
+                    // Somebody who has fallen silent was needed: once more, with whoever is there then.
+                    self.round.campaign = None;
+                }
+            }
+        }
+    }
+
+    fn propose(&mut self, now: Duration, outputs: &mut Vec<Output>) {
+        let Some(campaign) = &self.round.campaign else { return };
+        let present: BTreeSet<usize> =
+            campaign.promises.keys().copied().filter(|rank| !self.ended.contains(rank)).collect();
+        if !self.suffices(&present) {
+            return;
+        }
+        let missing = || self.members.iter().filter(|rank| !present.contains(rank)).map(|&rank| rank as u32).collect();
+        let gone: Gone = campaign.bound().unwrap_or_else(missing);
+        self.round.accepted = Some((campaign.ballot, gone.clone()));
+        let proposal = Proposal { gone, accepted_by: BTreeSet::from([self.rank]) };
+        self.round.campaign.as_mut().expect("this rank leads").proposal = Some(proposal);
+        present.iter().filter(|&&rank| rank != self.rank).for_each(|&rank| self.propose_to(rank, outputs));
+        // Alone it is decided at once.
+        self.lead(now, false, outputs);
+    }
+
+    /// Whether these may leave out all others of the epoch.
+    fn suffices(&self, ranks: &BTreeSet<usize>) -> bool {
+        let present = ranks.iter().filter(|rank| !self.ended.contains(rank)).count();
+        let is_sure = |rank: &&usize| self.ended.contains(rank) && !self.doubted.contains(rank);
+        let has_doubt = self.members.iter().filter(|rank| !is_sure(rank)).any(|rank| !ranks.contains(rank));
+        let has_more_than_half = 2 * present > self.members.len();
+        has_more_than_half || (!self.has_stood_still && (!has_doubt || self.is_one_node))
+    }
+
+    fn propose_to(&self, peer: usize, outputs: &mut Vec<Output>) {
+        let Some(campaign) = &self.round.campaign else { return };
+        let Some(proposal) = &campaign.proposal else { return };
+        self.tell_seats(&self.round.seats, &proposal.gone, peer, outputs);
+        let word = Word::Propose { epoch: self.epoch(), ballot: campaign.ballot, gone: proposal.gone.clone() };
+        outputs.push(Output::Tell { to: peer, word });
+    }
+
+    fn decide(&mut self, gone: Gone, outputs: &mut Vec<Output>) {
+        let epoch = self.decided.len();
+        let round = std::mem::take(&mut self.round);
+        let others: Vec<usize> = self.others().collect();
+        let is_gone = |rank: &usize| gone.contains(&(*rank as u32));
+        self.members.retain(|rank| !is_gone(rank));
+        self.seats = round.seats;
+        self.seats.retain(|rank, _| self.members.binary_search(rank).is_ok());
+        self.is_excluded = is_gone(&self.rank);
+        self.has_stood_still = false;
+        self.asked.clear();
+        self.decided.push(gone);
+        if round.campaign.is_some() {
+            others.iter().for_each(|&other| self.tell_decision(epoch, other, outputs));
+        }
+        if self.is_excluded {
+            outputs.push(Output::Excluded);
+        } else if round.begun.is_some() {
+            let (members, seats) = (self.members.clone(), self.seats.clone());
+            outputs.push(Output::Decided(Decision { epoch: epoch as u32, members, seats }));
+        }
+    }
+
+    /// Tells what was decided in an epoch, and of the last one where its members can be met.
+    fn tell_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<Output>) {
+        let gone = self.decided[epoch].clone();
+        if epoch + 1 == self.decided.len() && !gone.contains(&(peer as u32)) {
+            let seats = self.seats.iter().filter(|&(&rank, _)| rank != peer);
+            outputs.extend(seats.map(|(&rank, seat)| {
+                let word = Word::Seat { epoch: epoch as u32, rank: rank as u32, seat: seat.clone() };
+                Output::Tell { to: peer, word }
+            }));
+        }
+        outputs.push(Output::Tell { to: peer, word: Word::Decide { epoch: epoch as u32, gone } });
+    }
+
+    fn tell_seats(&self, seats: &BTreeMap<usize, String>, gone: &Gone, peer: usize, outputs: &mut Vec<Output>) {
+        let told = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
+        outputs.extend(told.map(|(&rank, seat)| {
+            let word = Word::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
+            Output::Tell { to: peer, word }
+        }));
+    }
+
+    fn ask(&self, to: usize) -> Output {
+        Output::Tell { to, word: Word::Ask { epoch: self.epoch() } }
+    }
+
+    fn call(&self, to: usize, ballot: Ballot) -> Output {
+        Output::Tell { to, word: Word::Call { epoch: self.epoch(), ballot } }
+    }
+
+    fn here(&self) -> Word {
+        Word::Here {
+            epoch: self.epoch(),
+            ballot: self.round.ballot,
+            seat: self.round.begun.and_then(|_| self.round.seats.get(&self.rank).cloned()),
+            accepted: self.round.accepted.clone(),
+        }
+    }
+
+    /// Why there is no agreement, for people.
+    fn why_none(&self, now: Duration) -> String {
+        let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
+        let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();
+        let waited = now.saturating_sub(self.round.begun.unwrap_or(now)).as_secs_f64();
+        let what = match (silent.is_empty(), self.has_stood_still) {
+            (false, _) => format!("nothing is heard of {}, which may be at work elsewhere", name_ranks(&silent)),
+            (true, true) => "this process stood still, and the others may have gone on without it".to_string(),
+            (true, false) => "those that are left did not come to an agreement".to_string(),
+        };
+        let size = self.members.len();
+        format!("not one of more than half of {size} ranks that could go on, after {waited:.1} s: {what}")
+    }
+}

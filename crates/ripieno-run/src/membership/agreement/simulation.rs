@@ -1,0 +1,530 @@
+//! Whole lives of worlds on a virtual clock: ranks are killed, stopped and resumed, words delayed, cables cut one way
+//! or both, hosts partitioned. One seed is one run. What is promised is checked whenever a rank hears of a decision,
+//! and at the end.
+//!
+//! `RIPIENO_SEED=n` plays that seed alone, `RIPIENO_SEEDS=n` so many.
+
+use super::*;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+
+const SILENCE_MS: u64 = 1000;
+const LATE_MS: u64 = 3000;
+const PATIENCE: Patience =
+    Patience { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
+/// Faults come until then; later all that is cut heals, and who is stopped goes on.
+const CALM_AT_MS: u64 = 12_000;
+const END_MS: u64 = 60_000;
+
+/// Numbers that look random, by a seed (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// What happens at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Happening {
+    /// The oldest word, or the end, on its way between the two arrives.
+    Arrival {
+        from: usize,
+        to: usize,
+    },
+    /// A connection that `from` asked for stands, or is refused.
+    Opening {
+        from: usize,
+        to: usize,
+    },
+    Wake {
+        rank: usize,
+    },
+    /// A rank looks whether its world still stands.
+    Look {
+        rank: usize,
+    },
+    Begin {
+        rank: usize,
+    },
+    Kill {
+        rank: usize,
+    },
+    Stop {
+        rank: usize,
+        for_ms: u64,
+    },
+    Resume {
+        rank: usize,
+    },
+    Cut {
+        from: usize,
+        to: usize,
+        for_ms: u64,
+    },
+    Heal {
+        from: usize,
+        to: usize,
+    },
+}
+
+/// What travels on a connection.
+#[derive(Clone, Debug)]
+enum Freight {
+    Word(Word),
+    End,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Doing {
+    /// At work with these.
+    Work(Vec<usize>),
+    Agree,
+    /// It was told that it does not go on, or gave up, and has closed.
+    Out,
+}
+
+struct Player {
+    machine: Agreement,
+    lives: bool,
+    doing: Doing,
+    begun_ms: u64,
+    /// Since when it is stopped.
+    stopped_ms: Option<u64>,
+    /// What came meanwhile.
+    inbox: VecDeque<Event>,
+    /// What it was told, by epoch.
+    views: BTreeMap<u32, Vec<usize>>,
+    ever_stood_still: bool,
+    gave_up: bool,
+    /// It will begin soon.
+    is_leaving: bool,
+}
+
+struct World {
+    seed: u64,
+    dice: Dice,
+    now_ms: u64,
+    order: u64,
+    agenda: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    players: Vec<Player>,
+    hosts: Vec<usize>,
+    /// Connections that stand, both ways.
+    open: BTreeSet<(usize, usize)>,
+    opening: BTreeSet<(usize, usize)>,
+    /// What is on its way between two ranks.
+    wires: BTreeMap<(usize, usize), VecDeque<(u64, Freight)>>,
+    /// How many cuts there are between two hosts, this way.
+    cuts: BTreeMap<(usize, usize), u32>,
+    faults: Faults,
+}
+
+/// What a seed makes go wrong.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    has_stops: bool,
+    has_cuts: bool,
+    has_late: bool,
+    delay_ms: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut dice = Dice(seed);
+        let size = 2 + dice.below(6) as usize;
+        let is_one_node = dice.chance(35);
+        let per_host = if is_one_node { size } else { 1 + dice.below(2) as usize };
+        let hosts: Vec<usize> = (0..size).map(|rank| rank / per_host).collect();
+        let is_one_node = hosts.iter().all(|&host| host == 0);
+        let faults = Faults {
+            has_stops: dice.chance(50),
+            has_cuts: !is_one_node && dice.chance(50),
+            has_late: dice.chance(25),
+            delay_ms: 1 + dice.below(if is_one_node { 5 } else { 120 }),
+        };
+        let machine = |rank| Agreement::new(rank, size, is_one_node, PATIENCE);
+        let player = |rank| Player {
+            machine: machine(rank),
+            lives: true,
+            doing: Doing::Work((0..size).collect()),
+            begun_ms: 0,
+            stopped_ms: None,
+            inbox: VecDeque::new(),
+            views: BTreeMap::new(),
+            ever_stood_still: false,
+            gave_up: false,
+            is_leaving: false,
+        };
+        let mut world = World {
+            seed,
+            dice,
+            now_ms: 0,
+            order: 0,
+            agenda: BinaryHeap::new(),
+            players: (0..size).map(player).collect(),
+            hosts,
+            open: BTreeSet::new(),
+            opening: BTreeSet::new(),
+            wires: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            faults,
+        };
+        world.plan_faults();
+        world
+    }
+
+    fn plan_faults(&mut self) {
+        let size = self.players.len() as u64;
+        (0..self.players.len()).for_each(|rank| self.plan(1 + rank as u64, Happening::Look { rank }));
+        let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
+        for _ in 0..1 + self.dice.below(4) {
+            // Many faults at about one time, when an agreement is under way.
+            let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
+            let rank = self.dice.below(size) as usize;
+            let happening = match self.dice.below(4) {
+                0 | 1 => Happening::Kill { rank },
+                2 if self.faults.has_stops => {
+                    let for_ms =
+                        if self.dice.chance(50) { 100 + self.dice.below(400) } else { 2000 + self.dice.below(9000) };
+                    Happening::Stop { rank, for_ms }
+                }
+                3 if self.faults.has_cuts => {
+                    let (from, to) = (self.dice.below(host_count) as usize, self.dice.below(host_count) as usize);
+                    let for_ms = 200 + self.dice.below(9000);
+                    if self.dice.chance(60) {
+                        self.plan(at, Happening::Cut { from: to, to: from, for_ms });
+                    }
+                    Happening::Cut { from, to, for_ms }
+                }
+                _ => Happening::Kill { rank },
+            };
+            self.plan(at, happening);
+            if self.faults.has_cuts && self.dice.chance(30) {
+                self.partition(at, host_count);
+            }
+        }
+    }
+
+    /// Two parts of the hosts hear nothing of each other.
+    fn partition(&mut self, at: u64, host_count: u64) {
+        let edge = 1 + self.dice.below(host_count) as usize;
+        let for_ms = 500 + self.dice.below(11_000);
+        for from in 0..host_count as usize {
+            for to in (0..host_count as usize).filter(|&to| (from < edge) != (to < edge)) {
+                self.plan(at, Happening::Cut { from, to, for_ms });
+            }
+        }
+    }
+
+    fn plan(&mut self, at_ms: u64, happening: Happening) {
+        self.order += 1;
+        self.agenda.push(Reverse((at_ms, self.order, happening)));
+    }
+
+    fn play(&mut self) {
+        while let Some(Reverse((at_ms, _, happening))) = self.agenda.pop() {
+            if at_ms > END_MS {
+                break;
+            }
+            self.now_ms = at_ms;
+            self.happen(happening);
+            self.check_bounds();
+        }
+        self.check_end();
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Arrival { from, to } => self.arrive(from, to),
+            Happening::Opening { from, to } => self.try_open(from, to),
+            Happening::Wake { rank } => {
+                if self.now() >= self.players[rank].machine.next_tick() {
+                    self.event(rank, Event::Tick);
+                }
+            }
+            Happening::Look { rank } => self.look(rank),
+            Happening::Begin { rank } => self.begin(rank),
+            Happening::Kill { rank } => self.kill(rank),
+            Happening::Stop { rank, for_ms } => {
+                if self.players[rank].lives && self.players[rank].stopped_ms.is_none() {
+                    self.players[rank].stopped_ms = Some(self.now_ms);
+                    let until = (self.now_ms + for_ms).min(CALM_AT_MS + 2000).max(self.now_ms + 1);
+                    self.plan(until, Happening::Resume { rank });
+                }
+            }
+            Happening::Resume { rank } => self.resume(rank),
+            Happening::Cut { from, to, for_ms } => {
+                if from != to {
+                    *self.cuts.entry((from, to)).or_default() += 1;
+                    let until = (self.now_ms + for_ms).min(CALM_AT_MS).max(self.now_ms + 1);
+                    self.plan(until, Happening::Heal { from, to });
+                }
+            }
+            Happening::Heal { from, to } => {
+                *self.cuts.entry((from, to)).or_default() -= 1;
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.now_ms)
+    }
+
+    fn delay(&mut self) -> u64 {
+        1 + self.dice.below(self.faults.delay_ms)
+    }
+
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cuts.get(&(self.hosts[from], self.hosts[to])).is_some_and(|&count| count > 0)
+    }
+
+    fn is_there(&self, rank: usize) -> bool {
+        self.players[rank].lives && self.players[rank].doing != Doing::Out
+    }
+
+    fn event(&mut self, rank: usize, event: Event) {
+        if !self.is_there(rank) {
+            return;
+        }
+        if self.players[rank].stopped_ms.is_some() {
+            self.players[rank].inbox.push_back(event);
+            return;
+        }
+        let now = self.now();
+        let outputs = self.players[rank].machine.handle(now, event);
+        for output in outputs {
+            match output {
+                Output::Tell { to, word } => self.tell(rank, to, word),
+                Output::Decided(decision) => self.decided(rank, decision),
+                Output::Excluded => self.is_out(rank),
+                Output::GaveUp(_) => {
+                    self.players[rank].gave_up = true;
+                    self.is_out(rank);
+                }
+            }
+        }
+        let next = self.players[rank].machine.next_tick();
+        if next < Duration::MAX {
+            self.plan((next.as_millis() as u64).max(self.now_ms + 1), Happening::Wake { rank });
+        }
+    }
+
+    fn tell(&mut self, from: usize, to: usize, word: Word) {
+        if self.open.contains(&pair(from, to)) {
+            self.ship(from, to, Freight::Word(word));
+        } else if self.opening.insert((from, to)) {
+            let delay = self.delay();
+            self.plan(self.now_ms + 2 * delay, Happening::Opening { from, to });
+        }
+    }
+
+    fn ship(&mut self, from: usize, to: usize, freight: Freight) {
+        let delay = self.delay();
+        let wire = self.wires.entry((from, to)).or_default();
+        let at = wire.back().map_or(0, |(at, _)| *at).max(self.now_ms + delay);
+        wire.push_back((at, freight));
+        self.plan(at, Happening::Arrival { from, to });
+    }
+
+    fn arrive(&mut self, from: usize, to: usize) {
+        if self.is_cut(from, to) {
+            // Sent again until it comes through.
+            self.plan(self.now_ms + 50, Happening::Arrival { from, to });
+            return;
+        }
+        let Some((_, freight)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
+        if !self.is_there(to) {
+            // The system says so to whoever sends there.
+            if matches!(freight, Freight::Word(_)) && self.is_there(from) {
+                self.ship(to, from, Freight::End);
+            }
+            return;
+        }
+        match freight {
+            Freight::Word(word) => self.event(to, Event::Heard { peer: from, word }),
+            Freight::End => self.event(to, Event::Ended { peer: from }),
+        }
+    }
+
+    fn try_open(&mut self, from: usize, to: usize) {
+        if !self.is_there(from) || self.players[from].stopped_ms.is_some() {
+            self.opening.remove(&(from, to));
+        } else if self.is_cut(from, to) || self.is_cut(to, from) {
+            self.plan(self.now_ms + 50, Happening::Opening { from, to });
+        } else if !self.is_there(to) {
+            self.opening.remove(&(from, to));
+            self.event(from, Event::Ended { peer: to });
+        } else if self.players[to].stopped_ms.is_some() {
+            // Nobody proves to be there.
+            self.plan(self.now_ms + 50, Happening::Opening { from, to });
+        } else {
+            self.opening.remove(&(from, to));
+            self.opening.remove(&(to, from));
+            if self.open.insert(pair(from, to)) {
+                self.event(to, Event::Connected { peer: from });
+                self.event(from, Event::Connected { peer: to });
+            }
+        }
+    }
+
+    fn kill(&mut self, rank: usize) {
+        // One lives on, so that there is something to check.
+        if (0..self.players.len()).filter(|&other| self.is_there(other)).count() > 1 && self.players[rank].lives {
+            self.players[rank].lives = false;
+            self.hang_up(rank);
+        }
+    }
+
+    fn is_out(&mut self, rank: usize) {
+        if self.players[rank].doing != Doing::Out {
+            self.players[rank].doing = Doing::Out;
+            self.hang_up(rank);
+        }
+    }
+
+    fn hang_up(&mut self, rank: usize) {
+        let peers: Vec<usize> = (0..self.players.len()).filter(|&peer| self.open.contains(&pair(rank, peer))).collect();
+        peers.into_iter().for_each(|peer| self.ship(rank, peer, Freight::End));
+    }
+
+    fn resume(&mut self, rank: usize) {
+        let Some(since) = self.players[rank].stopped_ms.take() else { return };
+        if self.now_ms - since > SILENCE_MS / 2 {
+            self.players[rank].ever_stood_still = true;
+            self.event(rank, Event::StoodStill);
+        }
+        for event in std::mem::take(&mut self.players[rank].inbox) {
+            self.event(rank, event);
+        }
+        self.event(rank, Event::Tick);
+    }
+
+    /// A rank finds that its world has failed: a member has ended, is silent, or has left it.
+    fn look(&mut self, rank: usize) {
+        let player = &self.players[rank];
+        if player.lives
+            && player.stopped_ms.is_none()
+            && !player.is_leaving
+            && let Doing::Work(members) = &player.doing
+        {
+            let has_failed = members.iter().any(|&other| {
+                let peer = &self.players[other];
+                let is_silent = peer.stopped_ms.is_some_and(|since| self.now_ms > since + SILENCE_MS);
+                let has_left = peer.doing != player.doing;
+                !peer.lives || is_silent || has_left || self.is_cut(other, rank)
+            });
+            if has_failed {
+                let most = if self.faults.has_late && self.dice.chance(20) { 2 * LATE_MS } else { 300 };
+                let at = self.now_ms + self.dice.below(most);
+                self.players[rank].is_leaving = true;
+                self.plan(at, Happening::Begin { rank });
+            }
+        }
+        let again = 50 + self.dice.below(200);
+        self.plan(self.now_ms + again, Happening::Look { rank });
+    }
+
+    fn begin(&mut self, rank: usize) {
+        if !self.is_there(rank) {
+            return;
+        }
+        if self.players[rank].stopped_ms.is_some() {
+            self.plan(self.now_ms + 50, Happening::Begin { rank });
+            return;
+        }
+        self.players[rank].is_leaving = false;
+        self.players[rank].doing = Doing::Agree;
+        self.players[rank].begun_ms = self.now_ms;
+        self.event(rank, Event::Begin { seat: format!("seat {rank} at {}", self.now_ms) });
+    }
+
+    fn decided(&mut self, rank: usize, decision: Decision) {
+        let seed = self.seed;
+        assert!(decision.members.contains(&rank), "seed {seed}: who goes on is one of those who go on");
+        let player = &mut self.players[rank];
+        assert_eq!(player.doing, Doing::Agree, "seed {seed}: a decision comes to who waits for it");
+        player.doing = Doing::Work(decision.members.clone());
+        player.views.insert(decision.epoch, decision.members.clone());
+        for (other, peer) in self.players.iter().enumerate() {
+            let is_judged = self.is_there(other) && !self.is_exempt(rank) && !self.is_exempt(other);
+            if let Some(view) = peer.views.get(&decision.epoch).filter(|_| is_judged) {
+                let epoch = decision.epoch;
+                assert_eq!(view, &decision.members, "seed {seed}: ranks {other} and {rank} differ in epoch {epoch}");
+            }
+        }
+    }
+
+    /// On a single node without more than half a rank that stood still may go its own way.
+    fn is_exempt(&self, rank: usize) -> bool {
+        self.hosts.iter().all(|&host| host == 0) && self.players[rank].ever_stood_still
+    }
+
+    fn check_bounds(&self) {
+        let seed = self.seed;
+        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
+            let bound = player.begun_ms + PATIENCE.give_up().as_millis() as u64 + 500;
+            let waits = player.doing == Doing::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;
+            assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits for ever");
+            let held = player.machine.held_count();
+            assert!(held <= 8 * self.players.len() + player.machine.decided.len(), "seed {seed}: {held} things kept");
+        }
+    }
+
+    fn check_end(&self) {
+        let seed = self.seed;
+        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
+            let Doing::Work(members) = &player.doing else {
+                panic!("seed {seed}: rank {rank} is still at {:?}", player.doing)
+            };
+            let same = members.iter().all(|&other| self.players[other].doing == player.doing);
+            assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world that is none");
+            let living = members.iter().all(|&other| self.players[other].lives);
+            assert!(living, "seed {seed}: rank {rank} works with the dead");
+        }
+        let Faults { has_stops, has_cuts, has_late, .. } = self.faults;
+        if !has_stops && !has_cuts && !has_late {
+            let out: Vec<usize> =
+                (0..self.players.len()).filter(|&rank| self.players[rank].doing == Doing::Out).collect();
+            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, though nothing but deaths came");
+        }
+    }
+}
+
+fn pair(one: usize, other: usize) -> (usize, usize) {
+    (one.min(other), one.max(other))
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
+}
+
+#[test]
+fn survivors_agree_whatever_happens_to_them() {
+    let seeds = match number("RIPIENO_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("RIPIENO_SEEDS").unwrap_or(300),
+    };
+    let (mut decisions, mut left_out, mut gave_up) = (0, 0, 0);
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let mut world = World::new(seed);
+        let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.play()));
+        if let Err(panic) = played {
+            eprintln!("play it again: RIPIENO_SEED={seed} cargo test -p ripieno-run survivors_agree");
+            std::panic::resume_unwind(panic);
+        }
+        decisions += world.players.iter().map(|player| player.views.len()).sum::<usize>();
+        left_out += world.players.iter().filter(|player| player.lives && player.doing == Doing::Out).count();
+        gave_up += world.players.iter().filter(|player| player.gave_up).count();
+    }
+    println!("{count} seeds: {decisions} decisions heard, {left_out} living ranks left out, {gave_up} of them gave up");
+}

@@ -1,0 +1,194 @@
+//! What each rank says and is told, step by step.
+
+use super::*;
+
+const PATIENCE: Patience = Patience { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+
+struct Ranks {
+    machines: Vec<Agreement>,
+    now: Duration,
+    /// Words to these come nowhere.
+    deaf: Vec<usize>,
+    decided: Vec<Option<Decision>>,
+    excluded: Vec<bool>,
+    gave_up: Vec<Option<String>>,
+    word_count: usize,
+}
+
+impl Ranks {
+    fn new(size: usize, is_one_node: bool) -> Ranks {
+        Ranks {
+            machines: (0..size).map(|rank| Agreement::new(rank, size, is_one_node, PATIENCE)).collect(),
+            now: Duration::from_secs(1),
+            deaf: vec![],
+            decided: vec![None; size],
+            excluded: vec![false; size],
+            gave_up: vec![None; size],
+            word_count: 0,
+        }
+    }
+
+    fn event(&mut self, rank: usize, event: Event) {
+        for output in self.machines[rank].handle(self.now, event) {
+            match output {
+                Output::Tell { to, word } if !self.deaf.contains(&to) => {
+                    self.word_count += 1;
+                    self.event(to, Event::Heard { peer: rank, word });
+                }
+                Output::Tell { .. } => {}
+                Output::Decided(decision) => self.decided[rank] = Some(decision),
+                Output::Excluded => self.excluded[rank] = true,
+                Output::GaveUp(cause) => self.gave_up[rank] = Some(cause),
+            }
+        }
+    }
+
+    fn end(&mut self, gone: usize) {
+        self.deaf.push(gone);
+        self.living().for_each(|rank| self.event(rank, Event::Ended { peer: gone }));
+    }
+
+    fn living(&self) -> impl Iterator<Item = usize> + use<> {
+        let deaf = self.deaf.clone();
+        (0..self.machines.len()).filter(move |rank| !deaf.contains(rank))
+    }
+
+    fn begin(&mut self, rank: usize) {
+        self.event(rank, Event::Begin { seat: format!("seat {rank}") });
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while self.now < end {
+            self.now += Duration::from_millis(50);
+            self.living().for_each(|rank| self.event(rank, Event::Tick));
+        }
+    }
+
+    #[track_caller]
+    fn assert_go_on(&self, members: &[usize]) {
+        let seats: BTreeMap<usize, String> = members.iter().map(|&rank| (rank, format!("seat {rank}"))).collect();
+        for &rank in members {
+            let decision = self.decided[rank].as_ref().unwrap_or_else(|| panic!("rank {rank} has heard nothing"));
+            assert_eq!((&decision.members[..], &decision.seats), (members, &seats), "rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn the_living_go_on_without_whoever_has_ended() {
+    for size in 2..=9 {
+        for victim in 0..size {
+            let mut ranks = Ranks::new(size, false);
+            ranks.end(victim);
+            let living: Vec<usize> = ranks.living().collect();
+            living.iter().for_each(|&rank| ranks.begin(rank));
+            ranks.assert_go_on(&living);
+            assert!(ranks.word_count <= 8 * size * size, "{} words", ranks.word_count);
+        }
+    }
+}
+
+#[test]
+fn nobody_is_left_out_while_all_are_there() {
+    let mut ranks = Ranks::new(4, false);
+    (0..4).rev().for_each(|rank| ranks.begin(rank));
+    ranks.assert_go_on(&[0, 1, 2, 3]);
+}
+
+#[test]
+fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
+    let mut ranks = Ranks::new(3, false);
+    [0, 2].into_iter().for_each(|rank| ranks.begin(rank));
+    ranks.pass(PATIENCE.late - Duration::from_millis(500));
+    assert_eq!(ranks.decided, [None, None, None]);
+
+    ranks.pass(Duration::from_secs(1));
+
+    ranks.assert_go_on(&[0, 2]);
+    assert!(ranks.excluded[1]);
+    ranks.excluded[1] = false;
+    ranks.begin(1);
+    assert!(ranks.excluded[1], "it is told so when it comes");
+}
+
+#[test]
+fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
+    for victim in 0..3 {
+        let mut ranks = Ranks::new(3, false);
+        ranks.deaf.push(victim);
+        let living: Vec<usize> = ranks.living().collect();
+        living.iter().for_each(|&rank| ranks.begin(rank));
+        ranks.pass(PATIENCE.silence * 3);
+        ranks.assert_go_on(&living);
+
+        ranks.deaf.clear();
+        ranks.event(victim, Event::StoodStill);
+        ranks.begin(victim);
+        ranks.pass(PATIENCE.silence);
+        assert!(ranks.excluded[victim]);
+    }
+}
+
+#[test]
+fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
+    let mut ranks = Ranks::new(4, false);
+    ranks.deaf = vec![0, 3];
+    [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
+    ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
+    assert_eq!(ranks.decided, [None, None, None, None]);
+    let told = ranks.gave_up[1].clone().unwrap();
+    assert!(told.contains("more than half of 4") && told.contains("ranks 0, 3"), "{told}");
+}
+
+#[test]
+fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
+    let mut ranks = Ranks::new(4, true);
+    ranks.deaf = vec![0, 1, 3];
+    ranks.begin(2);
+    ranks.pass(PATIENCE.silence * 5);
+    ranks.assert_go_on(&[2]);
+}
+
+#[test]
+fn who_stood_still_does_not_go_on_alone() {
+    let mut ranks = Ranks::new(2, true);
+    ranks.event(0, Event::StoodStill);
+    ranks.deaf.push(1);
+    ranks.event(0, Event::Ended { peer: 1 });
+    ranks.begin(0);
+    ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
+    assert!(ranks.gave_up[0].as_ref().unwrap().contains("stood still"));
+}
+
+#[test]
+fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decides() {
+    let mut ranks = Ranks::new(4, false);
+    ranks.end(3);
+    // Rank 0 has the consent of rank 1 to go on without ranks 2 and 3, and may have decided.
+    let (ballot, gone) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
+    ranks.deaf.push(0);
+    ranks.begin(1);
+    ranks.event(1, Event::Heard { peer: 0, word: Word::Propose { epoch: 0, ballot, gone } });
+    ranks.begin(2);
+    ranks.end(0);
+
+    assert!(ranks.excluded[2]);
+    assert_eq!(ranks.decided[1].as_ref().unwrap().members, [0, 1]);
+    // Rank 0 does not come to the meeting, so there is another agreement.
+    ranks.begin(1);
+    let last = ranks.decided[1].clone().unwrap();
+    assert_eq!((last.epoch, last.members), (1, vec![1]));
+}
+
+#[test]
+fn a_rank_that_missed_a_decision_learns_it_from_one_that_did_not() {
+    let mut ranks = Ranks::new(3, false);
+    ranks.end(2);
+    ranks.begin(0);
+    ranks.begin(1);
+    let Some(first) = ranks.decided[1].take() else { panic!() };
+    ranks.machines[1] = Agreement::new(1, 3, false, PATIENCE);
+    ranks.begin(1);
+    assert_eq!(ranks.decided[1], Some(first));
+}
