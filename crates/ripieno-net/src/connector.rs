@@ -13,6 +13,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an address that has connected may take to prove itself before the next is tried.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Before a rank that did not answer is tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(10);
+
 /// What a rank needs to connect to others.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
@@ -89,6 +92,27 @@ impl Connector {
         }
     }
 
+    /// Connects to `peer` before `deadline`, or tells whether it has ended: then every place refuses at once.
+    pub fn reach(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Stream, Unreached> {
+        loop {
+            let mut has_ended = true;
+            for address in self.candidates(peer) {
+                match self.try_one(peer, purpose, &address, deadline) {
+                    Ok(stream) => return Ok(stream),
+                    Err(failure) => has_ended &= failure.is_end(),
+                }
+            }
+            if has_ended {
+                return Err(Unreached::Ended);
+            }
+            // One that is ending takes connections to the last, and answers none.
+            std::thread::sleep(RETRY_PAUSE);
+            if Instant::now() >= deadline {
+                return Err(Unreached::Silent);
+            }
+        }
+    }
+
     fn candidates(&self, peer: &PeerAddress) -> Vec<Address> {
         let same_host = peer.identity == self.own.identity;
         let tcp = |ip: &std::net::IpAddr| Address::Tcp(SocketAddr::new(*ip, peer.port));
@@ -130,12 +154,31 @@ impl Connector {
     }
 }
 
+/// Why a rank was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unreached {
+    /// Nobody listens there any more.
+    Ended,
+    /// Nothing answers.
+    Silent,
+}
+
 #[derive(Debug, thiserror::Error)]
 enum Failure {
     #[error(transparent)]
     Connect(#[from] std::io::Error),
     #[error("{0}")]
     Denied(Denied),
+}
+
+impl Failure {
+    /// Whether nobody of this job is there, and never will be again.
+    fn is_end(&self) -> bool {
+        match self {
+            Failure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            Failure::Denied(denied) => matches!(denied, Denied::Refused(_)),
+        }
+    }
 }
 
 /// What an answerer of this job says to a caller, before it looks whether the place is taken.
@@ -147,7 +190,9 @@ pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> 
         greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
             Err(Refusal::Rank(rank))
         }
-        greeting if !matches!(greeting.purpose, Purpose::Control | Purpose::Data) => Err(Refusal::Purpose),
+        greeting if !matches!(greeting.purpose, Purpose::Control | Purpose::Data | Purpose::Agreement) => {
+            Err(Refusal::Purpose)
+        }
         _ => Ok(()),
     }
 }

@@ -76,7 +76,8 @@ impl PeerAddress {
         strings.iter().enumerate().map(|(peer, text)| PeerAddress::read(config, peer, text)).collect()
     }
 
-    fn read(config: &Config, peer: usize, text: &str) -> Result<PeerAddress, NetError> {
+    /// The address of rank `peer`, if it is one of the job of `config`.
+    pub fn read(config: &Config, peer: usize, text: &str) -> Result<PeerAddress, NetError> {
         let disagree = |cause: String| Err(NetError::Disagree { rank: config.rank, peer, cause });
         match serde_json::from_str::<AnyAddress>(text) {
             Ok(any) if any.version != VERSION => {
@@ -107,6 +108,11 @@ impl PeerAddress {
             return disagree(format!("the string in place {peer} is of rank {}", address.rank));
         }
         Ok(address)
+    }
+
+    /// The same place of a rank of another world.
+    pub fn in_world(self, rank: usize, world_size: usize) -> PeerAddress {
+        PeerAddress { rank, world_size, ..self }
     }
 
     /// The job's nonce, whose source is rank 0's address.

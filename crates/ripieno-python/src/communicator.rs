@@ -372,6 +372,32 @@ impl Communicator {
         Ok(self.part(self.call(py, |inner| inner.replicate(replicas))?))
     }
 
+    /// The communicator of those who are left of a world that has failed, their ranks in this one, and how it failed.
+    fn shrink(&self, py: Python<'_>) -> PyResult<(Communicator, Vec<usize>, PyErr)> {
+        let left = self.call(py, ripieno::Communicator::shrink)?;
+        let failure = errors::from_collective(Error::Failed(left.failure));
+        let (inner, places) = (left.communicator, left.former_ranks);
+        let (rank, world_size) = (inner.rank(), inner.world_size());
+        let whose = self.whose.in_world(left.job, rank, world_size);
+        whose.keep_records(&inner).map_err(errors::from_collective)?;
+        inner.set_interrupt(self.interruption.clone().check()).map_err(errors::from_collective)?;
+        let communicator = Communicator {
+            interruption: self.interruption.clone(),
+            whose,
+            config: Config { rank, world_size, ..self.config.clone() },
+            rank,
+            world_size,
+            replicas: 1,
+            replica: 0,
+            world_ranks: (0..world_size).collect(),
+            hosts: places.iter().map(|&place| self.hosts[place].clone()).collect(),
+            nodes: inner.topology().nodes(),
+            racks: places.iter().map(|&place| self.racks[place].clone()).collect(),
+            inner,
+        };
+        Ok((communicator, places, failure))
+    }
+
     /// The ranks of the world that have died of which a replica lives.
     fn lost(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let losses = self.call(py, ripieno::Communicator::losses)?;

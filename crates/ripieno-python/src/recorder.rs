@@ -35,6 +35,11 @@ impl Whose {
         }
     }
 
+    /// Those of the same process in another world.
+    pub fn in_world(&self, job: String, rank: usize, world_size: usize) -> Whose {
+        Whose { job, rank, world_size, ..self.clone() }
+    }
+
     /// Lets `communicator` keep what shall be written.
     pub fn keep_records(&self, communicator: &ripieno::Communicator) -> Result<(), Error> {
         match self.folder {

@@ -34,6 +34,30 @@ pub enum Failure {
     },
 }
 
+/// A world that those who are left of another one have made.
+pub struct Shrunk {
+    /// This rank's fabric in it.
+    pub fabric: Box<dyn Fabric>,
+    /// The rank that each of its ranks had in the other.
+    pub survivors: Vec<usize>,
+    /// Its name, another one than any other world's.
+    pub job: String,
+}
+
+/// Why there is no world of survivors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotShrunk {
+    /// This rank is not one of them, or they could not agree.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The user does not want to wait any longer.
+    #[error("interrupted")]
+    Interrupted,
+    /// This world cannot shrink.
+    #[error("this world cannot shrink: {0}")]
+    Unsupported(&'static str),
+}
+
 /// Which direction of which link a parked rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
@@ -123,6 +147,12 @@ pub trait Fabric: Send {
     /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a
     /// failure of the job. `is_blocked` says that this rank does nothing else until then.
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool);
+
+    /// Agrees with all others that ask for it who is left of a world that has failed, and meets them in a new one.
+    /// The links of this world end. `interrupt` is asked now and then whether to give up waiting.
+    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+        Err(NotShrunk::Unsupported("its ranks do not watch over each other as processes do"))
+    }
 
     /// What other threads reach this rank by.
     fn remote(&self) -> Arc<dyn Remote>;

@@ -1,6 +1,6 @@
 //! What can go wrong in a collective.
 
-use ripieno_run::{Failure, RunError, reduction::UnsupportedOp};
+use ripieno_run::{Failure, NotShrunk, RunError, reduction::UnsupportedOp};
 use std::path::PathBuf;
 
 /// Why a collective did not happen.
@@ -18,6 +18,9 @@ pub enum Error {
     /// The communicator, or the world that it is part of, has been closed.
     #[error("this communicator is closed")]
     Closed,
+    /// Nothing has failed, so there are no survivors to go on with.
+    #[error("no rank has failed: shrink() is for those who are left when one has")]
+    NothingFailed,
     /// The thread that moves asynchronous calls on could not be started.
     #[error("no thread for asynchronous calls: {cause}")]
     NoThread {
@@ -116,6 +119,16 @@ impl From<RunError> for Error {
             RunError::Failed(failure) => Error::Failed(failure),
             RunError::Unsupported(unsupported) => Error::Unsupported(unsupported),
             RunError::Interrupted => Error::Interrupted,
+        }
+    }
+}
+
+impl From<NotShrunk> for Error {
+    fn from(error: NotShrunk) -> Error {
+        match error {
+            NotShrunk::Failed(failure) => Error::Failed(failure),
+            NotShrunk::Interrupted => Error::Interrupted,
+            NotShrunk::Unsupported(_) => argument("shrink", "this world", &error.to_string()),
         }
     }
 }

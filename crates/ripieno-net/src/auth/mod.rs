@@ -45,6 +45,8 @@ pub(crate) enum Purpose {
     Rendezvous = 3,
     /// What the process that launches a job and a member of it tell each other.
     Member = 4,
+    /// The agreement of those who are left of a world that has failed.
+    Agreement = 5,
 }
 
 /// What a caller says first.
@@ -79,6 +81,7 @@ impl Greeting {
             2 => Purpose::Data,
             3 => Purpose::Rendezvous,
             4 => Purpose::Member,
+            5 => Purpose::Agreement,
             _ => return None,
         };
         let nonce = JobNonce(*frame[24..].first_chunk()?);

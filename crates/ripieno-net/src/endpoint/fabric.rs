@@ -4,7 +4,9 @@ use super::{Endpoint, Slot};
 use crate::links::{Bell, Watch};
 use crate::monitor::{Shared, Status};
 use ripieno_run::membership::{Request, describe_pair};
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Replicas, Told, Topology, Want};
+use ripieno_run::{
+    Fabric, Failure, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+};
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -117,6 +119,10 @@ impl Fabric for Endpoint {
 
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
         self.shared.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+    }
+
+    fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+        self.meet_survivors(interrupt)
     }
 
     fn remote(&self) -> Arc<dyn Remote> {

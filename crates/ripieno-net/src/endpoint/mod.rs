@@ -7,6 +7,7 @@
 mod describe;
 mod fabric;
 mod open;
+mod survivors;
 mod topology;
 
 pub use describe::{Description, LinkDescription, LinkKind};
@@ -23,12 +24,14 @@ use crate::monitor::{Monitor, Setup, Shared};
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
 use open::{Delivery, Opener};
+use ripieno_run::membership::agreement::{Agreement, Patience};
 use ripieno_run::membership::{Membership, Request, Timing};
 use ripieno_run::{Failure, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use survivors::FirstWorld;
 
 /// How often the exchange is asked for losses while ranks connect.
 const LOSS_CHECK: Duration = Duration::from_millis(100);
@@ -47,12 +50,23 @@ pub struct Endpoint {
     slots: Vec<Slot>,
     opener: Opener,
     deliveries: Receiver<Delivery>,
-    monitor: Option<JoinHandle<()>>,
+    /// Until it is closed.
+    watch: Option<Arc<Watch>>,
+    /// The world that this one is what is left of, or this one; until it is closed.
+    first: Option<Arc<FirstWorld>>,
+    /// The rank that each rank had in the first world.
+    members: Vec<usize>,
     /// What was tried in vain for a peer's link.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
     /// How many ranks that have died have had their links closed.
     closed_count: usize,
+}
+
+/// A running monitor: leaves the job in good order when it is dropped.
+struct Watch {
+    shared: Arc<Shared>,
+    monitor: Option<JoinHandle<()>>,
 }
 
 /// Where the link to a peer stands.
@@ -93,7 +107,7 @@ impl Endpoint {
         let nonce = addresses[0].job_nonce();
         let connector = Connector::new(&config, own.clone(), nonce);
         let hubs = call_hubs(&config, &connector, &addresses, exchange, deadline)?;
-        let mut endpoint = Endpoint::start(config, addresses, topology, listeners, connector, hubs)?;
+        let mut endpoint = Endpoint::start(config, addresses, topology, listeners, connector, hubs, None)?;
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
             Err(error) => {
@@ -110,6 +124,7 @@ impl Endpoint {
         listeners: Listeners,
         connector: Connector,
         hubs: Vec<(usize, Stream)>,
+        first: Option<Arc<FirstWorld>>,
     ) -> Result<Endpoint, NetError> {
         let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
         let own_identity = &addresses[config.rank].identity;
@@ -120,17 +135,24 @@ impl Endpoint {
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
             doorbell.make_barriers();
         }
-        let (shared, requests) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let (shared, orders) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = Timing { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
         let (sender, deliveries) = channel();
-        let opener = Opener::new(connector, doorbell.bell(), sender);
+        let connector = Arc::new(connector);
+        let addresses = Arc::new(addresses);
+        let patience = Patience { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
+        let opener = Opener::new(connector.clone(), doorbell.bell(), sender);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
-            requests,
+            orders,
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
+            agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, patience),
+            still: config.heartbeat_timeout / 2,
+            connector,
+            addresses: addresses.clone(),
             listeners,
             own: addresses[config.rank].clone(),
             token: config.token.clone(),
@@ -143,19 +165,23 @@ impl Endpoint {
         let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
         let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());
         let monitor = thread.spawn(|| monitor.run()).map_err(os("start the monitor thread"))?;
+        let watch = Arc::new(Watch { shared: shared.clone(), monitor: Some(monitor) });
+        let first = first.unwrap_or_else(|| FirstWorld::of(&config, &addresses, &watch));
         if config.world_size == 1 {
             shared.update(|status| status.complete = true);
         }
         Ok(Endpoint {
             slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
+            members: (0..config.world_size).collect(),
             config,
-            addresses: Arc::new(addresses),
+            addresses,
             topology: Arc::new(topology),
             shared,
             doorbell,
             opener,
             deliveries,
-            monitor: Some(monitor),
+            watch: Some(watch),
+            first: Some(first),
             notes: vec![],
             has_core_per_rank,
             closed_count: 0,
@@ -215,6 +241,13 @@ impl Endpoint {
 
     /// Leaves the job in good order. Rank 0 stays for up to [`Config::linger`] to watch over ranks that still work.
     pub fn close(&mut self) {
+        self.watch = None;
+        self.first = None;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
         let Some(monitor) = self.monitor.take() else { return };
         self.shared.request(Request::Leave);
         // The monitor's end is bounded by itself; a panic of it has become the job's failure.

@@ -40,8 +40,8 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    pub fn new(connector: Connector, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
-        Opener { connector: Arc::new(connector), bell, deliveries }
+    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
+        Opener { connector, bell, deliveries }
     }
 
     /// Connects to a higher rank.

@@ -63,9 +63,10 @@ impl Monitor {
     pub(super) fn hear(&mut self, number: u32) {
         let Some(visitor) = self.visitors.remove(&number) else { return };
         let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
+        let has_left = self.end.is_some();
         let answer = visitor.advance(&self.setup.token, &mut |greeting| {
             judge(own, nonce, greeting)?;
-            expects(own.rank, replicas, wires, greeting)
+            expects(own.rank, replicas, wires, has_left, greeting)
         });
         match answer {
             Answer::Waiting(visitor) => {
@@ -88,6 +89,7 @@ impl Monitor {
                 }
             }
             Purpose::Data => (self.setup.take_link)(peer, stream),
+            Purpose::Agreement => self.add_kin(peer, stream),
             Purpose::Rendezvous | Purpose::Member => {}
         }
     }
@@ -110,6 +112,7 @@ fn expects(
     own: usize,
     replicas: Replicas,
     wires: &BTreeMap<usize, super::wire::Wire>,
+    has_left: bool,
     greeting: &Greeting,
 ) -> Result<(), Refusal> {
     let peer = greeting.from as usize;
@@ -118,6 +121,7 @@ fn expects(
         Purpose::Control if replicas.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
         Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
         Purpose::Data if peer > own => Err(Refusal::Purpose),
+        Purpose::Agreement if has_left => Err(Refusal::Purpose),
         _ => Ok(()),
     }
 }

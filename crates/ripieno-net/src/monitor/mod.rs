@@ -4,16 +4,20 @@
 //! through [`Shared`].
 
 mod accept;
+mod kin;
 mod shared;
 mod wire;
 
-pub(crate) use shared::{Shared, Status, lock};
+pub(crate) use shared::{Order, Outcome, Shared, Status, lock};
 
 use crate::auth::{JobNonce, Visitor};
 use crate::config::Token;
+use crate::connector::Connector;
 use crate::listeners::Listeners;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
+use kin::Kin;
+use ripieno_run::membership::agreement::{self, Agreement};
 use ripieno_run::membership::{Event, Membership, Output, Request};
 use ripieno_run::{Failure, Replicas};
 use rustix::event::{Timespec, epoll};
@@ -23,7 +27,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use wire::Wire;
+use wire::{ENDED, Wire};
 
 /// How long a rank that has said goodbye waits for the hub to hang up.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
@@ -39,6 +43,7 @@ enum Source {
     Listeners,
     Peer(usize),
     Visitor(u32),
+    Kin(u32),
 }
 
 impl Source {
@@ -48,6 +53,7 @@ impl Source {
             Source::Listeners => 1,
             Source::Peer(rank) => 1 << 32 | rank as u64,
             Source::Visitor(number) => 2 << 32 | u64::from(number),
+            Source::Kin(number) => 3 << 32 | u64::from(number),
         })
     }
 
@@ -56,7 +62,8 @@ impl Source {
             (0, 0) => Source::Wake,
             (0, _) => Source::Listeners,
             (1, rank) => Source::Peer(rank as usize),
-            (_, number) => Source::Visitor(number),
+            (2, number) => Source::Visitor(number),
+            (_, number) => Source::Kin(number),
         }
     }
 }
@@ -64,8 +71,14 @@ impl Source {
 /// Everything a monitor starts with.
 pub(crate) struct Setup {
     pub shared: Arc<Shared>,
-    pub requests: Receiver<Request>,
+    pub orders: Receiver<Order>,
     pub machine: Membership,
+    /// The agreements of those who are left once the job has failed.
+    pub agreement: Agreement,
+    /// A process that did not run for this long may have been taken for silent.
+    pub still: Duration,
+    pub connector: Arc<Connector>,
+    pub addresses: Arc<Vec<PeerAddress>>,
     pub listeners: Listeners,
     pub own: PeerAddress,
     pub token: Token,
@@ -87,6 +100,7 @@ pub(crate) struct Monitor {
     visitors: BTreeMap<u32, Visitor>,
     next_visitor: u32,
     wires: BTreeMap<usize, Wire>,
+    kin: Kin,
     events: VecDeque<Event>,
     listeners_paused_until: Option<Instant>,
     /// When the monitor ends whatever is left to do; set once this rank has left.
@@ -106,6 +120,7 @@ impl Monitor {
             visitors: BTreeMap::new(),
             next_visitor: 0,
             wires: BTreeMap::new(),
+            kin: Kin::default(),
             events: VecDeque::new(),
             listeners_paused_until: None,
             end: None,
@@ -131,7 +146,9 @@ impl Monitor {
             self.show_out_late_visitors();
             self.events.push_back(Event::Tick);
             self.handle_events();
+            self.agree(agreement::Event::Tick);
             self.flush();
+            self.flush_kin();
         }
         drop(over);
     }
@@ -154,7 +171,8 @@ impl Monitor {
 
     fn wait(&mut self) -> Vec<Source> {
         let now = Instant::now();
-        let tick = self.setup.shared.started.checked_add(self.setup.machine.next_tick());
+        let tick = self.setup.machine.next_tick().min(self.setup.agreement.next_tick());
+        let tick = self.setup.shared.started.checked_add(tick);
         let visitors = self.visitors.values().map(|visitor| visitor.deadline);
         let next = visitors.chain(tick).chain(self.listeners_paused_until).chain(self.end).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
@@ -165,6 +183,9 @@ impl Monitor {
         let mut events = Vec::with_capacity(EVENTS_MAX);
         // An interrupted wait is one without events.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+        if next.is_some_and(|next| Instant::now() > next.max(now) + self.setup.still) {
+            self.agree(agreement::Event::StoodStill);
+        }
         events.iter().map(|event| Source::of(event.data.u64())).collect()
     }
 
@@ -172,16 +193,29 @@ impl Monitor {
         match source {
             Source::Wake => {
                 self.setup.shared.drain_wake();
-                while let Ok(request) = self.setup.requests.try_recv() {
-                    if request == Request::Leave {
-                        self.end = Some(Instant::now() + self.patience());
-                    }
-                    self.events.push_back(Event::Request(request));
+                while let Ok(order) = self.setup.orders.try_recv() {
+                    self.obey(order);
                 }
             }
             Source::Listeners => self.accept(),
             Source::Visitor(number) => self.hear(number),
             Source::Peer(peer) => self.read(peer),
+            Source::Kin(number) => self.read_kin(number),
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Request(request) => {
+                if request == Request::Leave {
+                    self.end = Some(Instant::now() + self.patience());
+                    self.leave_kin();
+                }
+                self.events.push_back(Event::Request(request));
+            }
+            Order::Agreement(event) => self.agree(event),
+            Order::Open { peer, stream } => self.add_kin(peer, stream),
+            Order::NotOpen { peer, why } => self.miss_kin(peer, why),
         }
     }
 
@@ -198,11 +232,15 @@ impl Monitor {
         let Some(wire) = self.wires.get_mut(&peer) else { return };
         let (messages, closed) = wire.read();
         self.events.extend(messages.into_iter().map(|message| Event::Received { peer, message }));
+        let has_ended = closed.as_deref() == Some(ENDED);
         if let Some(cause) = closed {
             self.wires.remove(&peer);
             self.events.push_back(Event::Closed { peer, cause });
         }
         self.handle_events();
+        if has_ended {
+            self.agree(agreement::Event::Ended { peer });
+        }
     }
 
     fn handle_events(&mut self) {

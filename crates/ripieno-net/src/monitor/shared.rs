@@ -1,10 +1,13 @@
 //! What a rank's own threads share: the job's state, this rank's history, the ways to wake each other.
 
+use crate::connector::Unreached;
 use crate::links::Bell;
+use crate::stream::Stream;
 use ripieno_run::Failure;
+use ripieno_run::membership::agreement::{self, Decision};
 use ripieno_run::membership::{History, Request};
 use rustix::event::EventfdFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,9 +23,32 @@ pub(crate) struct Shared {
     status: Mutex<Status>,
     changed: Condvar,
     history: Mutex<History>,
-    requests: Sender<Request>,
+    orders: Sender<Order>,
     bell: Bell,
     wake: OwnedFd,
+}
+
+/// What other threads want of the monitor.
+pub(crate) enum Order {
+    /// Something of its membership machine.
+    Request(Request),
+    /// Something has happened to the agreement of survivors.
+    Agreement(agreement::Event),
+    /// A connection to `peer` for the agreement stands.
+    Open { peer: usize, stream: Stream },
+    /// It does not.
+    NotOpen { peer: usize, why: Unreached },
+}
+
+/// What has become of an agreement of survivors.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outcome {
+    /// These go on, and this rank is one of them.
+    Decided(Decision),
+    /// This rank does not go on.
+    Excluded,
+    /// There is none; the reason.
+    GaveUp(String),
 }
 
 /// How the job stands.
@@ -33,14 +59,18 @@ pub(crate) struct Status {
     pub losses: BTreeMap<usize, Failure>,
     /// Every rank has come.
     pub complete: bool,
+    /// What has become of the agreement that this rank has begun last.
+    pub outcome: Option<Outcome>,
+    /// Ranks that are known to have ended.
+    pub ended: BTreeSet<usize>,
     /// The monitor has ended.
     pub over: bool,
 }
 
 impl Shared {
     /// The state, and what the monitor reads requests from.
-    pub fn new(bell: Bell) -> io::Result<(Shared, Receiver<Request>)> {
-        let (requests, receiver) = channel();
+    pub fn new(bell: Bell) -> io::Result<(Shared, Receiver<Order>)> {
+        let (orders, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = Shared {
             started: Instant::now(),
@@ -49,7 +79,7 @@ impl Shared {
             status: Mutex::default(),
             changed: Condvar::new(),
             history: Mutex::default(),
-            requests,
+            orders,
             bell,
             wake,
         };
@@ -113,7 +143,12 @@ impl Shared {
 
     /// Hands a request to the monitor. After the monitor's end nobody takes it, and nobody needs to.
     pub fn request(&self, request: Request) {
-        if self.requests.send(request).is_ok() {
+        self.order(Order::Request(request));
+    }
+
+    /// As [`Shared::request`], for orders of all kinds.
+    pub fn order(&self, order: Order) {
+        if self.orders.send(order).is_ok() {
             // A count that is full wakes as well.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }

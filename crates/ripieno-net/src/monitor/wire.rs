@@ -9,7 +9,8 @@ const OUTBOX_BYTES_MAX: usize = 4 << 20;
 
 const READ_BYTES: usize = 16 << 10;
 
-const ENDED: &str = "its process ended";
+/// What is said of a connection that the peer's system has closed.
+pub(super) const ENDED: &str = "its process ended";
 
 /// One end of a control connection.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! The messages of the membership protocol and their bytes: a length (u32, little endian), then postcard.
 
+use super::agreement::Word;
 use super::history::Lasts;
 use crate::call::{HEADER_BYTES, Header, Told};
 use crate::fabric::Failure;
@@ -89,6 +90,8 @@ pub enum Message {
     },
     /// Hub to all: this rank has died, but a replica of it lives.
     Lost(Failure),
+    /// Between any two: of the agreement of survivors.
+    Agreement(Word),
 }
 
 /// What was called, as it travels.
@@ -237,6 +240,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::agreement::Ballot;
     use crate::membership::inquiry::tests::barrier;
 
     fn failure(bytes: usize) -> Failure {
@@ -258,6 +262,11 @@ mod tests {
             Message::Form { form: 9, words: "keys 'ä'".into() },
             Message::Goodbye { lasts: vec![], has_forgotten: false, form: String::new() },
             Message::Lost(failure(10)),
+            Message::Agreement(Word::Propose {
+                epoch: 3,
+                ballot: Ballot { round: 2, rank: 300 },
+                gone: vec![1, 70_000],
+            }),
         ];
         let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
         for step in [1, 2, 3, 7, bytes.len()] {

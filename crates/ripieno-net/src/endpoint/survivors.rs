@@ -1,0 +1,178 @@
+//! A smaller world of those who are left of one that has failed.
+//!
+//! The monitor of the first world lives on, and with it the agreement: it answers whoever comes late. The others are new
+//! every time: listeners, links, membership, the job's nonce. So nothing that was on its way in the old world arrives in
+//! the new one.
+
+use super::topology::topology;
+use super::{Endpoint, Slot, Watch, call_hubs};
+use crate::config::Config;
+use crate::connector::Connector;
+use crate::error::NetError;
+use crate::exchange::Exchange;
+use crate::listeners::Listeners;
+use crate::monitor::{Order, Outcome};
+use crate::peer_address::PeerAddress;
+use ripieno_run::membership::agreement::{Decision, Event};
+use ripieno_run::{Failure, NotShrunk, Shrunk};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often the user is asked whether to give up waiting.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
+/// Beyond the time after which a silent rank has failed: survivors who have agreed meet within that.
+const MEETING_MARGIN: Duration = Duration::from_secs(1);
+/// Survivors who agree and cannot meet, although none of them ends, try so often.
+const MEETINGS_MAX: usize = 8;
+/// Every seat goes to every rank; larger worlds than this do not shrink.
+const WORLD_SIZE_MAX: usize = 4096;
+
+/// The world that was there before anybody died: its ranks are the names of all in the agreements.
+pub(super) struct FirstWorld {
+    config: Config,
+    addresses: Arc<Vec<PeerAddress>>,
+    watch: Arc<Watch>,
+}
+
+impl FirstWorld {
+    pub fn of(config: &Config, addresses: &Arc<Vec<PeerAddress>>, watch: &Arc<Watch>) -> Arc<FirstWorld> {
+        Arc::new(FirstWorld { config: config.clone(), addresses: addresses.clone(), watch: watch.clone() })
+    }
+
+    /// What becomes of the agreement that this rank begins now.
+    fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<Outcome, NotShrunk> {
+        let shared = &self.watch.shared;
+        shared.update(|status| status.outcome = None);
+        shared.order(Order::Agreement(Event::Begin { seat }));
+        loop {
+            // The machine gives up by itself.
+            let status = shared.wait(INTERRUPT_CHECK, |status| status.outcome.is_some() || status.over);
+            if let Some(outcome) = status.outcome {
+                return Ok(outcome);
+            }
+            if status.over {
+                return Ok(Outcome::GaveUp("its monitor has ended".to_string()));
+            }
+            if interrupt() {
+                return Err(NotShrunk::Interrupted);
+            }
+        }
+    }
+
+    /// The addresses of a new world's ranks.
+    fn addresses(&self, decision: &Decision) -> Result<Vec<PeerAddress>, NetError> {
+        let world_size = decision.members.len();
+        let address = |(rank, &member): (usize, &usize)| {
+            let seat = decision.seats.get(&member).ok_or_else(|| self.not_come(member))?;
+            let address = PeerAddress::read(&self.config, member, seat)?;
+            Ok(address.in_world(rank, world_size))
+        };
+        decision.members.iter().enumerate().map(address).collect()
+    }
+
+    fn not_come(&self, rank: usize) -> NetError {
+        let cause = "it ended while the survivors agreed".to_string();
+        NetError::Failed(Failure::RankFailed {
+            rank,
+            host: self.addresses[rank].host.clone(),
+            cause,
+            traceback: String::new(),
+        })
+    }
+}
+
+/// Those who have agreed: their addresses are known, and who has ended since.
+struct Agreed<'a> {
+    first: &'a FirstWorld,
+    members: &'a [usize],
+}
+
+impl Exchange for Agreed<'_> {
+    fn exchange(&mut self, _mine: &str) -> Result<Vec<String>, NetError> {
+        unreachable!("survivors know each other's addresses when they meet")
+    }
+
+    fn lost(&mut self) -> Option<Failure> {
+        let ended = self.first.watch.shared.status().ended;
+        let rank = self.members.iter().position(|member| ended.contains(member))?;
+        let NetError::Failed(Failure::RankFailed { host, cause, .. }) = self.first.not_come(self.members[rank]) else {
+            return None;
+        };
+        Some(Failure::RankFailed { rank, host, cause, traceback: String::new() })
+    }
+}
+
+impl Endpoint {
+    /// Agrees with the other survivors of this world, and meets them in a new one.
+    pub(super) fn meet_survivors(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+        let Some(first) = self.first.clone() else {
+            return Err(NotShrunk::Unsupported("it is closed"));
+        };
+        if self.config.replicas > 1 {
+            return Err(NotShrunk::Unsupported("where ranks have replicas these go on in the place of the dead"));
+        }
+        if first.config.world_size > WORLD_SIZE_MAX {
+            return Err(NotShrunk::Unsupported("it has more than 4096 ranks"));
+        }
+        for slot in &mut self.slots {
+            *slot = Slot::Broken("its world has been left for a smaller one".to_string());
+        }
+        let former = self.members.clone();
+        let mut last = None;
+        for _ in 0..MEETINGS_MAX + former.len() {
+            let listeners = Listeners::open(&first.config).map_err(|error| self.left_out(error.to_string()))?;
+            let own = PeerAddress::new(&first.config, &listeners).map_err(|error| self.left_out(error.to_string()))?;
+            let decision = match first.agree(own.encode(), interrupt)? {
+                Outcome::Decided(decision) => decision,
+                Outcome::Excluded => {
+                    let cause = "it was silent, or did not come to shrink(), and the others have gone on without it";
+                    return Err(self.left_out(cause.to_string()).into());
+                }
+                Outcome::GaveUp(cause) => return Err(self.left_out(cause).into()),
+            };
+            match Endpoint::meet_agreed(&first, &decision, listeners) {
+                Ok(endpoint) => {
+                    let place = |member| former.iter().position(|rank| rank == member);
+                    let survivors = decision.members.iter().filter_map(place).collect();
+                    let job = endpoint.job().to_string();
+                    return Ok(Shrunk { fabric: Box::new(endpoint), survivors, job });
+                }
+                // Somebody else has ended meanwhile: once more.
+                Err(error) => last = Some(error),
+            }
+        }
+        let cause = last.map_or_else(String::new, |error| error.to_string());
+        Err(self.left_out(format!("the survivors agreed again and again and could not meet: {cause}")).into())
+    }
+
+    fn left_out(&self, cause: String) -> Failure {
+        let rank = self.config.rank;
+        Failure::RankFailed { rank, host: self.host(rank).to_string(), cause, traceback: String::new() }
+    }
+
+    fn meet_agreed(first: &Arc<FirstWorld>, decision: &Decision, listeners: Listeners) -> Result<Endpoint, NetError> {
+        let addresses = first.addresses(decision)?;
+        let rank = decision.members.iter().position(|&member| member == first.config.rank);
+        let config = Config {
+            rank: rank.expect("who meets the survivors is one of them"),
+            world_size: addresses.len(),
+            rendezvous_timeout: first.config.heartbeat_timeout + MEETING_MARGIN,
+            ..first.config.clone()
+        };
+        let deadline = Instant::now() + config.rendezvous_timeout;
+        let topology = topology(&config, &addresses)?;
+        let connector = Connector::new(&config, addresses[config.rank].clone(), addresses[0].job_nonce());
+        let mut agreed = Agreed { first, members: &decision.members };
+        let hubs = call_hubs(&config, &connector, &addresses, &mut agreed, deadline)?;
+        let mut endpoint =
+            Endpoint::start(config, addresses, topology, listeners, connector, hubs, Some(first.clone()))?;
+        endpoint.members = decision.members.clone();
+        match endpoint.wait_for_all(&mut agreed, deadline) {
+            Ok(()) => Ok(endpoint),
+            Err(error) => {
+                endpoint.close();
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Those who are left of a world go on in a smaller one, whoever it was that left, over memory and TCP.
+
+mod common;
+
+use common::{bytes, endpoint_world, values};
+use ripieno::net::Links;
+use ripieno::{Communicator, Element, Error, Memory, Op, Survivors};
+
+/// Shrinks until all calls succeed; the first ranks of those who are left then, and what the calls gave.
+fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
+    let mut first: Vec<usize> = (0..comm.world_size()).collect();
+    loop {
+        match talk(comm, own) {
+            Ok(got) => return (first, got),
+            Err(Error::Failed(_)) => {
+                let Survivors { communicator, former_ranks, .. } = comm.shrink().unwrap();
+                first = former_ranks.iter().map(|&rank| first[rank]).collect();
+                assert!(matches!(talk(comm, own), Err(Error::Closed)), "the former world is closed");
+                *comm = communicator;
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+/// A sum, what the last rank broadcasts, and everybody's own.
+fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
+    let p = comm.world_size();
+    let (mut sum, mut last, mut all) = (bytes(&[own]), bytes(&[own]), bytes(&vec![0; p]));
+    all[8 * comm.rank()..8 * comm.rank() + 8].copy_from_slice(&bytes(&[own]));
+    comm.allreduce(&mut sum, Element::I64, Op::Sum, None)?;
+    comm.broadcast(Memory::Write(&mut last), Element::I64, p - 1, None)?;
+    comm.allgather(&mut all, Element::I64, &vec![1; p], None)?;
+    Ok([values(&sum), values(&last), values(&all)].concat())
+}
+
+/// What `talk` gives those of `ranks`, each with its number times 10.
+fn expected(ranks: &[usize]) -> Vec<i64> {
+    let own: Vec<i64> = ranks.iter().map(|&rank| 10 * rank as i64).collect();
+    [vec![own.iter().sum(), *own.last().unwrap()], own].concat()
+}
+
+fn assert_the_others_go_on(p: usize, victims: &[usize], links: Links) {
+    let survivors: Vec<usize> = (0..p).filter(|rank| !victims.contains(rank)).collect();
+    let ended = endpoint_world(p, links, |comm| {
+        let rank = comm.rank();
+        // Whoever leaves may do so while others still talk.
+        let _ = talk(comm, 0);
+        if victims.contains(&rank) {
+            comm.close();
+            return None;
+        }
+        let topology = comm.topology().clone();
+        let (first, got) = go_on(comm, 10 * rank as i64);
+        assert_eq!(comm.topology(), &topology.of(&first), "hosts and racks are kept");
+        Some((first, got))
+    });
+    for rank in &survivors {
+        assert_eq!(
+            ended[*rank],
+            Some((survivors.clone(), expected(&survivors))),
+            "rank {rank} of {p}, {victims:?} left"
+        );
+    }
+}
+
+#[test]
+fn the_others_go_on_whoever_leaves() {
+    for links in [Links::SharedMemory, Links::Tcp] {
+        for p in 2..=6 {
+            (0..p).for_each(|victim| assert_the_others_go_on(p, &[victim], links));
+        }
+    }
+}
+
+#[test]
+fn the_others_go_on_whichever_two_leave() {
+    for (p, links) in [(3, Links::Tcp), (4, Links::SharedMemory), (6, Links::Tcp)] {
+        for second in 1..p {
+            (0..second).for_each(|first| assert_the_others_go_on(p, &[first, second], links));
+        }
+    }
+}
+
+#[test]
+fn worlds_shrink_again_and_again_down_to_one_rank() {
+    let ended = endpoint_world(5, Links::Auto, |comm| {
+        let rank = comm.rank();
+        let mut worlds = vec![];
+        loop {
+            let (first, _) = go_on(comm, 0);
+            worlds.push(first.len());
+            // The lowest leaves each time, which leads, and is the hub of all others.
+            let is_last = comm.world_size() == 1;
+            if comm.rank() == 0 {
+                comm.close();
+                assert!(is_last || rank < 4);
+                return worlds;
+            }
+        }
+    });
+    assert_eq!(ended[4], [5, 4, 3, 2, 1]);
+}
+
+#[test]
+fn a_world_in_which_nothing_failed_does_not_shrink() {
+    endpoint_world(2, Links::Auto, |comm| {
+        assert!(matches!(comm.shrink(), Err(Error::NothingFailed)));
+        talk(comm, 1).unwrap();
+    });
+}
+
+#[test]
+fn after_different_calls_all_ranks_go_on() {
+    let ended = endpoint_world(3, Links::Auto, |comm| {
+        let own = comm.rank() as i64;
+        let called = if own == 1 { comm.barrier(None) } else { talk(comm, own).map(drop) };
+        assert!(matches!(called, Err(Error::Failed(_))));
+        go_on(comm, 10 * own)
+    });
+    assert_eq!(ended, vec![(vec![0, 1, 2], expected(&[0, 1, 2])); 3]);
+}
