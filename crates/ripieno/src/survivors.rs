@@ -33,7 +33,7 @@ impl Communicator {
         let interrupt = &mut core.executor.interrupt;
         let mut is_interrupted = || interrupt.as_mut().is_some_and(|interrupt| interrupt());
         let Shrunk { fabric, survivors, job } = core.fabric.shrink(&mut is_interrupted)?;
-        let overrides = core.overrides.clone();
+        let overrides = core.overrides;
         drop(held);
         self.shared.close();
         let communicator = Communicator::new(fabric);

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -57,6 +58,13 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     show_default=True,
     help="Whether threads of a rank may be wherever it may, or each is pinned to a core of its own.",
 )
+@click.option(
+    "--on-failure",
+    type=click.Choice(["raise", "shrink"]),
+    default="raise",
+    show_default=True,
+    help="When a rank dies: end all, or let the script go on with comm.shrink().",
+)
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
     "--trace",
@@ -74,6 +82,7 @@ def run_command(
     replicas: int,
     bind: str,
     thread_affinity: str,
+    on_failure: Literal["raise", "shrink"],
     prefix: bool,
     trace: Path | None,
     overwrite: bool,
@@ -100,6 +109,9 @@ def run_command(
 
     --bind and --thread-affinity deal the cores that the ranks of a machine may use, see docs/threads.md. Under another
     launcher it must leave that to them: mpirun --bind-to none.
+
+    With --on-failure shrink ranks that die are done without, as long as the script goes on with the communicator that
+    comm.shrink() gives; a line on stderr names each. The exit code is 0 if those that are left end well.
 
     With --replicas a rank may die, for instance by a signal, as long as a replica of it lives. The exit code is then 0,
     and a line on stderr names the rank that died.
@@ -128,6 +140,7 @@ def run_command(
         racks=racks,
         replicas=replicas,
         binding=Binding(bind, thread_affinity),
+        on_failure=on_failure,
     )
     if run.under_launcher(asks_for_workers=workers is not None):
         place = launchers.detect(os.environ)
@@ -139,6 +152,8 @@ def run_command(
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
         run.run_here(what)
+    if on_failure != "raise" and replicas > 1:
+        raise click.UsageError("--on-failure shrink: where ranks have replicas these go on in the place of the dead")
     check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
     if workers % replicas:

@@ -31,7 +31,7 @@ from ripieno.comm.memory_checkpoints import MemoryCheckpoints
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
-from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.simulation import Cluster, Explanation, explain
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
@@ -87,9 +87,12 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
         Which of the replicas of its rank this process is, 0 … replicas - 1.
     begins_again : bool
         Whether the program begins again if ranks are lost, so that it is worth a `checkpoint`.
+    first_ranks : list of int
+        Which rank each had in the world that was launched: another one where `split` or `shrink` made this.
     kept : dict
         Values that programs keep on this rank from one `Job.run` to the next, under keys of their own. It is emptied
-        when the communicator is closed. After a failure the next program gets a new communicator with an empty `kept`.
+        when the communicator is closed; `shrink` hands it on. After a failure the next program gets a new communicator
+        with an empty `kept`.
 
     Notes
     -----
@@ -413,7 +416,7 @@ class AsyncCommunicator(Communicator):
         native = self._native_or_none
         if native is None:
             self._check_process()
-            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+            raise self._closed_error()
         if isinstance(call, StagedCall) or self._queue.is_busy:
             job = self._queue.add(lambda: call.run(native))
             return Handle([job], job.wait, self)

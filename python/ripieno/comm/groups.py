@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
+import ripieno.flight as flight
 from ripieno._checks import whole
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import Rank, members_of
+from ripieno.errors import InputError, RankFailed
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -77,10 +79,81 @@ class Groups(Rank):
         native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
         return self._member(native)
 
+    def shrink(self) -> Self:
+        """After a failure: the communicator of those who are left. Each of them calls it.
+
+        ::
+
+            while True:
+                try:
+                    return work(comm)
+                except rp.RankFailed:
+                    comm = comm.shrink()
+
+        The survivors agree who goes on, also when others die meanwhile, rank 0 included, and meet in a new world. Two
+        ranks that come back have the same ranks beside them. What dies after that is found by the next call on the
+        new communicator: hence the loop. Then a rank may come back once less often than another, which has met the
+        others only in the next world.
+
+        Returns
+        -------
+        Communicator
+            Of the ranks that are left, numbered anew in their order; `first_ranks` says who they were. Hosts, nodes,
+            racks and `kept` stay. It has new connections, so that nothing of the old world arrives there.
+
+        Raises
+        ------
+        RankFailed
+            This rank does not go on, and `rank` is its own: it was stopped or cut off for longer than the heartbeat
+            timeout, or did not come within the rendezvous timeout of the first, and the others went on without it. Or
+            it reaches no more than half of the ranks and cannot know whether the others live: only ranks of a single
+            node go on in a smaller part. This communicator is closed then.
+        InputError
+            Nothing has failed; this communicator was split or replicated from another; or ranks have replicas, which go
+            on in the place of the dead.
+
+        Notes
+        -----
+        This communicator is closed: its calls, and those of all that was split from it, raise `RankFailed` and name
+        ``shrink()``. Asynchronous calls in flight have ended with `RankFailed`. Sparse reductions, persistent calls,
+        partitioned graphs and broadcast variables are of the communicator that made them: make them anew from the new
+        one. Broadcast values that are here already can still be read. After a `CollectiveMismatch` all ranks may call
+        it, and all are left.
+
+        In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``;
+        otherwise these end all ranks with the first. An engine such as Spark ends them itself.
+
+        Source: Bland et al., "Post-failure recovery of MPI communication capability: design and rationale", IJHPCA
+        2013.
+        """
+        if self._parent is not None:
+            raise InputError("shrink: expected the communicator of the world; split or replicate what it gives")
+        native = self._native
+        flight.leave_file(native)
+        try:
+            left, places, failure = native.shrink()
+        except RankFailed as error:
+            self._failure = error
+            self.close()
+            raise
+        comm = type(self)(left, threads=self.threads, on_event=self._on_event)
+        comm.first_ranks = [self.first_ranks[place] for place in places]
+        comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
+        comm.kept.update(self.kept)
+        comm.begins_again, comm._memory = self.begins_again, self._memory
+        comm._lasting = self._lasting
+        self._successor, self._failure, self._native_or_none = comm, failure, None
+        for each in members_of(self):
+            each.close()
+        return comm
+
     @property
     def lost_ranks(self) -> list[int]:
-        """The ranks of the world that have died while a replica of each lives, as far as this rank knows."""
-        return self._native.lost()
+        """The ranks of the world that have died while a replica of each lives, as far as this rank knows.
+
+        Of a communicator that `shrink` gave: the ranks of the world that was launched that are not in it.
+        """
+        return self._without or self._native.lost()
 
     def _logical(self, replicas: int) -> Self:
         """The communicator for calls with ``replicas=``, always the same."""

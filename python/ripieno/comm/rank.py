@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import ripieno.flight as flight
 from ripieno._checks import whole
-from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
 from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
@@ -58,6 +58,15 @@ class Rank:
         self.racks: list[str | None] = list(native.racks)
         self.threads = threads
         self.kept: dict[Any, Any] = {}
+        #: Of each rank: which it was in the world that was launched.
+        self.first_ranks: list[int] = list(native.world_ranks)
+        if parent is not None:
+            self.first_ranks = [parent._world.first_ranks[rank] for rank in native.world_ranks]
+        # Those of that world that `shrink` has left behind.
+        self._without: list[int] = []
+        # What `shrink` has given in the place of this one, and how this one had failed.
+        self._successor: Self | None = None
+        self._failure: RipienoError | None = None
         self._is_forked = False
         _living.add(self)
 
@@ -69,6 +78,19 @@ class Rank:
     def closed(self) -> bool:
         """Whether it has been closed."""
         return self._native_or_none is None or (self._parent is not None and self._parent.closed)
+
+    @property
+    def _world(self) -> Rank:
+        """The communicator of all ranks that this one was made of, or this one."""
+        return self if self._parent is None else self._parent._world
+
+    @property
+    def _latest(self) -> Self:
+        """This one, or what `shrink` has given in its place."""
+        comm = self
+        while comm._successor is not None:
+            comm = comm._successor
+        return comm
 
     def emit(self, event: dict[str, Any]) -> None:
         """Hand a small dict to the process that launched the job (``on_event=``); without a listener it is dropped."""
@@ -83,7 +105,7 @@ class Rank:
         self._check_process()
         native = self._native_or_none
         if native is None:
-            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+            raise self._closed_error()
         # Not behind calls that wait: these end by it, and then the recorder is free to be asked.
         native.abort(cause, traceback)
         flight.leave_file(native)
@@ -121,11 +143,21 @@ class Rank:
         native = self._native_or_none
         if native is None:
             self._check_process()
-            raise CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+            raise self._closed_error()
         if self._queue.last is not None:
             # Calls count in the order in which they are made.
             self._queue.drain()
         return native
+
+    def _closed_error(self) -> RipienoError:
+        """What to raise now that it is closed."""
+        failure = self._world._failure
+        if failure is None:
+            return CommunicatorClosed(f"the communicator of rank {self.rank} is closed")
+        advice = "shrink() has closed this communicator: call the one that it gave"
+        if isinstance(failure, RankFailed):
+            return RankFailed(failure.rank, failure.host, f"{failure.cause}; {advice}", failure.traceback)
+        return type(failure)(f"{failure}; {advice}")
 
     def _check_process(self) -> None:
         if self._is_forked:
@@ -163,6 +195,11 @@ class Rank:
         if rank == self.rank:
             raise InputError(f"{name}={rank}: expected another rank than this one")
         return rank
+
+
+def members_of(world: Rank) -> list[Rank]:
+    """The communicators that were made of `world`, itself last."""
+    return sorted((comm for comm in list(_living) if comm._world is world), key=lambda comm: comm is world)
 
 
 def _leave_all() -> None:

@@ -138,6 +138,8 @@ def keyed(comm: rp.Communicator) -> rp.KeyValues:
 
 
 def groups(comm: rp.Communicator) -> float:
+    assert_type(comm.shrink(), rp.Communicator)
+    assert_type(comm.first_ranks, list[int])
     half = comm.split(comm.rank % 2)
     if half is None:
         return 0.0

@@ -167,6 +167,7 @@ class Conversation:
         RankFailed
             Somebody was lost, and others did not go on without it.
         """
+        self._note_left_behind()
         if self._loss is not None:
             lost = {member.rank for member in self._members if member.loss is not None}
             went_on = all(lost <= set(self._without.get(rank, ())) for rank in self.replies)
@@ -178,6 +179,12 @@ class Conversation:
         by_rank = [self._replicas_of(logical) for logical in range(len(self._members) // self._replicas)]
         kept = ([rank for rank in replicas if rank in self.replies] for replicas in by_rank)
         return [self.replies[replicas[0]] for replicas in kept if replicas]
+
+    def _note_left_behind(self) -> None:
+        """Who lives, but has failed, and all that have returned went on without it, is lost."""
+        for rank in list(self.reports):
+            if self._outlives and self.replies and all(rank in self._without.get(each, ()) for each in self.replies):
+                self._lost(self._members[rank], self.reports.pop(rank).cause)
 
     def check_mismatch(self) -> None:
         """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -183,7 +183,13 @@ class Seat:
 
     def end_program(self) -> None:
         """Return when all ranks have returned from the program; one that still waits for this rank is told here."""
+        self.follow()
         self._together.allreduce(_END, op="xor")
+
+    def follow(self) -> None:
+        """Be where the program is, which may have gone on with those who were left of a world that failed."""
+        if self.comm._successor is not None:
+            self._take(self.comm._latest)
 
     def knew_of_failure(self) -> bool:
         """After `end_program` has failed: whether the program had seen that, or had closed the communicator."""
@@ -227,6 +233,7 @@ def _serve_one(channel: Source, seat: Seat) -> bool:
     except HungUp:
         raise
     except BaseException as error:
+        seat.follow()
         _fail(channel, seat.comm, _in_terms_of_programs(error))
     return True
 
@@ -240,7 +247,7 @@ def _run(
     is_heard: bool,
     goes_on: bool,
 ) -> None:
-    rank = seat.comm.rank
+    rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
     seat.events.is_heard = is_heard
     if not goes_on:
         seat.comm._memory.clear()
@@ -251,7 +258,7 @@ def _run(
     try:
         seat.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
-        report = FailureReport.of(_in_terms_of_programs(error), rank, seat.comm.hosts[rank])
+        report = FailureReport.of(_in_terms_of_programs(error), rank, host)
         _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
     else:
         without = tuple(seat.comm.lost_ranks)
@@ -279,6 +286,11 @@ def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
     while inner is not None and inner.tb_frame.f_globals is globals():
         inner = inner.tb_next
     # A program's traceback begins in the program.
-    report = FailureReport.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank]).told_to_all(comm)
+    rank, host = comm.first_ranks[comm.rank], comm.hosts[comm.rank]
+    report = FailureReport.of(error.with_traceback(inner), rank, host)
+    if comm.first_ranks != list(range(comm.world_size)):
+        # Whom it blames has another number here. And it is up to a program that shrinks to go on once more.
+        report = replace(report, victim=None)
+    report = report.told_to_all(comm)
     sys.stdout.flush()
     channel.send("error", report)

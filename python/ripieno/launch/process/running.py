@@ -36,7 +36,7 @@ def of_this_thread() -> Communicator | None:
     """What the program got that this thread runs, if it runs one."""
     with _lock:
         stack = _running.get(threading.get_ident())
-        return stack[-1] if stack else None
+        return stack[-1]._latest if stack else None
 
 
 def of_this_process() -> Communicator | None:
@@ -48,7 +48,7 @@ def of_this_process() -> Communicator | None:
         If it runs several.
     """
     with _lock:
-        found = [stack[-1] for stack in _running.values()]
+        found = [stack[-1]._latest for stack in _running.values()]
     if len(found) > 1:
         raise InputError(
             f"init: programs of {len(found)} ranks run in this process, and this thread is of any of them: give it the "

@@ -61,15 +61,23 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     if own is not None:
         return own
     _current = from_environment(os.environ, threads=threads, **options)
-    atexit.register(_current.close)
+    atexit.register(_close)
     _tell_peers_of_uncaught_exceptions()
     bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
     return _current
 
 
 def current() -> Communicator | None:
-    """The communicator that `init` made, if it is open."""
-    return _current if _current is not None and not _current.closed else None
+    """The communicator that `init` made, or `Communicator.shrink` in its place, if it is open."""
+    latest = None if _current is None else _current._latest
+    return latest if latest is not None and not latest.closed else None
+
+
+def _close() -> None:
+    """At the end of the script."""
+    comm = current()
+    if comm is not None:
+        comm.close()
 
 
 def from_environment(variables: Mapping[str, str], *, threads: int | None, **options: Any) -> Communicator:

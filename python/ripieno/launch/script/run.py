@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
@@ -31,6 +32,8 @@ CULPRIT_S = 5.0
 REPORT_S = 10.0
 # Of ranks that are independent, those that stand still get this long to end once rank 0 has.
 STRAGGLERS_S = 5.0
+# Of ranks that may be left behind, it is looked so often whether only such are left.
+LOOK_S = 0.5
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
 
@@ -59,6 +62,8 @@ class Script:
         On which cores ranks and their threads are, see `ripieno.launch.binding`.
     independent
         Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
+    on_failure
+        With "shrink" ranks that die, or are left behind, are done without as long as one goes on.
     """
 
     target: str
@@ -71,6 +76,7 @@ class Script:
     replicas: int = 1
     binding: Binding = field(default_factory=Binding)
     independent: bool = False
+    on_failure: Literal["raise", "shrink"] = "raise"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -209,6 +215,9 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
             left_s = None if failed_at is None else failed_at + _patience_s(first, ranks) - time.monotonic()
             if over_at is not None:
                 left_s = over_at + STRAGGLERS_S - time.monotonic()
+            if script.on_failure == "shrink" and failed_at is None:
+                over_at = _only_stopped_since(ranks, over_at)
+                left_s = LOOK_S if over_at is None else over_at + STRAGGLERS_S - time.monotonic()
             if left_s is not None and left_s <= 0:
                 break
             for key, _ in ready(left_s):
@@ -221,6 +230,11 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
                 if failed_at is None and _goes_on_without(key.data, ranks, script):
                     lost.add(key.data.rank)
                     continue
+                if failed_at is None and _is_left_behind(key.data, script):
+                    lost.add(key.data.rank)
+                    if any(not each.failed for each in ranks):
+                        _say_lost(key.data, script)
+                        continue
                 if failed_at is None and not script.independent:
                     failed_at = time.monotonic()
                 # A victim gives way to whoever failed on its own account.
@@ -231,6 +245,26 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
         culprit = first.report.victim.rank
         return ranks[culprit] if culprit in lost else first
     return first
+
+
+def _is_left_behind(rank: _Rank, script: Script) -> bool:
+    """Whether those that are left may go on without `rank`: it has died, or others have failed before it."""
+    return script.on_failure == "shrink" and (rank.report is None or rank.victim)
+
+
+def _say_lost(rank: _Rank, script: Script) -> None:
+    who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
+    cause = rank.report.cause if rank.report is not None else process.ending(rank.status or 0)
+    print(f"{who}: {cause}; the others go on without it", file=sys.stderr, flush=True)
+
+
+def _only_stopped_since(ranks: list[_Rank], since: float | None) -> float | None:
+    """Since when all but ranks that are stopped have ended, some of them well; None if that is not so."""
+    has_ended_well = any(each.status == 0 for each in ranks)
+    awaited = [each for each in ranks if each.status is None]
+    if has_ended_well and awaited and all(process.is_stopped(each.process.pid) for each in awaited):
+        return since or time.monotonic()
+    return None
 
 
 def _patience_s(first: _Rank | None, ranks: list[_Rank]) -> float:

@@ -1,0 +1,224 @@
+"""Programs and scripts go on with those who are left of a world, whoever dies or stands still, and whenever."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import warnings
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+#: A stopped rank is silent for this long; on a busy machine others may not run for some tenths of a second.
+HEARTBEAT_S = 2.0
+
+COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
+
+
+def end(how):
+    """Die, or stand still until somebody ends this process."""
+    os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+    time.sleep(60)
+
+
+def talk(comm):
+    """Calls of several kinds, with what each rank was at first."""
+    own = comm.first_ranks[comm.rank]
+    total = comm.allreduce(np.array([float(own)]))
+    last = comm.broadcast(own, root=comm.world_size - 1)
+    rows = comm.regroup(rp.KeyValues(np.array([own % 2, 5]), np.array([float(own), 1.0])), combine="sum")
+    everybodys = comm.allgather((own, list(zip(rows.keys.tolist(), rows.values.tolist(), strict=True))))
+    return [total[0], last, [each for each, _ in everybodys], sorted(row for _, rows in everybodys for row in rows)]
+
+
+def expected(ranks):
+    """What `talk` gives those of `ranks`."""
+    rows = [(parity, float(sum(rank for rank in ranks if rank % 2 == parity))) for parity in {r % 2 for r in ranks}]
+    return [float(sum(ranks)), ranks[-1], list(ranks), sorted([*rows, (5, float(len(ranks)))])]
+
+
+def goes_on(comm, victims, during):
+    """What the calls give at last; `victims` end at the beginning, those of `during` when others shrink."""
+    own = comm.rank
+    # If another one has ended already, the calls to come fail at once.
+    with contextlib.suppress(rp.RankFailed):
+        comm.barrier()
+    if own in victims:
+        end(victims[own])
+    while True:
+        try:
+            return talk(comm)
+        except rp.RankFailed:
+            if own in during:
+                end(during[own])
+            comm = comm.shrink()
+
+
+def assert_the_others_go_on(workers, victims, during=None, links="auto"):
+    during = during or {}
+    gone = victims.keys() | during.keys()
+    left = [rank for rank in range(workers) if rank not in gone]
+    options = {"links": links, "heartbeat_timeout_s": HEARTBEAT_S, "threads": 1}
+    with rp.launch(workers=workers, on_failure="shrink", **options) as job, warnings.catch_warnings():
+        # A program that shrinks by itself does not begin again.
+        warnings.simplefilter("error")
+        assert job.run(goes_on, victims, during) == [expected(left)] * len(left)
+        assert sorted(job.lost) == sorted(gone) and job.workers == len(left)
+        assert job.run(lambda comm: comm.allreduce(1)) == [len(left)] * len(left)
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_the_others_go_on_whoever_is_killed(workers):
+    for victim in range(workers):
+        assert_the_others_go_on(workers, {victim: "kill"}, links="tcp" if victim % 2 else "shared-memory")
+
+
+@pytest.mark.parametrize("workers", [5, 6])
+def test_the_others_of_many_go_on_without_the_first_or_the_last(workers):
+    assert_the_others_go_on(workers, {0: "kill"})
+    assert_the_others_go_on(workers, {workers - 1: "kill"}, links="tcp")
+
+
+@pytest.mark.parametrize(("workers", "victim"), [(2, 0), (2, 1), (4, 0), (4, 2)])
+def test_the_others_go_on_without_a_rank_that_stands_still(workers, victim):
+    assert_the_others_go_on(workers, {victim: "stop"})
+
+
+@pytest.mark.parametrize("victims", [{0: "kill", 1: "kill"}, {1: "kill", 3: "kill"}, {0: "stop", 2: "kill"}])
+def test_the_others_go_on_when_two_end_at_once(victims):
+    assert_the_others_go_on(4, victims)
+
+
+@pytest.mark.parametrize("during", [{0: "kill"}, {3: "kill"}, {1: "stop"}])
+def test_the_others_go_on_when_one_more_ends_while_they_shrink(during):
+    assert_the_others_go_on(4, {2: "kill"}, during)
+
+
+def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out():
+    def program(comm):
+        own = comm.rank
+        pids = comm.allgather(os.getpid())
+        if own == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            comm.barrier()
+        except rp.RankFailed as failed:
+            if own == 1:
+                with pytest.raises(rp.RankFailed, match="without it") as told:
+                    comm.shrink()
+                assert told.value.rank == own and comm.closed
+                with pytest.raises(rp.RankFailed, match="without it"):
+                    comm.barrier()
+                raise
+            assert failed.rank == 1
+            left = comm.shrink()
+            os.kill(pids[1], signal.SIGCONT)
+            # It is told while the others live.
+            time.sleep(1.0)
+            return left.first_ranks, left.allreduce(1)
+        raise AssertionError("a rank stood still")
+
+    with rp.launch(workers=3, on_failure="shrink", heartbeat_timeout_s=HEARTBEAT_S) as job:
+        assert job.run(program) == [([0, 2], 2)] * 2
+        assert list(job.lost) == [1]
+
+
+def test_what_was_made_of_the_old_communicator_says_that_it_has_shrunk():
+    def program(comm):
+        part = comm.split(0)
+        configured = comm.sparse(np.arange(4), np.arange(4))
+        out = np.zeros(3)
+        persistent = comm.allreduce_init(out, out=out)
+        table = comm.broadcast_variable({"a": 1} if comm.rank == 0 else None, root=0)
+        assert table.value == {"a": 1}
+        comm.kept["mine"] = comm.rank
+        if comm.rank == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        handle = comm.allreduce_async(np.ones(10))
+        with pytest.raises(rp.RankFailed):
+            handle.wait()
+        left = comm.shrink()
+        calls = [comm.barrier, part.barrier, lambda: comm.allreduce_async(np.ones(3)), lambda: comm.split(0)]
+        calls += [lambda: configured.reduce(np.ones(4)), comm.shrink, persistent]
+        for call in calls:
+            with pytest.raises(rp.RankFailed, match=r"shrink\(\)"):
+                call()
+        assert comm.closed and part.closed
+        assert table.value == {"a": 1} and left.kept == {"mine": comm.rank}
+        with pytest.raises(rp.InputError, match="no rank has failed"):
+            left.shrink()
+        with pytest.raises(rp.InputError, match="of the world"):
+            left.split(0).shrink()
+        again = left.broadcast_variable({"b": 2} if left.rank == 1 else None, root=1)
+        return again.value["b"], left.first_ranks, rp.init() is left
+
+    with rp.launch(workers=3, on_failure="shrink") as job:
+        assert job.run(program) == [(2, [0, 1], True)] * 2
+
+
+def test_ranks_that_called_different_things_all_go_on():
+    def program(comm):
+        with pytest.raises(rp.CollectiveMismatch):
+            comm.barrier() if comm.rank == 0 else comm.allreduce(1)
+        left = comm.shrink()
+        with pytest.raises(rp.CollectiveMismatch, match=r"shrink\(\)"):
+            comm.barrier()
+        return left.allgather(comm.rank)
+
+    with rp.launch(workers=3) as job:
+        assert job.run(program) == [[0, 1, 2]] * 3
+
+
+def test_without_on_failure_the_launcher_ends_all_ranks():
+    with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed) as failed:
+        job.run(goes_on, {1: "kill"}, {})
+    assert failed.value.rank == 1
+
+
+SCRIPT = """
+    import os, signal, sys
+    import ripieno as rp
+
+    comm = rp.init()
+    victims = [int(each) for each in sys.argv[2:]]
+    if comm.rank in victims:
+        os.kill(os.getpid(), signal.SIGKILL if sys.argv[1] == "kill" else signal.SIGSTOP)
+    while True:
+        try:
+            total = comm.allreduce(1)
+            break
+        except rp.RankFailed:
+            comm = comm.shrink()
+    assert rp.init() is comm
+    sys.stdout.write(f"{comm.first_ranks} {total}\\n")
+"""
+
+
+@pytest.mark.parametrize(("how", "victims"), [("kill", [0]), ("kill", [1, 2]), ("stop", [0])])
+def test_scripts_go_on_without_ranks(tmp_path, how, victims):
+    path = tmp_path / "script.py"
+    text = textwrap.dedent(SCRIPT)
+    path.write_text(text.replace("rp.init()", f"rp.init(heartbeat_timeout_s={HEARTBEAT_S})", 1))
+    left = [rank for rank in range(4) if rank not in victims]
+    command = [*COMMAND, "-n", "4", "--on-failure", "shrink", "--no-prefix", str(path), how, *map(str, victims)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    lines = [line for line in ended.stdout.splitlines() if line.startswith("[")]
+    if len(victims) == 1:
+        assert lines == [f"{left} {len(left)}"] * len(left)
+    if how == "kill":
+        assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr
+
+
+def test_a_script_that_does_not_go_on_fails_as_ever(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(textwrap.dedent(SCRIPT).replace("comm = comm.shrink()", "raise"))
+    command = [*COMMAND, "-n", "3", "--on-failure", "shrink", str(path), "kill", "1"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 128 + signal.SIGKILL, ended.stderr
