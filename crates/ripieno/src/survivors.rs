@@ -17,10 +17,10 @@ pub struct Survivors {
 }
 
 impl Communicator {
-    /// Agrees with all others who are left of a world that has failed, and meets them in a new one; each of them calls
-    /// it. All who come back have the same ranks beside them. This communicator is closed, with all that was split from
-    /// it, and what was in flight has ended with the failure. What dies meanwhile is left out, too, or found by the next
-    /// call, after which it is called again.
+    /// Agrees with all others who are left of a world that has failed, and meets them in a new one. Each of them calls
+    /// it. All who come back have the same ranks beside them. This communicator is closed, with all that was split
+    /// from it, and what was in flight has ended with the failure. What dies meanwhile is left out, too, or found by
+    /// the next call, after which it is called again.
     pub fn shrink(&self) -> Result<Survivors, Error> {
         if !self.is_world() {
             return Err(argument("shrink", "a part of the world", "a call on the communicator of the whole world"));

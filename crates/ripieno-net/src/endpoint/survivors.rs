@@ -1,8 +1,8 @@
 //! A smaller world of those who are left of one that has failed.
 //!
-//! The monitor of the first world lives on, and with it the agreement: it answers whoever comes late. The others are new
-//! every time: listeners, links, membership, the job's nonce. So nothing that was on its way in the old world arrives in
-//! the new one.
+//! The monitor of the first world lives on, and with it the agreement: it answers whoever comes late. All else is new
+//! every time: listeners, links, membership, the job's nonce. So nothing that was on its way in the old world arrives
+//! in the new one.
 
 use super::topology::topology;
 use super::{Endpoint, Slot, Watch, call_hubs};

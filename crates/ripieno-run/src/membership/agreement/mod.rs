@@ -1,11 +1,11 @@
 //! Agreement of survivors: which ranks of a world that has failed go on together.
 //!
 //! Every rank that wants to go on *begins*, with a seat: the address at which it will meet the others. The lowest rank
-//! that answers leads. It calls all others, waits until each has come, has ended, is silent or is late, proposes who is
-//! left out, and decides once all that are left have accepted. If it ends meanwhile the next one leads, with a higher
-//! ballot, and proposes again what anybody may have decided. So all that hear of a decision hear of the same. Agreements
-//! are numbered by epoch, each among those that the one before has left. Cost: 3 small messages per rank, and a seat of
-//! every rank to every rank.
+//! that answers leads. It calls all others, and waits until each has come, has ended, is silent or is late. Then it
+//! proposes who is left out, and decides once all that are left have accepted. If it ends meanwhile the next one leads,
+//! with a higher ballot, and proposes again what anybody may have decided. So all that hear of a decision hear of the
+//! same. Agreements are numbered by epoch, each among those that the one before has left. Cost: 3 small messages per
+//! rank, and a seat of every rank to every rank.
 //!
 //! A rank that has *ended* (its connections were closed by its system, or refused) can always be left out. One that is
 //! silent or late may be at work elsewhere, behind a cut cable, say. To leave it out takes more than half of the ranks
