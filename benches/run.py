@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|sgd|
+benches/run.py [als|faults|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|sgd|
                 shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -18,6 +18,7 @@ import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
 import command  # noqa: E402
+import faults  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
 import linear  # noqa: E402
@@ -39,6 +40,7 @@ from ripieno.bench.toolchain import Skipped  # noqa: E402
 
 NAMES = (
     "als",
+    "faults",
     "host",
     "cluster",
     "memory",
@@ -129,7 +131,14 @@ def _cases(
         return {name: undivided[name]}, [name]
     if name == "mds":
         return mds.cases(data), mds.WHOLE
-    module = {"host": host, "cluster": cluster, "memory": memory, "replicas": replicas, "shuffle": shuffle}[name]
+    module = {
+        "faults": faults,
+        "host": host,
+        "cluster": cluster,
+        "memory": memory,
+        "replicas": replicas,
+        "shuffle": shuffle,
+    }[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))
 

@@ -76,6 +76,12 @@ def test_every_case_of_the_emulated_cluster_runs(tmp_path):
     assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in figures)
 
 
+def test_the_return_of_the_others_after_a_death_is_timed(tmp_path):
+    figures = reports_of("faults", tmp_path)["figures"]
+    assert {figure["row"].split()[1] for figure in figures} >= {"local"}
+    assert all(0 < figure["ours"]["median_s"] < 10 for figure in figures)
+
+
 @needs_lab
 def test_replicas_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]

@@ -182,10 +182,12 @@ def test_without_on_failure_the_launcher_ends_all_ranks():
 
 
 SCRIPT = """
-    import os, signal, sys
+    import contextlib, os, signal, sys
     import ripieno as rp
 
     comm = rp.init()
+    with contextlib.suppress(rp.RankFailed):
+        comm.barrier()
     victims = [int(each) for each in sys.argv[2:]]
     if comm.rank in victims:
         os.kill(os.getpid(), signal.SIGKILL if sys.argv[1] == "kill" else signal.SIGSTOP)
@@ -209,9 +211,9 @@ def test_scripts_go_on_without_ranks(tmp_path, how, victims):
     command = [*COMMAND, "-n", "4", "--on-failure", "shrink", "--no-prefix", str(path), how, *map(str, victims)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
-    lines = [line for line in ended.stdout.splitlines() if line.startswith("[")]
     if len(victims) == 1:
-        assert lines == [f"{left} {len(left)}"] * len(left)
+        # A rank that is continued when all is over may find in its links what it had waited for.
+        assert ended.stdout.count(f"{left} {len(left)}\n") == len(left)
     if how == "kill":
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr
 
