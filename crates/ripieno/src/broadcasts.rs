@@ -167,8 +167,8 @@ impl Broadcasts {
         variable
     }
 
-    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host. If it `is_recorded`, so is
-    /// what comes of it, from the first byte on: others may need this rank before it asks itself.
+    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host. If it `is_recorded`, so
+    /// is what comes of it, from the first byte on: others may need this rank before it asks itself.
     pub fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
         self.begin(|meter| {
             if is_recorded {
