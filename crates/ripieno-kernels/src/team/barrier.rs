@@ -25,6 +25,9 @@ const BROKEN: u32 = u32::MAX >> 1;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken;
 
+/// The generation in which a thread has come.
+pub(super) struct Pass(u32);
+
 impl<W: Word> Barrier<W> {
     /// Comes to the barrier of `count` threads and goes on, whoever is missing. The last one lets those go that wait.
     pub(super) fn arrive(&self, count: u32) {
@@ -33,15 +36,25 @@ impl<W: Word> Barrier<W> {
 
     /// Comes to the barrier of `count` threads, and waits for all the others.
     pub(super) fn wait(&self, count: u32, patience: Patience) -> Result<(), Broken> {
+        match self.come(count)? {
+            Some(pass) => self.wait_for(pass, patience),
+            None => Ok(()),
+        }
+    }
+
+    /// Comes to the barrier of `count` threads; what to wait for, unless this thread is the last.
+    pub(super) fn come(&self, count: u32) -> Result<Option<Pass>, Broken> {
         // It cannot change before this thread has come.
         let generation = self.generation.value();
         if generation == BROKEN {
             return Err(Broken);
         }
-        if self.arrive_at(generation, count) {
-            return Ok(());
-        }
-        if self.generation.wait_while(generation, patience) == BROKEN { Err(Broken) } else { Ok(()) }
+        Ok((!self.arrive_at(generation, count)).then_some(Pass(generation)))
+    }
+
+    /// Waits for all the others.
+    pub(super) fn wait_for(&self, pass: Pass, patience: Patience) -> Result<(), Broken> {
+        if self.generation.wait_while(pass.0, patience) == BROKEN { Err(Broken) } else { Ok(()) }
     }
 
     /// For a thread that will not come again: ends the waiting of all, now and later.

@@ -18,7 +18,7 @@ mod pinning;
 mod pool;
 mod times;
 
-use barrier::{Barrier, Broken};
+use barrier::{Barrier, Broken, Pass};
 use gate::Patience;
 use pool::Lent;
 use std::any::Any;
@@ -63,12 +63,18 @@ impl Member<'_> {
     /// # Panics
     /// If another member panics instead of coming. The caller of the team gets that one's panic.
     pub fn wait(&self) {
-        let begin = Instant::now();
-        let outcome = self.barrier.wait(self.count as u32, self.patience);
-        self.waited.set(self.waited.get() + begin.elapsed());
-        if outcome == Err(Broken) {
+        if self.barrier.come(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(Broken) {
             resume_unwind(Box::new(Broken));
         }
+    }
+
+    /// Whoever waits has the time to look at the clock.
+    fn wait_for(&self, pass: Option<Pass>) -> Result<(), Broken> {
+        let Some(pass) = pass else { return Ok(()) };
+        let begin = Instant::now();
+        let outcome = self.barrier.wait_for(pass, self.patience);
+        self.waited.set(self.waited.get() + begin.elapsed());
+        outcome
     }
 }
 
