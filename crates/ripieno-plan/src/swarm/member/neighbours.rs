@@ -16,8 +16,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Blocks that are asked for at once, and of one neighbour.
-const FETCHES_MAX: usize = 8;
-const FETCHES_MAX_OF_ONE: usize = 1;
+const FETCHES_MAX: usize = 16;
+const FETCHES_MAX_OF_ONE: usize = 4;
 /// A neighbour is left for another that is so many times as fast.
 const FASTER: u64 = 2;
 /// Neighbours that are remembered.
