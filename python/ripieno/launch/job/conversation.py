@@ -20,8 +20,6 @@ from ripieno.launch.process.report import FailureReport
 CULPRIT_S = 2.0
 # Who is said to have failed, and says nothing when all others have spoken, has this long left.
 SILENT_S = 0.3
-# Who is to meet the others may be stopped for so long.
-STILL_S = 5.0
 # Whoever has not spoken when others have failed is looked after so often.
 LOOK_S = 0.5
 
@@ -89,6 +87,8 @@ class Conversation:
         What the job does when a member is lost; unless it is "raise" the others are heard to the end.
     within_s
         How long they have.
+    still_s
+        How long one may stand still, if it can be seen.
 
     Attributes
     ----------
@@ -111,6 +111,7 @@ class Conversation:
         *,
         on_failure: OnFailure = "raise",
         within_s: float | None = None,
+        still_s: float | None = None,
     ) -> None:
         self._awaited = awaited
         self._members = members
@@ -119,11 +120,13 @@ class Conversation:
         self._on_failure = on_failure
         self._outlives = on_failure != "raise"
         self._within_s = within_s
+        self._still_s = still_s
         self._deadline = None if within_s is None else time.monotonic() + within_s
         self._exchange: dict[int, str] = {}
         # What is raised unless somebody gives a better account in time.
         self._verdict: Callable[[], NoReturn] | None = None
         self._verdict_by = 0.0
+        self._blamed: int | None = None
         self._silent: set[int] = set()
         # Since when members that are to come forward are seen to stand still.
         self._still_since: dict[int, float] = {}
@@ -206,6 +209,12 @@ class Conversation:
         """How long to wait for the next message; raises the verdict if no culprit has come forward in time."""
         now = time.monotonic()
         silent = [member for member in self._members if member.loss is None and member.rank not in self.spoken]
+        if self._still_s is not None:
+            self._look_after(silent, now, self._still_s)
+            silent = [member for member in silent if member.loss is None]
+        if self._blamed in self.replies:
+            # It lives, and others that have gone on may still compute.
+            self._verdict = self._blamed = None
         if self._verdict is not None:
             # Nobody else can come forward once all have spoken.
             if now >= self._verdict_by or not silent:
@@ -213,27 +222,25 @@ class Conversation:
             return self._verdict_by - now
         if self._accused and silent:
             return self._until_silence_counts(silent, now)
-        if self._deadline is None:
-            return None
-        if now >= self._deadline:
+        if self._deadline is not None and now >= self._deadline:
             who = ", ".join(f"{member.rank} on {member.host}" for member in silent[:8])
             raise RendezvousError(
                 f"{len(silent)} of {len(self._members)} ranks have not met the others within {self._within_s:g} s: "
                 f"{who}{' …' if len(silent) > 8 else ''}; they stand still, or cannot reach each other: raise "
                 "rendezvous_timeout_s if they only need longer"
             )
-        self._look_after(silent, now)
-        return min(self._deadline - now, LOOK_S)
+        waits = [] if self._deadline is None else [self._deadline - now]
+        if self._still_s is not None:
+            waits.append(0.0 if self.complete else LOOK_S)
+        return min(waits, default=None)
 
-    def _look_after(self, awaited: list[Member], now: float) -> None:
-        """Raise if somebody who is to meet the others has stood still for a while."""
+    def _look_after(self, awaited: list[Member], now: float, still_s: float) -> None:
+        """Whoever has stood still for a while is lost, also if none of the others waits for it."""
         still = {member.rank: member for member in awaited if member.stands_still()}
         self._still_since = {rank: self._still_since.get(rank, now) for rank in still}
         for rank, since in self._still_since.items():
-            if now - since >= STILL_S:
-                member = still[rank]
-                member.loss = f"its process has been stopped for {STILL_S:g} s, before it had met the others"
-                raise RankFailed(rank, member.host, member.loss)
+            if now - since >= still_s:
+                self._lose(still[rank], f"its process has been stopped for {still_s:g} s")
 
     def hear(self, member: Member) -> dict[str, Any] | None:
         """Take one message from `member`, whose channel or whose end has shown up; an event is returned."""
@@ -284,13 +291,17 @@ class Conversation:
         if returned.failure is not None:
             self.apart.append(returned)
             if returned.failure.victim is not None:
-                self._accuse(returned.failure.victim)
+                self._blame(returned.failure, returned.failure.victim, unless_it_returns=True)
         for rank in returned.without:
             self._accuse(RankFailed(rank, self._members[rank].host, f"rank {member.rank} went on without it"))
 
     def _accuse(self, failed: RankFailed) -> None:
-        if failed.rank < len(self._members) and (self._outlives or self._is_spared(self._members[failed.rank])):
+        if failed.rank < len(self._members):
             self._accused.setdefault(failed.rank, failed)
+
+    def _spares(self, rank: int) -> bool:
+        """Whether a rank, if there is such a one, is not needed."""
+        return any(each.rank == rank and self._is_spared(each) for each in self._members)
 
     def _is_spared(self, member: Member) -> bool:
         """Whether a replica of it lives, which goes on in its place."""
@@ -304,19 +315,27 @@ class Conversation:
             for member in silent:
                 if self._outlives and member.stands_still():
                     accused = self._accused.get(member.rank)
-                    self._lost(member, "its process is stopped" if accused is None else accused.cause)
+                    self._lose(member, "its process is stopped" if accused is None else accused.cause)
             return LOOK_S
         self._silent_since = self._silent_since or now
         left_s = self._silent_since + SILENT_S - now
         if left_s <= 0:
             for member in silent:
-                self._lost(member, self._accused[member.rank].cause)
+                self._lose(member, self._accused[member.rank].cause)
         return max(left_s, 0.0)
 
-    def _lost(self, member: Member, cause: str) -> None:
+    def _lose(self, member: Member, cause: str) -> None:
+        """Go on without a member, or raise if that cannot be."""
+        if not (self._outlives or self._is_spared(member)):
+            member.loss = cause
+            raise RankFailed(member.rank, member.host, cause + self._lost_before(member)) from None
         member.loss = cause
         if not self._is_spared(member) and self._loss is None:
             self._loss = RankFailed(member.rank, member.host, cause)
+
+    def _lost_before(self, member: Member) -> str:
+        lost = ((rank, self._members[rank].loss) for rank in self._replicas_of(member.rank) if rank != member.rank)
+        return "".join(f"; before that its replica, rank {rank}: {loss}" for rank, loss in lost if loss is not None)
 
     def _exchanged(self, member: Member, text: str) -> None:
         self._exchange[member.rank] = text
@@ -331,24 +350,22 @@ class Conversation:
         victim = report.victim
         if victim is None:
             report.throw()
+        self._blame(report, victim)
+
+    def _blame(self, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False) -> None:
+        """Another rank has failed, as this one tells, which may have gone on itself."""
         if victim.was_silent:
             self._silent.add(victim.rank)
-        if self._outlives:
+        if self._outlives or self._spares(victim.rank):
             self._accuse(victim)
         elif any(each.rank == victim.rank and each.loss is not None for each in self._members):
             report.throw()
         else:
             self.expect(report.throw, SILENT_S if victim.was_silent else CULPRIT_S)
+            self._blamed = victim.rank if unless_it_returns else None
 
     def _dead(self, member: Member) -> None:
-        member, cause = self._ending_of(member)
-        if self._is_spared(member) or self._outlives:
-            self._lost(member, cause)
-            return
-        lost = ((rank, self._members[rank].loss) for rank in self._replicas_of(member.rank) if rank != member.rank)
-        before = "".join(f"; before that its replica, rank {rank}: {loss}" for rank, loss in lost if loss is not None)
-        member.loss = cause
-        raise RankFailed(member.rank, member.host, cause + before) from None
+        self._lose(*self._ending_of(member))
 
 
 def _readable(channel: Channel) -> bool:

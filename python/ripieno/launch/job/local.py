@@ -28,7 +28,7 @@ from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
-from ripieno.launch.limits import MEETING_S
+from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
@@ -126,6 +126,10 @@ class LocalJob(ProcessJob[_Worker]):
         for member in self.members:
             tell(member, "meet", (member.rank, self.workers))
         self._replies("ready", self._meeting_s() + START_S)
+
+    def _still_s(self, awaited: str) -> float:
+        heartbeat_s: float = self._options.get("heartbeat_timeout_s", HEARTBEAT_S)
+        return STILL_S if awaited == "ready" else heartbeat_s
 
     def _starting_s(self) -> float:
         return START_S
@@ -233,6 +237,8 @@ class LocalJob(ProcessJob[_Worker]):
             tell(worker, "close")
         deadline = time.monotonic() + GOODBYE_S
         for worker in self.members:
+            if worker.stands_still():
+                continue
             try:
                 worker.process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:

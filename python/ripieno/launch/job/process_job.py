@@ -76,7 +76,7 @@ class ProcessJob(Job, Generic[M]):
         # Whether ranks have taken the place of others, which had the values that are kept.
         self._has_others = False
         # Of the program that runs, or ran last.
-        self._heard = self._conversation("result")
+        self._heard = Conversation("result", self.members, replicas, self._ending_of)
 
     @abstractmethod
     def _form(self) -> None:
@@ -109,8 +109,18 @@ class ProcessJob(Job, Generic[M]):
         # Elsewhere an engine ends all ranks with the first.
         on_failure = self._on_failure if awaited == "result" and self._SURVIVES else "raise"
         return Conversation(
-            awaited, self.members, self.replicas, self._ending_of, on_failure=on_failure, within_s=within_s
+            awaited,
+            self.members,
+            self.replicas,
+            self._ending_of,
+            on_failure=on_failure,
+            within_s=within_s,
+            still_s=self._still_s(awaited),
         )
+
+    def _still_s(self, awaited: str) -> float | None:
+        """How long members may stand still that are to send such a message; None where that cannot be seen."""
+        return None
 
     def _form_first(self) -> None:
         """Form, or be over."""

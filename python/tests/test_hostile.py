@@ -1,0 +1,219 @@
+"""Seeded schedules of real faults: something is done to ranks somewhere, and the caller is told, or goes on, in time.
+
+A schedule is drawn from its seed: a world, what happens to which ranks, and when. Every test run plays some of them;
+``make soak`` plays 200. One that fails is played again by ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import signal
+import threading
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.launch.job.local import LocalJob
+from watching import SLACK_S, open_descriptors
+
+HEARTBEAT_S = 1.0
+#: After this the caller knows; slower machines get `SLACK_S` more.
+PROMPT_S = HEARTBEAT_S + 1.0
+#: Ranks that are stopped before they have met the others are found by looking at them.
+STOPPED_EARLY_S = 5.0
+STEPS = 30
+
+FAULTS = ("kill", "stop", "exit", "raise", "out of memory", "close descriptors")
+MOMENTS = ("meeting", "within calls", "between calls", "end")
+
+
+def seeds() -> range:
+    """Those that are asked for, by default a few that are others from day to day in no test run."""
+    asked = os.environ.get("RIPIENO_SCHEDULES", "0..24")
+    first, _, last = asked.rpartition("..")
+    return range(int(first or 0), int(last))
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a seed stands for."""
+
+    seed: int
+    workers: int
+    replicas: int
+    links: str
+    policy: str
+    fault: str
+    moment: str
+    victims: tuple[int, ...]
+    step: int
+    delay_s: float
+
+    @classmethod
+    def drawn(cls, seed: int) -> Schedule:
+        """The schedule of a seed."""
+        draw = random.Random(seed)
+        replicas = draw.choice((1, 1, 1, 2))
+        workers = 4 if replicas == 2 else draw.choice((2, 3, 4))
+        policy = "raise" if replicas == 2 else draw.choice(("raise", "shrink", "respawn"))
+        moment = draw.choice(MOMENTS)
+        faults = FAULTS[:2] if moment == "meeting" else FAULTS
+        victims = tuple(sorted(draw.sample(range(workers), draw.choice((1, 1, 2)))))
+        return cls(
+            seed=seed,
+            workers=workers,
+            replicas=replicas,
+            links=draw.choice(("shared-memory", "tcp")),
+            policy=policy,
+            fault=draw.choice(faults),
+            moment=moment,
+            victims=victims[: 1 if moment == "meeting" else None],
+            step=draw.randrange(1, STEPS),
+            delay_s=draw.uniform(0.0, 0.01) if moment != "meeting" else draw.uniform(0.0, 0.5),
+        )
+
+    def strikes(self, moment: str, step: int) -> bool:
+        """Whether it is now."""
+        return self.moment == moment and self.step == step
+
+
+def commit(fault: str) -> None:
+    """What happens to this process."""
+    if fault == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "exit":
+        os._exit(3)
+    elif fault == "close descriptors":
+        os.closerange(3, 1 << 12)
+    elif fault == "out of memory":
+        # Within what the process may have, so that no other one is hit.
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 33, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        np.ones(1 << 31)
+    else:
+        raise ValueError("on purpose")
+
+
+def calls(comm: rp.Communicator, step: int) -> None:
+    """One of the collectives, and whether it is right."""
+    p, kind = comm.world_size, step % 8
+    if kind == 0:
+        assert comm.allreduce(np.full(50_000, comm.rank + 1.0))[-1] == p * (p + 1) / 2
+    elif kind == 1:
+        assert comm.broadcast({"x": np.arange(1000)} if comm.rank == step % p else None, root=step % p)["x"][-1] == 999
+    elif kind == 2:
+        assert comm.allgather((comm.rank, "text")) == [(rank, "text") for rank in range(p)]
+    elif kind == 3:
+        assert comm.alltoall([(comm.rank, rank) for rank in range(p)]) == [(rank, comm.rank) for rank in range(p)]
+    elif kind == 4:
+        comm.barrier()
+    elif kind == 5:
+        handles = [comm.allreduce_async(np.full(3000, float(number))) for number in range(3)]
+        assert [handle.wait()[0] for handle in handles] == [0.0, p, 2.0 * p]
+    elif kind == 6:
+        rows = np.arange(2000)
+        assert np.array_equal(comm.sparse_reduce(rows, np.ones(2000), rows[::3], size=2000), np.full(667, float(p)))
+    else:
+        assert comm.scan(1) == comm.rank + 1
+
+
+def program(comm: rp.Communicator, schedule: Schedule, folder: Path) -> tuple[int, int]:
+    """Many calls; to a victim something happens, once."""
+    world_rank, mark = comm.rank, folder / str(comm.rank)
+    is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
+    comm.barrier()
+    logical = comm.replicate(schedule.replicas) if schedule.replicas > 1 else comm
+    for step in range(STEPS):
+        if is_victim and schedule.strikes("within calls", step):
+            mark.touch()
+            if schedule.fault in ("raise", "out of memory"):
+                commit(schedule.fault)
+            # It comes from another thread while this one is in a call, or between two.
+            threading.Timer(schedule.delay_s, commit, (schedule.fault,)).start()
+        if is_victim and schedule.strikes("between calls", step):
+            mark.touch()
+            commit(schedule.fault)
+        calls(logical, step)
+    if is_victim and schedule.moment == "end":
+        mark.touch()
+        commit(schedule.fault)
+    return logical.rank, logical.world_size
+
+
+def play(schedule: Schedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launch, run, close; whatever comes of it is right, and in time."""
+    number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(schedule.fault)
+    timers = []
+    start = LocalJob._start_one
+
+    def start_and_strike(job, name, rank, pump):
+        worker = start(job, name, rank, pump)
+        if schedule.moment == "meeting" and rank in schedule.victims and not (folder / "met").exists():
+            timers.append(threading.Timer(schedule.delay_s, worker.process.send_signal, (number,)))
+            timers[-1].start()
+        return worker
+
+    monkeypatch.setattr(LocalJob, "_start_one", start_and_strike)
+    begun = time.monotonic()
+    options = {} if schedule.policy == "raise" else {"on_failure": schedule.policy}
+    try:
+        with rp.launch(
+            schedule.workers,
+            threads=1,
+            links=schedule.links,
+            replicas=schedule.replicas,
+            heartbeat_timeout_s=HEARTBEAT_S,
+            **options,
+        ) as job:
+            (folder / "met").touch()
+            begun = time.monotonic()
+            results = job.run(program, schedule, folder)
+            size = job.workers // schedule.replicas
+            assert results == [(rank, size) for rank in range(size)]
+            if schedule.policy == "respawn":
+                assert job.workers == schedule.workers
+            assert set(job.lost) <= set(schedule.victims)
+            begun = time.monotonic()
+    except rp.RankFailed as failed:
+        assert failed.rank in schedule.victims, f"another one is named: {failed}"
+        none_is_left = schedule.policy == "shrink" and len(schedule.victims) == schedule.workers
+        allowed = schedule.policy == "raise" or schedule.moment == "meeting" or schedule.fault == "out of memory"
+        allowed = allowed or none_is_left
+        assert allowed, f"ranks that were lost should have been done without: {failed}"
+    except (ValueError, MemoryError) as error:
+        assert schedule.fault in ("raise", "out of memory"), error
+        assert isinstance(error.__cause__, rp.RankFailed) and error.__cause__.rank in schedule.victims
+    took_s = time.monotonic() - begun
+    for timer in timers:
+        timer.cancel()
+        timer.join()
+    early_s = STOPPED_EARLY_S if schedule.moment == "meeting" else 0.0
+    # Ranks that begin again need time to start, and to be told of one loss after the other.
+    again_s = 0.0 if schedule.policy == "raise" else len(schedule.victims) * PROMPT_S + 10.0
+    assert took_s < PROMPT_S + SLACK_S + early_s + again_s, f"the caller was told after {took_s:.1f} s"
+
+
+def left_behind() -> tuple[list[str], list[str], int]:
+    """Descriptors, shared memory, and threads of this process."""
+    gc.collect()
+    # Semaphores are of other tests that run now.
+    shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))
+    return open_descriptors(), shared, threading.active_count()
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_whatever_happens_to_a_rank_the_caller_is_told_or_goes_on_in_time(seed, tmp_path, monkeypatch):
+    schedule = Schedule.drawn(seed)
+    before = left_behind()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        play(schedule, tmp_path, monkeypatch)
+    assert left_behind() == before, schedule
