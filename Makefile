@@ -73,9 +73,10 @@ test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slu
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder python/tests/engines 2>&1 | tee $(ENGINES_LOG)
 
 # What fails says how to play it again.
-soak: setup ## Long seeded runs of what fails by chance: random faults of broadcasts and of survivors
+soak: setup ## Long seeded runs of what fails by chance: random faults, played and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
+	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q python/tests/test_hostile.py
 
 check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check
