@@ -366,6 +366,13 @@ def rounds_per_us() -> float: ...
 
 # The kernels; see `ripieno.kernels` for shapes and meaning.
 
+class PassBounds:
+    def __new__(cls, limit_bytes: int) -> PassBounds: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def compared(self) -> float: ...
+
 def assign_accumulate(
     points: NDArray[Any],
     centroids: NDArray[Any],
@@ -374,6 +381,7 @@ def assign_accumulate(
     threads: int,
     squared_distances: NDArray[np.float64] | None,
     bsp: bool,
+    bounds: PassBounds | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def assign(
     points: NDArray[Any],

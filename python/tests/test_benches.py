@@ -41,8 +41,9 @@ def test_collectives_of_one_host_are_timed_between_native_and_between_python_pro
 def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
     figures = reports_of("kmeans", tmp_path)["figures"]
 
-    assert [figure["row"] for figure in figures] == 2 * ["kernel", "KMeans, 2 workers"]
-    assert [figure["case"] for figure in figures[::2]] == ["2000 × 32 into 20", "60000 × 2 into 100"]
+    assert [figure["row"] for figure in figures] == 3 * ["kernel", "KMeans, 2 workers"]
+    cases = ["2000 × 32 into 20", "2000 × 32 into 80, 20 passes", "60000 × 2 into 100"]
+    assert [figure["case"] for figure in figures[::2]] == cases
     assert all("scikit-learn" in figure["peers"] for figure in figures)
 
 

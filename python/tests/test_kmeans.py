@@ -188,6 +188,42 @@ def test_both_models_of_threads_give_the_same_bits(digits, workers):
     assert first == second
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("init", ["k-means||", "random"])
+def test_bounds_change_nothing_but_what_is_compared(workers, init):
+    rows = np.random.default_rng(0).normal(size=(30, 24)).repeat(100, axis=0)
+    rows += 0.3 * np.random.default_rng(1).normal(size=rows.shape)
+    options = {"workers": workers, "init": init, "n_init": 1, "random_state": 0, "max_iter": 30}
+    plain, bounded = (rp.KMeans(100, bounds=bounds, **options).fit(rows) for bounds in ("none", "auto"))
+
+    for name in ("cluster_centers_", "labels_"):
+        assert getattr(plain, name).tobytes() == getattr(bounded, name).tobytes()
+    assert (plain.inertia_, plain.n_iter_) == (bounded.inertia_, bounded.n_iter_)
+    assert {each.compared for each in plain.report_.iterations} == {1.0}
+    assert bounded.report_.iterations[0].compared == 1.0
+    assert bounded.report_.iterations[-1].compared < 0.6
+    assert plain.report_.bounds_bytes == (0,) * workers
+    assert all(0 < count <= 4 * rows.size for count in bounded.report_.bounds_bytes)
+
+
+def test_bounds_go_on_after_a_cluster_has_lost_its_rows():
+    rows = np.random.default_rng(0).normal(size=(20, 16)).repeat(50, axis=0).astype(np.float32)
+    rows += np.float32(0.2) * np.random.default_rng(1).normal(size=rows.shape).astype(np.float32)
+    start = np.concatenate([rows[::13][:70], np.full((10, 16), 50, np.float32)])
+    plain, bounded = (
+        rp.KMeans(80, init=start, bounds=bounds, tol=0, max_iter=40).fit(rows) for bounds in ("none", "auto")
+    )
+
+    assert plain.cluster_centers_.tobytes() == bounded.cluster_centers_.tobytes()
+    assert plain.labels_.tobytes() == bounded.labels_.tobytes()
+    assert min(each.compared for each in bounded.report_.iterations) < 1
+
+
+def test_other_bounds_are_refused(digits):
+    with pytest.raises(InputError, match="bounds='elkan': expected one of auto, none"):
+        rp.KMeans(2, bounds="elkan").fit(digits)
+
+
 def test_another_model_of_threads_is_refused(digits):
     with pytest.raises(InputError, match="thread_model='pool': expected one of fork-join, bsp"):
         rp.KMeans(2, thread_model="pool").fit(digits)

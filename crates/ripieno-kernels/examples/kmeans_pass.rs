@@ -1,11 +1,14 @@
 //! Times passes of K-means and says where the time goes.
 //!
-//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes]
+//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [bounds]
 //!
 //! `vectors.npy` holds f32 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids start
-//! at rows `i·n/k`. The rate is nominal: `2·n·k·d` operations a pass.
+//! at rows `i·n/k`. With `bounds` every pass is timed with and without those of the one before. The rate is nominal:
+//! `2·n·k·d` operations a pass.
 
-use ripieno_kernels::{Matrix, Pass, Simd, Threads, assign, assign_accumulate, recenter};
+use ripieno_kernels::{
+    Bounds, Matrix, Pass, Simd, Threads, assign, assign_accumulate, assign_accumulate_within, recenter,
+};
 use std::time::Instant;
 
 fn main() {
@@ -18,6 +21,9 @@ fn main() {
 
     let points = Matrix::new(&values, values.len() / columns, columns);
     println!("{} x {columns} f32, {cluster_count} clusters, {thread_count} threads", points.rows());
+    if text(4, "") == "bounds" {
+        return time_bounds(points, cluster_count, &Threads::new(thread_count), pass_count);
+    }
     for simd in Simd::available().into_iter().rev() {
         time(points, cluster_count, &Threads::with_simd(thread_count, simd), pass_count);
     }
@@ -52,6 +58,37 @@ fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count
         assign_s * 1e3,
         (pass_s - assign_s) * 1e3,
     );
+}
+
+fn time_bounds(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
+    let (n, d, k) = (points.rows(), points.columns(), cluster_count);
+    let mut centroids: Vec<f32> = (0..k).flat_map(|i| points.row(i * n / k)).copied().collect();
+    let (mut labels, mut sums, mut weight_sums) = (vec![0; n], vec![0.0; k * d], vec![0.0; k]);
+    let (mut bounds, mut plain_s, mut bounded_s) = (Bounds::new(size_of_val(points.values())), 0.0, 0.0);
+    for number in 1..=pass_count {
+        let mut timed = |bounds: Option<&mut Bounds>| {
+            let (labels, sums, weight_sums) = (&mut labels[..], &mut sums[..], &mut weight_sums[..]);
+            let pass = Pass { labels, squared_distances: None, sums, weight_sums };
+            let (start, centroids) = (Instant::now(), Matrix::new(&centroids, k, d));
+            let inertia = match bounds {
+                Some(bounds) => assign_accumulate_within(points, centroids, None, pass, bounds, threads),
+                None => assign_accumulate(points, centroids, None, pass, threads),
+            };
+            (start.elapsed().as_secs_f64(), inertia)
+        };
+        let (plain, bounded) = (timed(None), timed(Some(&mut bounds)));
+        assert_eq!(plain.1, bounded.1, "bounds change nothing");
+        println!(
+            "pass {number:2}: {:7.1} ms, with bounds {:7.1} ms, {:5.1} % compared; inertia {:.6}",
+            plain.0 * 1e3,
+            bounded.0 * 1e3,
+            bounds.compared() * 100.0,
+            plain.1
+        );
+        (plain_s, bounded_s) = (plain_s + plain.0, bounded_s + bounded.0);
+        recenter(&mut centroids, &sums, &weight_sums);
+    }
+    println!("{:.2} times as fast with bounds of {} bytes", plain_s / bounded_s, bounds.bytes());
 }
 
 /// The vectors of an .npy file, or `ROWSxCOLUMNS` made-up ones, and the number of columns.

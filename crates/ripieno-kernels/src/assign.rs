@@ -10,6 +10,7 @@
 //! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
 
+mod bounds;
 mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
@@ -18,6 +19,7 @@ use crate::panels::{Form, Frame, Panels};
 use crate::phased::Phased;
 use crate::simd::{self, FEW_COLUMNS, Job, Lanes, Nearest, ROW_STEP, Vector};
 use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
+pub use bounds::{Bounds, assign_accumulate_within};
 use regions::{Regions, RegionsBlock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -250,6 +252,28 @@ const BLOCK_BYTES: usize = 384 << 10;
 /// More rows in a block gain nothing: their lanes have to stay in the cache too.
 const BLOCK_ROWS_MAX: usize = 8 * ROW_STEP;
 
+/// Rows of a block.
+fn block_rows(columns: usize) -> usize {
+    let fitting = BLOCK_BYTES / (columns * size_of::<f32>() * ROW_STEP) * ROW_STEP;
+    fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX)
+}
+
+/// The inertia of all rows: the same bits, whoever measured the distances.
+fn inertia(squared_distances: &[f64], weights: Option<&[f64]>, block_rows: usize) -> f64 {
+    let blocks = squared_distances.chunks(block_rows).enumerate();
+    let of_blocks = blocks
+        .map(|(block, distances)| block_inertia(distances, weights.map(|weights| &weights[block * block_rows..])));
+    of_blocks.sum()
+}
+
+/// The inertia of a block's rows, to which the first weights belong.
+fn block_inertia(squared_distances: &[f64], weights: Option<&[f64]>) -> f64 {
+    match weights {
+        Some(weights) => squared_distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum(),
+        None => squared_distances.iter().sum(),
+    }
+}
+
 impl<'a, P: Point> Search<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
@@ -263,8 +287,7 @@ impl<'a, P: Point> Search<'a, P> {
             let (panels, frame) = Panels::pack(centroids, threads);
             Way::Packed(Packed { panels, frame })
         };
-        let fitting = BLOCK_BYTES / (points.columns() * size_of::<f32>() * ROW_STEP) * ROW_STEP;
-        Search { points, centroids, way, block_rows: fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX) }
+        Search { points, centroids, way, block_rows: block_rows(points.columns()) }
     }
 
     fn block_operations(&self) -> usize {
@@ -302,13 +325,7 @@ impl<'a, P: Point> Search<'a, P> {
         let mut own = std::mem::take(&mut scratch.distances);
         let distances = squared_distances.unwrap_or(&mut own[..labels.len()]);
         self.block(block, labels, distances, scratch, threads);
-        let inertia = match weights {
-            Some(weights) => {
-                let weights = &weights[block * self.block_rows..];
-                distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum()
-            }
-            None => distances.iter().sum(),
-        };
+        let inertia = block_inertia(distances, weights.map(|weights| &weights[block * self.block_rows..]));
         scratch.distances = own;
         inertia
     }

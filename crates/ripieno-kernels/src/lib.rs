@@ -1,11 +1,12 @@
 //! Numeric inner loops of the algorithms: what one rank computes between two collectives.
 //!
-//! K-means: [`assign_accumulate`] is one pass, [`assign`] a prediction, [`update_min_distances`] a step of seeding,
-//! [`grow_cells`] seeding of very many clusters, [`squared_distances`] the whole matrix, [`recenter`] the local update.
-//! All matrices are row-major and contiguous. Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of
-//! sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix of factors; [`add_products`] of columns.
-//! Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts. Graphs:
-//! [`graph`] reads edges, sorts them and multiplies with them. Keyed data: [`keyed`] numbers distinct keys.
+//! K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several, [`assign`] a prediction,
+//! [`update_min_distances`] a step of seeding, [`grow_cells`] seeding of very many clusters, [`squared_distances`] the
+//! whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous. Models: [`logistic_loss`],
+//! [`logistic_curvature`] and [`sgd_epoch`] of sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix
+//! of factors; [`add_products`] of columns. Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and
+//! [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data:
+//! [`keyed`] numbers distinct keys.
 //!
 //! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
 //! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
@@ -52,7 +53,7 @@ mod threads;
 
 pub use accumulate::{Moved, recenter};
 pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
-pub use assign::{Pass, assign, assign_accumulate, update_min_distances};
+pub use assign::{Bounds, Pass, assign, assign_accumulate, assign_accumulate_within, update_min_distances};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
 pub use forces::{Share, Springs, attraction, barnes_hut, repulsion, wholes_per_one};

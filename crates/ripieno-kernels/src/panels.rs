@@ -114,7 +114,7 @@ fn power_of_two_below(value: f64) -> f64 {
 /// All centroids, packed.
 ///
 /// Centroids stand in panels of `width`; in a panel, coordinate after coordinate. The last panel is filled up with
-/// centroids that never win; neither does any but the first of several equal ones.
+/// centroids that never win; neither do those that are left out.
 pub(crate) struct Panels {
     lines: Vec<Line>,
     half_norms: Vec<Line>,
@@ -128,9 +128,24 @@ pub(crate) struct Panels {
 const FAR_AWAY: f32 = f32::MAX;
 
 impl Panels {
-    /// Packs `centroids`; returns the frame too.
+    /// Packs `centroids`, of equal ones the first only; returns the frame too.
     pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, Frame<C>) {
-        let (depth, width) = (centroids.columns(), threads.simd().panel_width());
+        Panels::packed(centroids, threads.simd().panel_width(), repeated_rows, threads)
+    }
+
+    /// Packs all centroids, also equal ones, in panels of `width`.
+    pub(crate) fn pack_all<C: Centroid>(centroids: Matrix<C>, width: usize, threads: &Threads) -> (Panels, Frame<C>) {
+        Panels::packed(centroids, width, |_, _| Vec::new(), threads)
+    }
+
+    /// Packs the centroids but for those that `left_out` gives, by the half norms.
+    fn packed<C: Centroid>(
+        centroids: Matrix<C>,
+        width: usize,
+        left_out: impl Fn(Matrix<C>, &[f64]) -> Vec<usize>,
+        threads: &Threads,
+    ) -> (Panels, Frame<C>) {
+        let depth = centroids.columns();
         let form = if depth <= FEW_COLUMNS { Form::Difference } else { Form::Product };
         let frame = Frame::around(centroids, form);
         let panel_count = centroids.rows().div_ceil(width);
@@ -152,7 +167,7 @@ impl Panels {
         });
         let greatest_half_norm = half_norms[..centroids.rows()].iter().fold(0.0, |a: f64, &b| a.max(b));
         panels.greatest_norm = (2.0 * greatest_half_norm).sqrt();
-        for index in repeated_rows(centroids, &half_norms) {
+        for index in left_out(centroids, &half_norms) {
             half_norms[index] = f64::INFINITY;
             if form == Form::Difference {
                 let panel = panels.panel_mut(index / width);

@@ -6,12 +6,13 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use ripieno_kernels::{Cells, Centre, Centroid, Growth, Matrix, Pass, Point, ThreadModel, Threads};
+use ripieno_kernels::{Bounds, Cells, Centre, Centroid, Growth, Matrix, Pass, Point, ThreadModel, Threads};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simd_level, module)?)?;
+    module.add_class::<PassBounds>()?;
     module.add_function(wrap_pyfunction!(assign_accumulate, module)?)?;
     module.add_function(wrap_pyfunction!(assign, module)?)?;
     module.add_function(wrap_pyfunction!(update_min_distances, module)?)?;
@@ -60,6 +61,28 @@ fn simd_level() -> String {
     format!("{:?}", ripieno_kernels::Simd::best())
 }
 
+/// What passes of K-means over the same points know of each other.
+#[pyclass]
+struct PassBounds(Bounds);
+
+#[pymethods]
+impl PassBounds {
+    #[new]
+    fn new(limit_bytes: usize) -> Self {
+        PassBounds(Bounds::new(limit_bytes))
+    }
+
+    #[getter]
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
+    #[getter]
+    fn compared(&self) -> f64 {
+        self.0.compared()
+    }
+}
+
 type Sums<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, f64);
 
 #[pyfunction]
@@ -73,14 +96,17 @@ fn assign_accumulate<'py>(
     threads: NonZeroUsize,
     squared_distances: Option<PyReadwriteArray1<'py, f64>>,
     bsp: bool,
+    mut bounds: Option<PyRefMut<'py, PassBounds>>,
 ) -> PyResult<Sums<'py>> {
     let model = if bsp { ThreadModel::Bsp } else { ThreadModel::ForkJoin };
     let threads = Threads::new(threads.get()).in_model(model);
+    let bounds = bounds.as_mut().map(|bounds| &mut bounds.0);
     for_points!(points, array => {
-        assign_accumulate_of(py, array, centroids.extract()?, weights, labels, threads, squared_distances)
+        assign_accumulate_of(py, array, centroids.extract()?, weights, labels, threads, squared_distances, bounds)
     })
 }
 
+#[allow(clippy::too_many_arguments)]
 fn assign_accumulate_of<'py, P: Point + numpy::Element>(
     py: Python<'py>,
     points: PyReadonlyArray2<'py, P>,
@@ -89,6 +115,7 @@ fn assign_accumulate_of<'py, P: Point + numpy::Element>(
     mut labels: PyReadwriteArray1<'py, i32>,
     threads: Threads,
     mut squared_distances: Option<PyReadwriteArray1<'py, f64>>,
+    bounds: Option<&mut Bounds>,
 ) -> PyResult<Sums<'py>>
 where
     P::Centroid: numpy::Element,
@@ -100,7 +127,10 @@ where
     let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
     let mut weight_sums = vec![0.0; centroids.rows()];
     let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
-    let inertia = py.detach(|| ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads));
+    let inertia = py.detach(|| match bounds {
+        Some(bounds) => ripieno_kernels::assign_accumulate_within(points, centroids, weights, pass, bounds, &threads),
+        None => ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads),
+    });
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }

@@ -14,6 +14,7 @@ from ripieno._types import OnFailure
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.estimator import INITS
+from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.cli.fits import check_folder, checkpoint_option, fit_options, max_iter_option, method_option, seed_option
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
@@ -28,7 +29,7 @@ from ripieno.report import write_report
 ARRAYS = ("centroids", "labels")
 LISTED_PARAMETERS = (
     *("n_clusters", "init", "n_init", "max_iter", "tol", "random_state"),
-    *("workers", "threads", "thread_model", "engine"),
+    *("workers", "threads", "thread_model", "bounds", "engine"),
 )
 
 
@@ -68,6 +69,7 @@ LISTED_PARAMETERS = (
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
 @method_option("--thread-model", THREAD_MODELS, "How a worker's threads go through an iteration")
+@method_option("--bounds", BOUNDS, "Whether an iteration leaves out what the one before has ruled out, equally exactly")
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -77,6 +79,7 @@ def kmeans_command(
     threads: int | None,
     on_failure: OnFailure,
     thread_model: Literal["fork-join", "bsp"],
+    bounds: Literal["auto", "none"],
     init: str,
     n_init: int | None,
     max_iter: int,
@@ -123,6 +126,7 @@ def kmeans_command(
         threads=threads,
         on_failure=on_failure,
         thread_model=thread_model,
+        bounds=bounds,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
@@ -173,6 +177,7 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
             {
                 "inertia": each.inertia,
                 "squared_shift": each.squared_shift,
+                "compared": each.compared,
                 "compute_s": each.compute_s,
                 "communication_s": each.communication_s,
             }

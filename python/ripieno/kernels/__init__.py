@@ -20,6 +20,10 @@ Points = NDArray[Any]
 Centroids = NDArray[Any]
 Labels = NDArray[np.int32]
 
+#: What passes over the same points know of each other, made with the bytes that it may take, but four for each point;
+#: `bytes` are those that it takes, `compared` is the part of all pairs that the last pass did not rule out.
+PassBounds = _native.PassBounds
+
 #: How threads go through the phases of a kernel.
 THREAD_MODELS = ("fork-join", "bsp")
 
@@ -38,6 +42,7 @@ def assign_accumulate(
     *,
     threads: int = 1,
     thread_model: str = "fork-join",
+    bounds: PassBounds | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Assign every point to its nearest centroid and add the points up by centroid, in one pass.
 
@@ -66,7 +71,7 @@ def assign_accumulate(
         Weighted sum of the squared distances.
     """
     is_bsp = thread_model == "bsp"
-    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp)
+    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp, bounds)
 
 
 def assign(

@@ -193,7 +193,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(model.inertia_, float)
     assert_type(model.predict(X), NDArray[np.int32])
     print(model.cluster_centers_, model.transform(X), model.score(X), model.report_.rows_per_s, model.n_iter_)
-    rp.KMeans(2, init=X[:2], engine="spark").fit([Path("a.npy"), Path("b.npy")], comm=comm)
+    rp.KMeans(2, init=X[:2], engine="spark", bounds="none").fit([Path("a.npy"), Path("b.npy")], comm=comm)
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
 
     classifier = rp.SparseSGD(n_features=2**20, workers=2).fit(sp.csr_matrix(X), y)

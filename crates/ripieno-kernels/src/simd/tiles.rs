@@ -151,8 +151,9 @@ fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], pa
     }
 }
 
+/// The scores of a full tile of rows and a panel of VECTORS vectors, as products.
 #[inline(always)]
-fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
+pub(crate) fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
     panels: &Panels,
     panel: usize,

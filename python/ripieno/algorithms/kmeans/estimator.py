@@ -21,6 +21,7 @@ from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
+from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
@@ -69,6 +70,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     thread_model : {"fork-join", "bsp"}, default="fork-join"
         How a worker's threads go through an iteration, with the same result: they fork for the assignment and again
         for the sums, or go through both with a barrier between.
+    bounds : {"auto", "none"}, default="auto"
+        With "auto" an iteration leaves out centroids that the one before has ruled out for a row, with the same result.
+        Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label.
+        They take at most 4 bytes per coordinate of the rows; `report_` says how many, and what part was compared.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
@@ -79,8 +84,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
         "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
-        many it tells several times. An iteration has "iteration", from 1, "inertia", "squared_shift", "rows_per_s", and
-        rank 0's "compute_s" and "communication_s".
+        many it tells several times. An iteration has "iteration", from 1, "inertia", "squared_shift", "compared", the
+        part of all pairs of rows and centroids that bounds did not rule out, "rows_per_s", and rank 0's "compute_s" and
+        "communication_s".
 
     Attributes
     ----------
@@ -147,6 +153,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         workers: int = 1,
         threads: int | None = None,
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
+        bounds: Literal["auto", "none"] = "auto",
         engine: str | Engine | Job = "local",
         on_failure: OnFailure = "raise",
         verbose: int = 0,
@@ -163,6 +170,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.thread_model = thread_model
+        self.bounds = bounds
         self.verbose = verbose
 
     def fit(
@@ -213,6 +221,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             max_iter=self.max_iter,
             tol=self.tol,
             thread_model=self.thread_model,
+            bounds=self.bounds,
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
         )
@@ -283,6 +292,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
         if self.thread_model not in THREAD_MODELS:
             raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
+        if self.bounds not in BOUNDS:
+            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(BOUNDS)}")
 
     def _starts(self, source: Dataset | InMemory, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""

@@ -21,10 +21,13 @@ class KMeansIteration(Lap):
         Before the centroids shifted.
     squared_shift
         Squared Frobenius norm of their shift.
+    compared
+        Of all pairs of rows and centroids, the part that bounds did not rule out.
     """
 
     inertia: float
     squared_shift: float
+    compared: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +52,8 @@ class KMeansReport(FitReport):
         The largest clusters, largest first.
     exemplar_rows : (m, count) int64
         Global numbers of the rows nearest to their centroids; -1 where there are fewer.
+    bounds_bytes
+        Of each rank, the memory of its bounds.
     traffic
         Of each rank, what its communicator counted.
     """
@@ -58,6 +63,7 @@ class KMeansReport(FitReport):
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
+    bounds_bytes: tuple[int, ...]
 
     @property
     def rows_per_s(self) -> float:

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
+#: Whether a pass leaves out what the one before it has ruled out.
+BOUNDS = ("auto", "none")
+#: Bytes that the bounds of a row may take, for each of its coordinates.
+BOUND_BYTES_PER_VALUE = 4
+
+
 @dataclass(frozen=True)
 class Clustering:
     """Where one run ended; only labels and distances are this worker's own.
@@ -38,6 +44,8 @@ class Clustering:
         Weighted sum of the squared distances of all rows.
     iteration_count
         Iterations run.
+    bounds_bytes
+        Memory of this worker's bounds.
     """
 
     centroids: NDArray[Any]
@@ -45,6 +53,7 @@ class Clustering:
     squared_distances: NDArray[np.float64]
     inertia: float
     iteration_count: int
+    bounds_bytes: int
 
 
 @dataclass(frozen=True)
@@ -64,8 +73,9 @@ def lloyd(
     max_iter: int,
     tol: float,
     thread_model: str = "fork-join",
+    bounds: str = "auto",
     clock: Clock,
-    on_iteration: Callable[[int, float, float], None],
+    on_iteration: Callable[[int, float, float, float], None],
     reached: Reached | None = None,
     keep: Callable[[Reached], None] | None = None,
 ) -> Clustering:
@@ -85,15 +95,19 @@ def lloyd(
         Squared Frobenius norm of the centroids' shift at which to stop.
     thread_model
         How the threads of a rank go through an iteration, as for `ripieno.kernels.assign_accumulate`.
+    bounds
+        One of `BOUNDS`, of equal results.
     clock
         Told what is computation and what is communication.
     on_iteration
-        Called with the number of the iteration, from 1, its inertia before the move, and the squared shift.
+        Called with the number of the iteration, from 1, its inertia before the move, the squared shift, and the part of
+        all pairs of rows and centroids that bounds did not rule out.
     reached
         How far an earlier run had come, whose `centroids` are the start here; less than `max_iter`.
     keep
         Called after each iteration that others follow.
     """
+    pass_bounds = kernels.PassBounds(rows.points.size * BOUND_BYTES_PER_VALUE) if bounds == "auto" else None
     labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
     if reached is not None:
@@ -109,25 +123,35 @@ def lloyd(
                 distances,
                 threads=comm.threads,
                 thread_model=thread_model,
+                bounds=pass_bounds,
             )
+            compared = len(rows) * (1.0 if pass_bounds is None else pass_bounds.compared)
             changed = float(not np.array_equal(labels, previous))
         with clock.communicating():
-            sums, weight_sums, inertia, changed = comm.allreduce((sums, weight_sums, inertia, changed))
+            sums, weight_sums, inertia, changed, compared = comm.allreduce(
+                (sums, weight_sums, inertia, changed, compared)
+            )
             reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
         before = None if keep is None else centroids.copy()
         with clock.computing():
             squared_shift = kernels.recenter(centroids, sums, weight_sums)
-        on_iteration(iteration, inertia, squared_shift)
+        on_iteration(iteration, inertia, squared_shift, compared / rows.total)
         if not changed or squared_shift <= tol:
             break
         if keep is not None and before is not None and iteration < max_iter:
             keep(Reached(iteration, before, inertia))
     if changed or reseeded:
         # The centroids have shifted since the labels were taken.
-        kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
+        if pass_bounds is None:
+            kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
+        else:
+            kernels.assign_accumulate(
+                rows.points, centroids, None, labels, distances, threads=comm.threads, bounds=pass_bounds
+            )
         # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
         inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    return Clustering(centroids, labels, distances, inertia, iteration)
+    bounds_bytes = 0 if pass_bounds is None else pass_bounds.bytes
+    return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes)
 
 
 def reseed_empty(

@@ -41,6 +41,7 @@ class KMeansOptions:
     max_iter: int
     tol: float
     thread_model: str = "fork-join"
+    bounds: str = "auto"
     checkpoint: str | None = None
     has_seed: bool = True
 
@@ -65,7 +66,7 @@ class KMeansPart:
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
-    history: list[tuple[float, float]]
+    history: list[tuple[float, float, float]]
     row_count: int
     dtype: str
     host: str
@@ -81,11 +82,11 @@ class KMeansPart:
 
 @dataclass(frozen=True)
 class KMeansRun:
-    """A run from one start: inertia and squared shift of each iteration, seconds of those made here, and of seeding."""
+    """A run from one start: inertia, squared shift and part compared of each iteration, seconds of those made here."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
-    history: list[tuple[float, float]]
+    history: list[tuple[float, float, float]]
     seed_s: float
 
 
@@ -175,8 +176,8 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)
     iterations = [
-        KMeansIteration(*by_rank(lap), inertia, squared_shift)
-        for (inertia, squared_shift), lap in zip(best.history[len(best.history) - len(best.laps) :], laps, strict=True)
+        KMeansIteration(*by_rank(lap), *entry)
+        for entry, lap in zip(best.history[len(best.history) - len(best.laps) :], laps, strict=True)
     ]
     return KMeansReport(
         iterations=tuple(iterations),
@@ -191,6 +192,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         cluster_sizes=best.cluster_sizes,
         exemplar_clusters=best.exemplar_clusters,
         exemplar_rows=best.exemplar_rows,
+        bounds_bytes=tuple(part.clustering.bounds_bytes for part in parts),
         traffic=tuple(part.traffic for part in parts),
     )
 
@@ -229,7 +231,7 @@ def _assigned(
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
     kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count)
+    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count, bounds_bytes=0)
 
 
 def _digest(array: NDArray[Any]) -> str:
@@ -284,10 +286,10 @@ def _run(
     seed_s = time.perf_counter() - begin
     clock, laps, history = Clock(), [], [] if kept is None else list(kept.history)
 
-    def on_iteration(iteration: int, inertia: float, squared_shift: float) -> None:
+    def on_iteration(iteration: int, inertia: float, squared_shift: float, compared: float) -> None:
         compute_s, communication_s = lap = clock.lap()
         laps.append(lap)
-        history.append((inertia, squared_shift))
+        history.append((inertia, squared_shift, compared))
         if comm.rank == 0:
             emit(
                 {
@@ -296,6 +298,7 @@ def _run(
                     "iteration": iteration,
                     "inertia": inertia,
                     "squared_shift": squared_shift,
+                    "compared": compared,
                     "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
                     "compute_s": compute_s,
                     "communication_s": communication_s,
@@ -312,6 +315,7 @@ def _run(
         max_iter=options.max_iter,
         tol=tol,
         thread_model=options.thread_model,
+        bounds=options.bounds,
         clock=clock,
         on_iteration=on_iteration,
         reached=None if kept is None else lloyd.Reached(kept.iteration, kept.before, kept.inertia),

@@ -20,12 +20,12 @@ NAME = "kmeans"
 #: By so much the inertia of the same rows may differ, on another processor or number of workers.
 SAME_ROWS = 1e-5
 
-History = list[tuple[float, float]]
+History = list[tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The best run that has ended: its number, from 0, its centroids, and the inertia and shift of its iterations."""
+    """The best run that has ended: its number, from 0, its centroids and inertia, and what is told of its iterations."""
 
     run: int
     centroids: NDArray[Any]
@@ -46,7 +46,7 @@ class FitState:
     inertia
         At `before`.
     history
-        Inertia and squared shift of each.
+        Inertia, squared shift and part compared of each.
     best
         Of the runs before.
     """

@@ -1,0 +1,471 @@
+//! Bounds from one pass to the next: groups of centroids that cannot be nearest to a row are left out.
+//!
+//! Of each row and group of centroids that lie together, a lower bound of the distances to the group's members is kept,
+//! but for the row's own centroid. A pass lowers it by how far the members have moved, at most. The distance to the own
+//! centroid is computed first; a group whose bound is greater is left out. Rows of a block that need a group are put
+//! together and meet its panels in register tiles, as in a plain pass, which gives their bounds anew. A centroid whose
+//! score says that it may be as near as the nearest so far is measured in f64. So labels and distances are those of a
+//! plain pass, to the last bit.
+//!
+//! Cost: `2·d` for each pair of a row and a member of a group that is not left out, some `6·n·d` for own centroids, and
+//! `n` per group. Memory: four bytes for each row and group, within a limit, by which groups are made larger.
+//! Source: Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
+//! 2015, section 3; bounds are by tiles here, and no single centroid of a group has its own.
+
+use crate::accumulate::accumulate;
+use crate::distances::squared_distance;
+use crate::panels::{Frame, Line, Panels};
+use crate::simd::{self, FEW_COLUMNS, Job, Vector};
+use crate::{Centroid, Matrix, Pass, Point, Threads};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Rows of a block, at most; they share the panels that are in cache.
+const BLOCK_ROWS_MAX: usize = 1024;
+/// Centroids of a panel, on every level.
+const WIDTH: usize = Line::LEN;
+/// Bounds begin when no more than one row in so many has changed its label.
+const ROWS_PER_CHANGE: usize = 8;
+/// With fewer centroids, groups rule too few out.
+const FEWEST_CENTROIDS: usize = 4 * WIDTH;
+/// Products that find the long axis of some centroids.
+const AXIS_STEPS: usize = 3;
+/// More than what f32 and f64 may put a distance off by their last rounding.
+const WIDER: f64 = 1e-6;
+
+/// What is kept from one pass to the next.
+#[derive(Debug)]
+pub struct Bounds {
+    limit_bytes: usize,
+    before: Option<Before>,
+    compared: f64,
+}
+
+/// The pass before.
+#[derive(Debug)]
+struct Before {
+    centroids: Vec<f64>,
+    labels: Vec<i32>,
+    changed: usize,
+    groups: Option<Groups>,
+}
+
+/// Centroids in groups of whole panels, and the bounds.
+#[derive(Debug)]
+struct Groups {
+    /// The centroid at each place of the panels, and the place of each centroid.
+    order: Vec<usize>,
+    places: Vec<usize>,
+    /// Panels of a group.
+    span: usize,
+    count: usize,
+    /// Of each block of rows, group after group, a bound per row.
+    lower: Vec<f32>,
+}
+
+impl Bounds {
+    /// No bounds yet; they will take no more than `limit_bytes`, but four bytes a row.
+    pub fn new(limit_bytes: usize) -> Bounds {
+        Bounds { limit_bytes, before: None, compared: 1.0 }
+    }
+
+    /// Bytes of the bounds themselves.
+    pub fn bytes(&self) -> usize {
+        let groups = self.before.as_ref().and_then(|before| before.groups.as_ref());
+        groups.map_or(0, |groups| groups.lower.len() * size_of::<f32>())
+    }
+
+    /// Of all pairs of rows and centroids, the part that the last pass did not rule out.
+    pub fn compared(&self) -> f64 {
+        self.compared
+    }
+
+    /// Whether the pass before was over as many rows and centroids.
+    fn fits<P: Point>(&self, points: Matrix<P>, centroids: Matrix<P::Centroid>) -> bool {
+        self.before.as_ref().is_some_and(|before| {
+            before.labels.len() == points.rows() && before.centroids.len() == centroids.values().len()
+        })
+    }
+}
+
+/// As [`crate::assign_accumulate`], to the same bits, with bounds of the pass before. They must be of the same points.
+///
+/// # Panics
+/// If the shapes do not fit, or there are rows but no centroid.
+pub fn assign_accumulate_within<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    weights: Option<&[f64]>,
+    pass: Pass,
+    bounds: &mut Bounds,
+    threads: &Threads,
+) -> f64 {
+    let is_made_for = points.columns() > FEW_COLUMNS && centroids.rows() >= FEWEST_CENTROIDS;
+    let settled = |before: &Before| before.groups.is_some() || before.changed * ROWS_PER_CHANGE <= points.rows();
+    let may_rule_out = bounds.fits(points, centroids) && bounds.before.as_ref().is_some_and(settled);
+    if !is_made_for || !may_rule_out || points.rows() == 0 {
+        let labels = bounds.before.take().map_or(Vec::new(), |before| before.labels);
+        let Pass { labels: out, squared_distances, sums, weight_sums } = pass;
+        let plain = Pass { labels: &mut *out, squared_distances, sums, weight_sums };
+        let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
+        bounds.before = is_made_for.then(|| {
+            let is_same = |(old, new): &(&i32, &i32)| old == new;
+            let changed = points.rows() - labels.iter().zip(out.iter()).filter(is_same).count();
+            let centroids = centroids.values().iter().map(|&value| value.into()).collect();
+            Before { centroids, labels: out.to_vec(), changed, groups: None }
+        });
+        bounds.compared = 1.0;
+        return inertia;
+    }
+
+    super::check_shapes(points, centroids, weights, pass.labels);
+    let mut own = vec![0.0; if pass.squared_distances.is_none() { points.rows() } else { 0 }];
+    let distances = pass.squared_distances.unwrap_or(&mut own);
+    assert_eq!(distances.len(), points.rows(), "one entry per row");
+    bounds.update(points, centroids, pass.labels, distances, threads);
+    accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums, threads);
+    super::inertia(distances, weights, super::block_rows(points.columns()))
+}
+
+impl Bounds {
+    /// Labels and squared distances of all rows, and their bounds.
+    fn update<P: Point>(
+        &mut self,
+        points: Matrix<P>,
+        centroids: Matrix<P::Centroid>,
+        labels: &mut [i32],
+        squared_distances: &mut [f64],
+        threads: &Threads,
+    ) {
+        let before = self.before.as_mut().expect("there was a pass before");
+        let groups = before.groups.get_or_insert_with(|| Groups::of(centroids, points.rows(), self.limit_bytes));
+        let ordered: Vec<P::Centroid> = groups.order.iter().flat_map(|&index| centroids.row(index)).copied().collect();
+        let ordered = Matrix::new(&ordered, centroids.rows(), centroids.columns());
+        let (panels, frame) = Panels::pack_all(ordered, WIDTH, threads);
+        let search = Search {
+            centroids,
+            moves: groups.moves(centroids, &before.centroids),
+            errors: Errors::new(&panels, frame.scale()),
+            panels,
+            frame,
+            order: &groups.order,
+            places: &groups.places,
+            span: groups.span,
+        };
+        let compared = AtomicUsize::new(0);
+        // Their coordinates take as much of the cache as in a plain pass.
+        let block_rows = (super::BLOCK_BYTES / (points.columns() * size_of::<f32>())).clamp(1, BLOCK_ROWS_MAX);
+        let blocks = before.labels.chunks_mut(block_rows).zip(squared_distances.chunks_mut(block_rows));
+        let parts: Vec<_> = blocks.zip(groups.lower.chunks_mut(block_rows * groups.count)).enumerate().collect();
+        let operations = block_rows * centroids.values().len() / 16;
+        threads.for_each(
+            parts,
+            operations,
+            || (),
+            |(), (block, ((labels, squared_distances), lower))| {
+                let points = points.row_range(block * block_rows, labels.len());
+                let block = Block { search: &search, points, labels, squared_distances, lower };
+                compared.fetch_add(threads.simd().run(block), Ordering::Relaxed);
+            },
+        );
+        labels.copy_from_slice(&before.labels);
+        before.centroids.clear();
+        before.centroids.extend(centroids.values().iter().map(|&value| -> f64 { value.into() }));
+        self.compared = compared.into_inner() as f64 / (points.rows() as f64 * centroids.rows() as f64);
+    }
+}
+
+impl Groups {
+    /// Groups of centroids that lie together, and no bounds.
+    fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize) -> Groups {
+        let mut order: Vec<usize> = (0..centroids.rows()).collect();
+        arrange(centroids, &mut order);
+        let mut places = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(place, &index)| places[index] = place);
+        let panel_count = order.len().div_ceil(WIDTH);
+        let most = (limit_bytes / (row_count * size_of::<f32>())).max(1);
+        let span = panel_count.div_ceil(most);
+        let count = panel_count.div_ceil(span);
+        Groups { order, places, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
+    }
+
+    /// How far the members of each group have moved, at most.
+    fn moves<C: Centroid>(&self, centroids: Matrix<C>, before: &[f64]) -> Vec<f32> {
+        let columns = centroids.columns();
+        let moved = |&index: &usize| {
+            let pairs = centroids.row(index).iter().zip(&before[index * columns..(index + 1) * columns]);
+            let differences = pairs.map(|(&new, &old)| -> f64 { Into::<f64>::into(new) - old });
+            let moved = differences.map(|each| each * each).sum::<f64>().sqrt();
+            // Of what is not a number, no bound is left.
+            if moved.is_nan() { f64::INFINITY } else { moved }
+        };
+        let members = self.order.chunks(self.span * WIDTH);
+        let most = |members: &[usize]| members.iter().map(moved).fold(0.0, f64::max);
+        members.map(|members| upper(most(members))).collect()
+    }
+}
+
+/// Sorts centroids so that those of a panel, and of panels side by side, lie together: halved again and again along the
+/// long axis.
+fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
+    let panel_count = order.len().div_ceil(WIDTH);
+    if panel_count < 2 {
+        return;
+    }
+    let columns = centroids.columns();
+    let mut mean = vec![0.0; columns];
+    for &index in order.iter() {
+        mean.iter_mut().zip(centroids.row(index)).for_each(|(sum, &value)| *sum += Into::<f64>::into(value));
+    }
+    mean.iter_mut().for_each(|sum| *sum /= order.len() as f64);
+    let along = |index: usize, axis: &[f64]| -> f64 {
+        let terms = centroids.row(index).iter().zip(&mean).zip(axis);
+        terms.map(|((&value, mean), axis)| (Into::<f64>::into(value) - mean) * axis).sum()
+    };
+    // Powers of the scatter matrix, from the deviation of one centroid on.
+    let mut axis: Vec<f64> =
+        centroids.row(order[0]).iter().zip(&mean).map(|(&value, mean)| Into::<f64>::into(value) - mean).collect();
+    for _ in 0..AXIS_STEPS {
+        let mut next = vec![0.0; columns];
+        for &index in order.iter() {
+            let length = along(index, &axis);
+            let row = centroids.row(index).iter().zip(&mean);
+            next.iter_mut()
+                .zip(row)
+                .for_each(|(sum, (&value, mean))| *sum += length * (Into::<f64>::into(value) - mean));
+        }
+        let norm = next.iter().map(|value| value * value).sum::<f64>().sqrt();
+        if norm > 0.0 && norm.is_finite() {
+            axis = next.into_iter().map(|value| value / norm).collect();
+        }
+    }
+    let mut lengths: Vec<(f64, usize)> = order.iter().map(|&index| (along(index, &axis), index)).collect();
+    lengths.sort_by(|a, b| a.0.total_cmp(&b.0));
+    order.iter_mut().zip(lengths).for_each(|(place, (_, index))| *place = index);
+    let (low, high) = order.split_at_mut(panel_count / 2 * WIDTH);
+    arrange(centroids, low);
+    arrange(centroids, high);
+}
+
+/// A pass with bounds.
+struct Search<'a, P: Point> {
+    centroids: Matrix<'a, P::Centroid>,
+    panels: Panels,
+    frame: Frame<P::Centroid>,
+    order: &'a [usize],
+    places: &'a [usize],
+    span: usize,
+    moves: Vec<f32>,
+    errors: Errors,
+}
+
+/// How far rounding may put off a squared distance that comes of a score, in the frame.
+///
+/// With `γ = (d + 16)·u`, a score is off by at most `γ·(‖x‖‖c‖ + ‖c‖²)`, which holds what rounding to f32 costs, and a
+/// squared norm by `γ·‖x‖²`; so `‖x‖² − 2·score` is off by less than `3·γ·(‖x‖ + ‖c‖)²`. See [`super::Doubt`].
+struct Errors {
+    gamma: f64,
+    greatest_norm: f64,
+    tiny: f64,
+    scale: f64,
+    inverse_scale: f64,
+}
+
+impl Errors {
+    fn new(panels: &Panels, scale: f64) -> Errors {
+        let columns = panels.depth() as f64;
+        Errors {
+            gamma: 3.0 * (columns + 16.0) * super::ROUNDOFF,
+            greatest_norm: panels.greatest_norm(),
+            tiny: 16.0 * columns * f32::MIN_POSITIVE as f64,
+            scale,
+            inverse_scale: scale.recip(),
+        }
+    }
+
+    /// A row's squared norm, less by what squared distances may be off.
+    #[inline(always)]
+    fn base(&self, squared_norm: f64) -> f64 {
+        let norms = squared_norm.sqrt() + self.greatest_norm;
+        squared_norm - self.gamma * norms * norms - self.tiny * (1.0 + norms)
+    }
+
+    /// The least score of a centroid that may be within this squared distance of a row.
+    #[inline(always)]
+    fn limit(&self, base: f64, squared_distance: f64) -> f32 {
+        let limit = 0.5 * (base - squared_distance * self.scale * self.scale * (1.0 + WIDER));
+        if limit.is_nan() { f32::NEG_INFINITY } else { (limit as f32).next_down() }
+    }
+
+    /// The distance that a centroid has at least, whose score is at most this one.
+    #[inline(always)]
+    fn lower(&self, base: f64, score: f32) -> f32 {
+        let squared = base - 2.0 * f64::from(score);
+        // Of what is not a number, nothing is known.
+        let squared = if squared > 0.0 { squared } else { 0.0 };
+        lower(squared.sqrt() * self.inverse_scale)
+    }
+}
+
+/// The distance or less, in f32.
+#[inline(always)]
+fn lower(distance: f64) -> f32 {
+    (distance * (1.0 - WIDER)) as f32 - f32::MIN_POSITIVE
+}
+
+/// The distance or more, in f32.
+#[inline(always)]
+fn upper(distance: f64) -> f32 {
+    (distance * (1.0 + WIDER)) as f32 + f32::MIN_POSITIVE
+}
+
+/// One block of rows.
+struct Block<'a, P: Point> {
+    search: &'a Search<'a, P>,
+    points: Matrix<'a, P>,
+    /// Those of the pass before; they become those of this one.
+    labels: &'a mut [i32],
+    squared_distances: &'a mut [f64],
+    lower: &'a mut [f32],
+}
+
+/// What is known of a row.
+#[derive(Clone, Copy)]
+struct Row {
+    /// See [`Errors::base`].
+    base: f64,
+    /// Squared distance to the centroid of the pass before.
+    own: f64,
+    /// The place of that centroid.
+    own_place: usize,
+    /// The nearest centroid so far.
+    label: i32,
+    /// The least score of one that may be as near.
+    limit: f32,
+}
+
+impl<P: Point> Job for Block<'_, P> {
+    /// Pairs of rows and centroids that were not ruled out.
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
+        if V::LANES == WIDTH { self.search::<V, ROWS, 1>() } else { self.search::<V, ROWS, VECTORS>() }
+    }
+}
+
+impl<P: Point> Block<'_, P> {
+    #[inline(always)]
+    fn search<V: Vector, const ROWS: usize, const VECTORS: usize>(mut self) -> usize {
+        let (search, columns) = (self.search, self.points.columns());
+        let mut tile = vec![0.0; ROWS * columns];
+        let mut entered = vec![0.0; self.labels.len() * columns];
+        let begun = entered.chunks_exact_mut(columns).enumerate();
+        let mut rows: Vec<Row> = begun.map(|(row, entered)| self.begin(row, entered)).collect();
+        let mut uppers: Vec<f32> = rows.iter().map(|row| upper(row.own.sqrt())).collect();
+        let mut needing = vec![0; rows.len()];
+        let (mut greatest, mut found) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
+        let mut bases = vec![0.0; rows.len()];
+        let mut compared = 0;
+        for (group, &moved) in search.moves.iter().enumerate() {
+            let mut count = 0;
+            let lower = &mut self.lower[group * rows.len()..][..rows.len()];
+            for (row, (lower, &upper)) in lower.iter_mut().zip(&uppers).enumerate() {
+                let lowered = *lower - moved;
+                // The subtraction was rounded.
+                *lower = lowered - lowered.abs() * f32::EPSILON;
+                needing[count] = row;
+                count += usize::from(*lower <= upper || upper.is_nan());
+            }
+            let first = group * search.span;
+            let panels = first..search.panels.count().min(first + search.span);
+            compared += count * (search.order.len().min(panels.end * WIDTH) - first * WIDTH);
+            for (needing, greatest) in needing[..count].chunks(ROWS).zip(greatest.chunks_mut(ROWS)) {
+                let (first, last) = (needing[0], needing[needing.len() - 1]);
+                let tile = if needing.len() == ROWS && last - first == ROWS - 1 {
+                    // They follow each other.
+                    &entered[first * columns..(last + 1) * columns]
+                } else {
+                    for (&row, out) in needing.iter().zip(tile.chunks_exact_mut(columns)) {
+                        out.copy_from_slice(&entered[row * columns..(row + 1) * columns]);
+                    }
+                    &tile[..]
+                };
+                greatest.fill(f32::NEG_INFINITY);
+                for panel in panels.clone() {
+                    let scores = simd::products::<V, ROWS, VECTORS>(tile, &search.panels, panel);
+                    for ((&row, scores), greatest) in needing.iter().zip(&scores).zip(&mut *greatest) {
+                        let all = scores[1..].iter().fold(scores[0], |all, &each| all.maximum(each)).greatest();
+                        if all < rows[row].limit && rows[row].own_place / WIDTH != panel {
+                            *greatest = greatest.max(all);
+                            continue;
+                        }
+                        let mut line = Line::default();
+                        for (vector, &scores) in scores.iter().enumerate() {
+                            // SAFETY: a line holds the vectors of a panel, and is aligned.
+                            unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
+                        }
+                        *greatest = greatest.max(self.meet(row, &mut rows[row], panel, line.values()));
+                        uppers[row] = upper(self.squared_distances[row].sqrt());
+                    }
+                }
+            }
+            // All at once, for square roots are slow one by one.
+            needing[..count].iter().zip(&mut bases).for_each(|(&row, base)| *base = rows[row].base);
+            for ((found, &base), &greatest) in found.iter_mut().zip(&bases[..count]).zip(&greatest) {
+                *found = search.errors.lower(base, greatest);
+            }
+            let lower = &mut self.lower[group * rows.len()..];
+            needing[..count].iter().zip(&found).for_each(|(&row, &bound)| lower[row] = bound);
+        }
+        for (row, found) in rows.iter().enumerate() {
+            if found.label != self.labels[row] {
+                // The centroid that it leaves is one of the others now.
+                let group = found.own_place / (WIDTH * search.span);
+                let lower = &mut self.lower[group * rows.len() + row];
+                *lower = lower.min(self::lower(found.own.sqrt()));
+                self.labels[row] = found.label;
+            }
+        }
+        compared
+    }
+
+    /// Measures the distance of a row to its centroid of the pass before.
+    #[inline(always)]
+    fn begin(&mut self, row: usize, entered: &mut [f32]) -> Row {
+        let (search, label) = (self.search, self.labels[row]);
+        let point = self.points.row(row);
+        search.frame.enter(point, entered);
+        let base = search.errors.base(super::squared_norm(entered).into());
+        let own = squared_distance(point, search.centroids.row(label as usize));
+        self.squared_distances[row] = own;
+        let limit = search.errors.limit(base, own);
+        Row { base, own, own_place: search.places[label as usize], label, limit }
+    }
+
+    /// Measures the centroids of a panel that may be as near as the nearest so far; gives the greatest score of all but
+    /// the own one, infinite if one is not a number.
+    #[inline(always)]
+    fn meet(&mut self, index: usize, row: &mut Row, panel: usize, scores: &[f32; WIDTH]) -> f32 {
+        let search = self.search;
+        let mut greatest = f32::NEG_INFINITY;
+        for (lane, &score) in scores.iter().enumerate() {
+            let place = panel * WIDTH + lane;
+            if place >= search.order.len() || place == row.own_place {
+                continue;
+            }
+            greatest = greatest.max(if score.is_nan() { f32::INFINITY } else { score });
+            if score < row.limit {
+                continue;
+            }
+            let label = search.order[place] as i32;
+            let distance = squared_distance(self.points.row(index), search.centroids.row(search.order[place]));
+            let best = self.squared_distances[index];
+            if distance < best || (distance == best && label < row.label) {
+                row.label = label;
+                row.limit = search.errors.limit(row.base, distance);
+                self.squared_distances[index] = distance;
+            }
+        }
+        greatest
+    }
+}
