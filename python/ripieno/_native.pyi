@@ -366,6 +366,7 @@ def rounds_per_us() -> float: ...
 
 # The kernels; see `ripieno.kernels` for shapes and meaning.
 
+@final
 class PassBounds:
     def __new__(cls, limit_bytes: int) -> PassBounds: ...
     @property
