@@ -25,7 +25,7 @@ History = list[tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class Ended:
-    """The best run that has ended: its number, from 0, its centroids and inertia, and what is told of its iterations."""
+    """The best run that has ended: its number, from 0, centroids and inertia, and what is told of its iterations."""
 
     run: int
     centroids: NDArray[Any]
