@@ -45,13 +45,18 @@ impl Way {
 /// # Panics
 /// If `count` is zero, or the system gives no more threads.
 pub fn turn(way: Way, count: usize, phases: usize, rounds: usize) -> Duration {
+    turn_of(way, count, phases, rounds, work)
+}
+
+/// The same, with work of the caller's for so many rounds.
+fn turn_of(way: Way, count: usize, phases: usize, rounds: usize, work: impl Fn(usize) + Sync + Copy) -> Duration {
     let threads = Threads::new(count);
     let share = || work(rounds / count);
     let begin = Instant::now();
     match way {
         Way::Share => (0..phases).for_each(|_| share()),
         Way::ForkJoin => (0..phases).for_each(|_| threads.run(|_| share())),
-        Way::Parts => (0..phases).for_each(|_| parts(&threads, rounds)),
+        Way::Parts => (0..phases).for_each(|_| parts(&threads, rounds, work)),
         Way::Bsp => threads.run(|member| {
             for _ in 0..phases {
                 share();
@@ -84,7 +89,7 @@ pub fn rounds_per_us() -> f64 {
     ROUNDS as f64 / (0..TRIES).map(took).fold(f64::INFINITY, f64::min) / 1e6
 }
 
-fn parts(threads: &Threads, rounds: usize) {
+fn parts(threads: &Threads, rounds: usize, work: impl Fn(usize) + Sync) {
     let part_count = PARTS_PER_THREAD * threads.count();
     let parts = vec![rounds / part_count; part_count];
     // Told as work that is worth all threads, however short the phase.
@@ -110,16 +115,18 @@ fn work(rounds: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
-    fn no_way_is_faster_than_a_share() {
-        let rounds = (2000.0 * rounds_per_us()) as usize;
+    fn every_way_does_all_shares_of_all_phases_and_none_twice() {
+        const PHASES: usize = 3;
+        const ROUNDS: usize = 240;
         for (name, way) in Way::ALL {
             for count in [1, 2, 3] {
-                // The best of some: other programs may have the cores, too.
-                let took = (0..5).map(|_| turn(way, count, 3, rounds)).min().expect("there are some");
-                let least = 3.0 * 2e-3 / count as f64;
-                assert!(took.as_secs_f64() > 0.8 * least, "{name}, {count} threads: {took:?} of {least} s");
+                let done = AtomicUsize::new(0);
+                turn_of(way, count, PHASES, ROUNDS, |rounds| _ = done.fetch_add(rounds, Relaxed));
+                let shares = if way == Way::Share { 1 } else { count };
+                assert_eq!(done.into_inner(), PHASES * ROUNDS / count * shares, "{name}, {count} threads");
             }
         }
     }
