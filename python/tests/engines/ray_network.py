@@ -19,6 +19,8 @@ from ripieno.lab import kernel, why_not
 
 NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
 OWN_NETWORK = "/proc/thread-self/ns/net"
+# How full the disk may be for objects that have no place in memory: by default Ray leaves a twentieth of it to others.
+SYSTEM = {"local_fs_capacity_threshold": 0.999}
 
 
 def missing() -> str | None:
@@ -91,7 +93,8 @@ def started() -> Iterator[Nodes]:
         from ray.cluster_utils import Cluster
 
         with _inside(network):
-            cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+            head = {**NODE, "include_dashboard": False, "_system_config": SYSTEM}
+            cluster = Cluster(initialize_head=True, head_node_args=head)
         try:
             with _inside(network):
                 cluster.add_node(**NODE)
