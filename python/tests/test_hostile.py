@@ -21,11 +21,14 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.launch.job.local import LocalJob
-from watching import SLACK_S, open_descriptors
+from watching import open_descriptors
 
-HEARTBEAT_S = 1.0
+#: Schedules that are asked for are played alone, others beside other tests, on machines that are busy.
+ASKED = os.environ.get("RIPIENO_SCHEDULES")
+HEARTBEAT_S = 1.0 if ASKED else 2.0
 #: After this the caller knows; slower machines get `SLACK_S` more.
 PROMPT_S = HEARTBEAT_S + 1.0
+SLACK_S = 2.0 if ASKED else 30.0
 #: Ranks that are stopped before they have met the others are found by looking at them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
@@ -36,8 +39,7 @@ MOMENTS = ("meeting", "within calls", "between calls", "end")
 
 def seeds() -> range:
     """Those that are asked for, by default a few that are others from day to day in no test run."""
-    asked = os.environ.get("RIPIENO_SCHEDULES", "0..24")
-    first, _, last = asked.rpartition("..")
+    first, _, last = (ASKED or "0..24").rpartition("..")
     return range(int(first or 0), int(last))
 
 
@@ -131,17 +133,22 @@ def program(comm: rp.Communicator, schedule: Schedule, folder: Path) -> tuple[in
     is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
     comm.barrier()
     logical = comm.replicate(schedule.replicas) if schedule.replicas > 1 else comm
+    timer = None
     for step in range(STEPS):
         if is_victim and schedule.strikes("within calls", step):
             mark.touch()
             if schedule.fault in ("raise", "out of memory"):
                 commit(schedule.fault)
             # It comes from another thread while this one is in a call, or between two.
-            threading.Timer(schedule.delay_s, commit, (schedule.fault,)).start()
+            timer = threading.Timer(schedule.delay_s, commit, (schedule.fault,))
+            timer.start()
         if is_victim and schedule.strikes("between calls", step):
             mark.touch()
             commit(schedule.fault)
         calls(logical, step)
+    if timer is not None:
+        # The calls may be over before; the others wait for this rank to end the program.
+        timer.join()
     if is_victim and schedule.moment == "end":
         mark.touch()
         commit(schedule.fault)
@@ -174,6 +181,9 @@ def play(schedule: Schedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
             **options,
         ) as job:
             (folder / "met").touch()
+            for timer in timers:
+                # They may have met before.
+                timer.join()
             begun = time.monotonic()
             results = job.run(program, schedule, folder)
             size = job.workers // schedule.replicas

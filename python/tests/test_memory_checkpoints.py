@@ -10,15 +10,9 @@ from itertools import chain
 import numpy as np
 import pytest
 import ripieno as rp
+from strikes import strike_once
 
 ROUNDS = 30
-
-
-def strike_once(comm, folder, victims):
-    """Ranks that die the first time that they come here."""
-    if comm.rank in victims and not (folder / f"{comm.rank}").exists():
-        (folder / f"{comm.rank}").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def add_up(comm, folder, victims, at):

@@ -14,6 +14,7 @@ import warnings
 import numpy as np
 import pytest
 import ripieno as rp
+from watching import comes_true
 
 #: A stopped rank is silent for this long; on a busy machine others may not run for some tenths of a second.
 HEARTBEAT_S = 2.0
@@ -100,7 +101,9 @@ def test_the_others_go_on_when_one_more_ends_while_they_shrink(during):
     assert_the_others_go_on(4, {2: "kill"}, during)
 
 
-def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out():
+def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out(tmp_path):
+    told_of_it = tmp_path / "told"
+
     def program(comm):
         own = comm.rank
         pids = comm.allgather(os.getpid())
@@ -115,18 +118,48 @@ def test_a_rank_that_goes_on_too_late_is_told_that_it_was_left_out():
                 assert told.value.rank == own and comm.closed
                 with pytest.raises(rp.RankFailed, match="without it"):
                     comm.barrier()
+                told_of_it.touch()
                 raise
             assert failed.rank == 1
             left = comm.shrink()
             os.kill(pids[1], signal.SIGCONT)
             # It is told while the others live.
-            time.sleep(1.0)
+            assert comes_true(told_of_it.exists, 60.0)
             return left.first_ranks, left.allreduce(1)
         raise AssertionError("a rank stood still")
 
     with rp.launch(workers=3, on_failure="shrink", heartbeat_timeout_s=HEARTBEAT_S) as job:
         assert job.run(program) == [([0, 2], 2)] * 2
         assert list(job.lost) == [1]
+
+
+def test_a_rank_that_comes_too_late_to_shrink_is_lost_though_it_lives(tmp_path):
+    shrunk, told_of_it = tmp_path / "shrunk", tmp_path / "told"
+
+    def program(comm):
+        own = comm.rank
+        with contextlib.suppress(rp.RankFailed):
+            comm.barrier()
+        if own == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if own == 1:
+            assert comes_true(shrunk.exists, 60.0)
+            with pytest.raises(rp.RankFailed):
+                comm.shrink()
+            told_of_it.touch()
+            comm.barrier()
+        with pytest.raises(rp.RankFailed):
+            comm.barrier()
+        left = comm.shrink()
+        shrunk.touch()
+        assert comes_true(told_of_it.exists, 60.0)
+        # What it says is heard ahead of what these return.
+        time.sleep(0.1)
+        return left.first_ranks
+
+    with rp.launch(workers=4, on_failure="shrink", rendezvous_timeout_s=2.0, threads=1) as job:
+        assert job.run(program) == [[0, 3]] * 2
+        assert sorted(job.lost) == [1, 2] and "without it" in job.lost[1]
 
 
 def test_what_was_made_of_the_old_communicator_says_that_it_has_shrunk():

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+from contextlib import ExitStack
+from functools import partial
 
 import networkx as nx
 import numpy as np
 import pytest
 import ripieno as rp
 from sklearn.datasets import load_digits
+from watching import gone_within
+
+#: The iteration after which a worker dies; what is in its links may carry the others through one more.
+STRUCK = 4
+#: A process that is killed has ended by then.
+GONE_S = 60.0
 
 DIGITS = load_digits().data
 
@@ -53,32 +60,59 @@ def fitted(name, comm=None, **options):
 def undisturbed():
     """Each fit by three workers, of which nobody dies."""
     with rp.launch(workers=3, threads=1) as job:
-        return {name: fitted(name, engine=job) for name in FITS}
+        models = {name: fitted(name, engine=job) for name in FITS}
+    for name, model in models.items():
+        assert model.n_iter_ > STRUCK + 3, f"{name} is over before a death could be met"
+    return models
 
 
-def fit_and_strike(comm, name, victim, mark):
-    """A fit in whose fourth iteration rank 0 kills a rank; what it gives, and what rank 0 has seen of iterations."""
-    pids = comm.allgather(os.getpid())
+def struck(pids, victim, mark):
+    """What rank 0 does with its events: after an iteration it kills a rank once, and sees it end before it goes on."""
     seen = []
 
     def strike(event):
         if event["event"] == "iteration":
             seen.append(event["iteration"])
-            if event["iteration"] == 4 and not mark.exists():
+            if event["iteration"] == STRUCK and not mark.exists():
                 mark.touch()
                 os.kill(pids[victim], signal.SIGKILL)
+                assert gone_within(GONE_S, [pids[victim]])
 
+    return seen, strike
+
+
+def fit_and_strike(comm, name, victim, mark):
+    """A fit within which a rank is killed; what it gives, and what rank 0 has seen of iterations."""
+    seen, strike = struck(comm.allgather(os.getpid()), victim, mark)
     model = fitted(name, comm, on_iteration=strike)
     return getattr(model, FITS[name][-1]), seen, getattr(model, "resumed_from_", None)
 
 
-@pytest.mark.parametrize(("policy", "victim"), [("shrink", 0), ("shrink", 2), ("respawn", 0)])
-@pytest.mark.parametrize("name", FITS)
-def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, name, policy, victim):
-    with rp.launch(workers=3, threads=1, on_failure=policy) as job:
-        with pytest.warns(RuntimeWarning, match="begins again"):
-            found, seen, resumed_from = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
-        assert list(job.lost) == [victim]
+@pytest.fixture(scope="module")
+def surviving():
+    """A job of three workers for each policy; what dies of it is replaced, which takes less than another job."""
+    with ExitStack() as jobs:
+        yield {
+            policy: jobs.enter_context(rp.launch(workers=3, threads=1, on_failure=policy))
+            for policy in ("shrink", "respawn")
+        }
+
+
+def policies_and_victims(names):
+    """Of each fit another policy and victim than of the one before; of the first all."""
+    cases = [("shrink", 0), ("respawn", 2), ("shrink", 2), ("respawn", 0)]
+    first, *others = names
+    return [(first, *case) for case in cases] + [(name, *cases[at % 4]) for at, name in enumerate(others)]
+
+
+@pytest.mark.parametrize(("name", "policy", "victim"), policies_and_victims(FITS))
+def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name, policy, victim):
+    job = surviving[policy]
+    if job.workers < 3:
+        job.resize(3)
+    with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*begins again"):
+        found, seen, resumed_from = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
+    assert job.workers == (2 if policy == "shrink" else 3)
     expected = getattr(undisturbed[name], FITS[name][-1])
     if policy == "respawn" or name == "layout":
         assert np.array_equal(found, expected)
@@ -87,32 +121,29 @@ def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, name, policy, v
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
     if name in ("kmeans", "als", "mds", "layout"):
         # Nothing but the iteration at hand is done again; who is killed by another goes on for a moment.
-        assert seen[0] == resumed_from + 1 >= 4
+        assert seen[0] == resumed_from + 1 >= STRUCK
 
 
-def test_a_fit_with_workers_of_its_own_goes_on_too():
-    rows = np.random.default_rng(0).normal(size=(40_000, 16))
-    parameters = {"n_clusters": 100, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}
-    whole = rp.KMeans(**parameters, workers=3).fit(rows)
-    struck = []
+def with_a_strike(mark, program, comm, *arguments):
+    """A fit's program, of whose workers one dies: its last argument is the function that gets events."""
+    _, strike = struck(comm.allgather(os.getpid()), 2, mark)
+    return program(comm, *arguments[:-1], strike)
 
-    def strike(event):
-        if event["event"] == "iteration" and event["iteration"] == 4 and not struck:
-            struck.extend(children())
-            os.kill(struck[-1], signal.SIGKILL)
 
+def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
+    class Struck(rp.KMeans):
+        def _run_fit(self, program, *arguments, comm):
+            return super()._run_fit(partial(with_a_strike, tmp_path / "mark", program), *arguments, comm=comm)
+
+    rows = np.random.default_rng(0).normal(size=(3000, 16))
+    parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1, "workers": 3}
+    whole = rp.KMeans(**parameters).fit(rows)
+    assert whole.n_iter_ > STRUCK + 3
     with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
-        model = rp.KMeans(**parameters, workers=3, on_failure="shrink", on_iteration=strike).fit(rows)
-    assert model.resumed_from_ >= 3 and len(model.report_.hosts) == 2
+        model = Struck(**parameters, on_failure="shrink").fit(rows)
+    assert model.resumed_from_ >= STRUCK - 1 and len(model.report_.hosts) == 2
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)
     assert np.array_equal(model.labels_, whole.labels_)
-
-
-def children():
-    """The processes that this one has started, and that live."""
-    found = subprocess.run(["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True)
-    lines = (line.split(None, 1) for line in found.stdout.splitlines())
-    return [int(pid) for pid, command in lines if "ripieno.launch.job.worker" in command]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3])

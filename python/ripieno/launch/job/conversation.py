@@ -187,7 +187,7 @@ class Conversation:
         """Who lives, but has failed, and all that have returned went on without it, is lost."""
         for rank in list(self.reports):
             if self._outlives and self.replies and all(rank in self._without.get(each, ()) for each in self.replies):
-                self._lost(self._members[rank], self.reports.pop(rank).cause)
+                self._lose(self._members[rank], self.reports.pop(rank).cause)
 
     def check_mismatch(self) -> None:
         """Raise if the ranks have made different calls, and no program has met that: it came out in the end."""

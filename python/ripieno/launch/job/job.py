@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -405,10 +406,16 @@ class Job(ABC):
         return False
 
 
+def name_of(program: Callable[..., Any]) -> str:
+    """What a program is called in a sentence: what a partial function is of, and of other objects their class."""
+    while isinstance(program, partial):
+        program = program.func
+    return str(getattr(program, "__qualname__", type(program).__qualname__))
+
+
 def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
     """What to raise if a program does not reach its ranks."""
-    name = getattr(program, "__qualname__", repr(program))
-    return SerializationError(f"{name} or its arguments cannot be sent to workers: {error}")
+    return SerializationError(f"{name_of(program)} or its arguments cannot be sent to workers: {error}")
 
 
 def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.conversation import Conversation, Member, tell
-from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
+from ripieno.launch.job.job import EventListener, Job, name_of, tell_all, unsendable
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
@@ -145,7 +145,7 @@ class ProcessJob(Job, Generic[M]):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
                 warnings.warn(
-                    f"{failed.with_traceback(None)}; {program.__qualname__} begins again on {self.workers} {ranks}",
+                    f"{failed.with_traceback(None)}; {name_of(program)} begins again on {self.workers} {ranks}",
                     RuntimeWarning,
                     stacklevel=3,
                 )

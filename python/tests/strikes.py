@@ -1,0 +1,29 @@
+"""Faults that are sure to meet the work: a rank is struck where all ranks have come, and none of them is done."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import ripieno as rp
+from watching import comes_true
+
+#: A rank that has not come by then never will.
+COMES_S = 60.0
+
+
+def strike_once(
+    comm: rp.Communicator, folder: Path, victims: Sequence[int], signal_number: int = signal.SIGKILL
+) -> None:
+    """Send each victim a signal the first time that it comes here, once all ranks of its world have come, too.
+
+    Whoever were still in the call before, when the first victim dies, might fail there and never come.
+    """
+    (folder / f"came-{comm.rank}").touch()
+    struck = folder / f"struck-{comm.rank}"
+    if comm.rank in victims and not struck.exists():
+        assert comes_true(lambda: len(list(folder.glob("came-*"))) >= comm.world_size, COMES_S)
+        struck.touch()
+        os.kill(os.getpid(), signal_number)
