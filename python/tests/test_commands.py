@@ -42,6 +42,7 @@ RESULTS = {
     "wordcount --trace": ["wordcount", "none.txt", "--trace", "result.json"],
 }
 FOLDERS = {
+    "bench threads": ["bench", "threads", "--draw", "result"],
     "als": ["als", "none.parquet", "--out", "result"],
     "demo": ["demo", "--out", "result"],
     "kmeans": ["kmeans", "none.npy", "--clusters", "2", "--out", "result"],

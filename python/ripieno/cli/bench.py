@@ -191,6 +191,12 @@ def strategies_command(
 @click.option(
     "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PAGE.html", help="Draw what was measured."
 )
+@click.option(
+    "--draw",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Put the page's drawings here, each as a file of its own, such as barrier-2.svg.",
+)
 @click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
 @overwrite_option
 def threads_command(
@@ -198,6 +204,7 @@ def threads_command(
     points: int | None,
     centroids: str | None,
     out: Path | None,
+    draw: Path | None,
     target: Path | None,
     overwrite: bool,
     **words: Any,
@@ -215,9 +222,12 @@ def threads_command(
     """
     from ripieno.bench import threads as bench
     from ripieno.bench.pages import threads as pages
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_new_folder, check_results, new_file, new_folder
 
     check_results({"--out": out, "--json": target}, overwrite=overwrite)
+    drawn_before = [path.name for path in draw.glob("*.svg")] if draw is not None and overwrite else []
+    if draw is not None:
+        check_new_folder(draw, drawn_before)
     words |= bench.FULL if full else {}
     words |= {} if points is None else {"points": points}
     words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
@@ -227,6 +237,11 @@ def threads_command(
         with new_file(out) as part:
             part.write_text(pages.page(found), "utf-8")
         click.echo(out)
+    if draw is not None:
+        with new_folder(draw, drawn_before) as folder:
+            for name, svg in pages.drawings(found).items():
+                (folder / name).write_text(svg, "utf-8")
+        click.echo(draw)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")

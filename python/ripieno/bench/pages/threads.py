@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Any
 
 import matplotlib
@@ -46,6 +47,14 @@ def page(found: Found) -> str:
         rows=rows,
         machine=machine(),
     )
+
+
+def drawings(found: Found) -> dict[str, str]:
+    """What the page draws, each an SVG of its own, by name: `barrier-2.svg` of two threads, `kmeans-100.svg`."""
+    threads = {cost.case: cost.threads for cost in found.costs}
+    drawn = {f"{re.split(' of |,', case)[0]}-{threads[case]}.svg": cost_chart(found, case) for case in found.cases}
+    drawn |= {f"kmeans-{count}.svg": grid_chart(found, count) for count in found.asked.centroids}
+    return {name: charts.standalone(svg) for name, svg in drawn.items()}
 
 
 def cost_chart(found: Found, case: str) -> str:
