@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -165,6 +167,21 @@ def test_a_timeline_has_a_bar_for_each_message_and_pages_fetch_nothing(tmp_path,
     capsys.readouterr()
     assert main([*words, "--timeline", str(svg)]) == 2
     assert "time.svg" in capsys.readouterr().err
+
+
+def test_blocks_that_come_at_once_are_drawn_below_each_other(tmp_path):
+    svg = tmp_path / "time.svg"
+    words = ["simulate", "broadcast", "--nodes", "6", "--bytes", "4MiB", "--algorithm", "csb", "--block", "128KiB"]
+    assert main([*words, "--timeline", str(svg)]) == 0
+    bars = defaultdict(list)
+    for each in ElementTree.parse(svg).getroot().iter("{http://www.w3.org/2000/svg}rect"):
+        if len(each) and each[0].text.startswith("block"):
+            bars[each.get("y")].append((float(each.get("x")), float(each.get("width"))))
+    assert sum(len(lane) for lane in bars.values()) == 5 * 32
+    assert len(bars) > 5
+    for lane in bars.values():
+        lane.sort()
+        assert all(x + width <= after + 0.02 for (x, width), (after, _) in pairwise(lane))
 
 
 def test_a_timeline_of_many_ranks_shows_some_and_says_so():

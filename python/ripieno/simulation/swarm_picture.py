@@ -1,7 +1,8 @@
 """Pictures of a dynamic broadcast, as SVG: who got which block from whom and when, and how fast each host got them.
 
-A row per rank. In it a bar for each block, in the colour of its sender, and below the bars the rate at which bytes
-came, as a share of the highest. Beside the rows a field per sender and receiver: the darker, the more bytes went so.
+A row per rank. In it a bar for each block, in the colour of its sender, blocks that came at the same time one below the
+other. Under the bars the rate at which bytes came, as a share of the highest. Beside the name of a rank its colour, and
+beside the rows a field per sender and receiver: the darker, the more bytes went so.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ripieno.units import bytes_text, duration_text, size_text, unit_of
 ROWS_DRAWN, FETCHES_DRAWN = 64, 40_000
 
 _LEFT, _TOP, _BOTTOM, _GAP = 64, 48, 40, 48
-_ROW, _BARS, _WIDTH, _FIELD = 24, 12, 720, 8
+_ROW, _BARS, _WIDTH, _FIELD = 32, 20, 720, 8
 _STEPS = 180
 _STYLE = """
   svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2; --rate: #9aa6b2; --lost: #c0392b;
@@ -60,8 +61,14 @@ def draw(title: str, fetches: Sequence[Fetch], ends: Sequence[End], seconds: flo
     every = max(1, len(fetches) // FETCHES_DRAWN)
     for rank in shown:
         top = _TOP + rows[rank] * _ROW
-        body.append(_text(_LEFT - 8, top + 13, f"rank {rank}" if count <= ROWS_DRAWN else f"{rank:,}", "end"))
-        body += [_bar(fetch, top, scale) for fetch in by_receiver[rank][::every]]
+        body.append(_text(_LEFT - 14, top + 15, f"rank {rank}" if count <= ROWS_DRAWN else f"{rank:,}", "end"))
+        body.append(f"<rect x='{_LEFT - 10}' y='{top + 7}' width='6' height='8' fill='{_colour(rank)}'/>")
+        lanes = _lanes(by_receiver[rank][::every])
+        body += [
+            _bar(fetch, top + 1 + lane * _BARS / len(lanes), _BARS / len(lanes), scale)
+            for lane, mine in enumerate(lanes)
+            for fetch in mine
+        ]
         body.append(_area(rates[rank], top + _ROW - 1, highest))
         end = ends[rank]
         if end.at_s is not None and (end.kind != "done" or end.at_s > 0):
@@ -82,15 +89,27 @@ def draw(title: str, fetches: Sequence[Fetch], ends: Sequence[End], seconds: flo
     return "\n".join(parts)
 
 
-def _bar(fetch: Fetch, top: float, scale: float) -> str:
+def _lanes(fetches: Sequence[Fetch]) -> list[list[Fetch]]:
+    """As few lists as may be, in none of which two overlap: each fetch goes to the first that is free."""
+    lanes: list[list[Fetch]] = []
+    for fetch in sorted(fetches, key=lambda fetch: fetch.start_s):
+        free = next((lane for lane in lanes if lane[-1].end_s <= fetch.start_s), None)
+        if free is None:
+            free = []
+            lanes.append(free)
+        free.append(fetch)
+    return lanes
+
+
+def _bar(fetch: Fetch, top: float, height: float, scale: float) -> str:
     x, width = _LEFT + fetch.start_s * scale, max((fetch.end_s - fetch.start_s) * scale, 0.5)
     told = (
         f"block {fetch.block} from rank {fetch.sender}: {bytes_text(fetch.size_bytes)}, "
         f"{duration_text(fetch.start_s) if fetch.start_s else '0 s'} to {duration_text(fetch.end_s)}"
     )
     return (
-        f"<rect x='{x:.2f}' y='{top + 1}' width='{width:.2f}' height='{_BARS}' fill='{_colour(fetch.sender)}'"
-        f" fill-opacity='0.7'><title>{escape(told)}</title></rect>"
+        f"<rect x='{x:.2f}' y='{top:.2f}' width='{width:.2f}' height='{height:.2f}' fill='{_colour(fetch.sender)}'"
+        f" fill-opacity='0.85'><title>{escape(told)}</title></rect>"
     )
 
 
