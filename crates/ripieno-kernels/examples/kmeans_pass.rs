@@ -1,13 +1,14 @@
 //! Times passes of K-means and says where the time goes.
 //!
-//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [bounds]
+//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [bounds|bytes]
 //!
-//! `vectors.npy` holds f32 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids start
-//! at rows `i·n/k`. With `bounds` every pass is timed with and without those of the one before. The rate is nominal:
-//! `2·n·k·d` operations a pass.
+//! `vectors.npy` holds f32 or u8 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids
+//! start at rows `i·n/k`. With `bounds` every pass is timed with and without those of the one before. With `bytes` the
+//! vectors are bytes, and every pass is timed with them and with the same values as f32, beside the rate at which the
+//! machine adds up products of bytes. The rates of passes are nominal: `2·n·k·d` operations a pass.
 
 use ripieno_kernels::{
-    Bounds, Matrix, Pass, Simd, Threads, assign, assign_accumulate, assign_accumulate_within, recenter,
+    Bounds, Matrix, Pass, Point, Simd, Threads, assign, assign_accumulate, assign_accumulate_within, recenter,
 };
 use std::time::Instant;
 
@@ -20,9 +21,11 @@ fn main() {
         (number(1, "1000"), number(2, "2"), number(3, "3"));
 
     let points = Matrix::new(&values, values.len() / columns, columns);
-    println!("{} x {columns} f32, {cluster_count} clusters, {thread_count} threads", points.rows());
-    if text(4, "") == "bounds" {
-        return time_bounds(points, cluster_count, &Threads::new(thread_count), pass_count);
+    println!("{} x {columns}, {cluster_count} clusters, {thread_count} threads", points.rows());
+    match text(4, "").as_str() {
+        "bounds" => return time_bounds(points, cluster_count, &Threads::new(thread_count), pass_count),
+        "bytes" => return time_bytes(points, cluster_count, &Threads::new(thread_count), pass_count),
+        _ => {}
     }
     for simd in Simd::available().into_iter().rev() {
         time(points, cluster_count, &Threads::with_simd(thread_count, simd), pass_count);
@@ -32,20 +35,13 @@ fn main() {
 fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
     let (n, d, k) = (points.rows(), points.columns(), cluster_count);
     let mut centroids: Vec<f32> = (0..k).flat_map(|i| points.row(i * n / k)).copied().collect();
-    let (mut labels, mut sums, mut weight_sums) = (vec![0; n], vec![0.0; k * d], vec![0.0; k]);
     let (mut pass_s, mut assign_s) = (f64::INFINITY, f64::INFINITY);
     let mut inertia = 0.0;
     for _ in 0..pass_count {
-        let start = Instant::now();
-        assign(points, Matrix::new(&centroids, k, d), &mut labels, None, threads);
-        assign_s = assign_s.min(start.elapsed().as_secs_f64());
-
-        let start = Instant::now();
-        let pass =
-            Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
-        inertia = assign_accumulate(points, Matrix::new(&centroids, k, d), None, pass, threads);
-        pass_s = pass_s.min(start.elapsed().as_secs_f64());
-        recenter(&mut centroids, &sums, &weight_sums);
+        let timed = Timed::of(points, &centroids, threads);
+        (pass_s, assign_s) = (pass_s.min(timed.pass_s), assign_s.min(timed.assign_s));
+        inertia = timed.inertia;
+        recenter(&mut centroids, &timed.sums, &timed.weight_sums);
     }
     let pairs = (n * k) as f64;
     println!(
@@ -58,6 +54,116 @@ fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count
         assign_s * 1e3,
         (pass_s - assign_s) * 1e3,
     );
+}
+
+/// A pass, what it gave, and the seconds of the whole and of the assignment alone.
+struct Timed {
+    pass_s: f64,
+    assign_s: f64,
+    inertia: f64,
+    labels: Vec<i32>,
+    sums: Vec<f64>,
+    weight_sums: Vec<f64>,
+}
+
+impl Timed {
+    fn of<P: Point>(points: Matrix<P>, centroids: &[P::Centroid], threads: &Threads) -> Timed {
+        let (n, d) = (points.rows(), points.columns());
+        let centroids = Matrix::new(centroids, centroids.len() / d, d);
+        let (mut labels, mut sums) = (vec![0; n], vec![0.0; centroids.values().len()]);
+        let mut weight_sums = vec![0.0; centroids.rows()];
+        let start = Instant::now();
+        assign(points, centroids, &mut labels, None, threads);
+        let assign_s = start.elapsed().as_secs_f64();
+
+        let start = Instant::now();
+        let pass =
+            Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+        let inertia = assign_accumulate(points, centroids, None, pass, threads);
+        Timed { pass_s: start.elapsed().as_secs_f64(), assign_s, inertia, labels, sums, weight_sums }
+    }
+}
+
+/// Passes over bytes and over the same values as f32, by turns.
+fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
+    let (n, d, k) = (points.rows(), points.columns(), cluster_count);
+    // Other values than whole ones up to 255 are stretched to these.
+    let most = points.values().iter().fold(0.0, |most: f32, &value| most.max(value));
+    let stretch = if most <= 1.0 { 255.0 } else { 1.0 };
+    let bytes: Vec<u8> = points.values().iter().map(|&value| (value * stretch).round() as u8).collect();
+    let floats: Vec<f32> = bytes.iter().map(|&byte| byte.into()).collect();
+    let (bytes, floats) = (Matrix::new(&bytes, n, d), Matrix::new(&floats, n, d));
+    let mut centroids: Vec<f32> = (0..k).flat_map(|i| floats.row(i * n / k)).copied().collect();
+    let products = n as f64 * k as f64 * d as f64;
+    for number in 1..=pass_count {
+        let peak = products_per_s(threads.count());
+        let (of_floats, of_bytes) = (Timed::of(floats, &centroids, threads), Timed::of(bytes, &centroids, threads));
+        assert_eq!(
+            (&of_floats.labels, of_floats.inertia),
+            (&of_bytes.labels, of_bytes.inertia),
+            "bytes change nothing"
+        );
+        let rate = products / of_bytes.assign_s;
+        println!(
+            "pass {number:2}: f32 {:7.1} ms (assign {:7.1}), bytes {:7.1} ms (assign {:7.1}), {:.2} times as fast \
+             (assign {:.2}); {:5.1} G products/s, {}; inertia {:.1}",
+            of_floats.pass_s * 1e3,
+            of_floats.assign_s * 1e3,
+            of_bytes.pass_s * 1e3,
+            of_bytes.assign_s * 1e3,
+            of_floats.pass_s / of_bytes.pass_s,
+            of_floats.assign_s / of_bytes.assign_s,
+            rate / 1e9,
+            peak.map_or("without VNNI".to_string(), |peak| format!(
+                "{:.0} % of {:.0}",
+                100.0 * rate / peak,
+                peak / 1e9
+            )),
+            of_bytes.inertia,
+        );
+        recenter(&mut centroids, &of_bytes.sums, &of_bytes.weight_sums);
+    }
+}
+
+/// How many products of bytes the machine adds up in registers, by `vpdpbusd` on some threads; nothing without VNNI.
+fn products_per_s(thread_count: usize) -> Option<f64> {
+    #[cfg(target_arch = "x86_64")]
+    if is_x86_feature_detected!("avx512vnni") {
+        const ROUNDS: usize = 4_000_000;
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..thread_count {
+                // SAFETY: the machine has the instruction.
+                scope.spawn(|| std::hint::black_box(unsafe { vnni::rounds(std::hint::black_box(ROUNDS)) }));
+            }
+        });
+        let products = thread_count * ROUNDS * vnni::PRODUCTS_PER_ROUND;
+        return Some(products as f64 / start.elapsed().as_secs_f64());
+    }
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+mod vnni {
+    use std::arch::x86_64::*;
+
+    const SUMS: usize = 24;
+    /// Sums of 16 lanes of four products.
+    pub const PRODUCTS_PER_ROUND: usize = SUMS * 16 * 4;
+
+    /// As many products as can be under way at once, again and again.
+    #[target_feature(enable = "avx512f,avx512vnni")]
+    pub fn rounds(count: usize) -> i32 {
+        let (a, b) = (_mm512_set1_epi8(std::hint::black_box(3)), _mm512_set1_epi8(std::hint::black_box(1)));
+        // Sums that are known to be equal would be one.
+        let mut sums: [__m512i; SUMS] = std::array::from_fn(|at| _mm512_set1_epi32(std::hint::black_box(at as i32)));
+        for _ in 0..count {
+            for sum in &mut sums {
+                *sum = _mm512_dpbusd_epi32(*sum, a, b);
+            }
+        }
+        sums.into_iter().map(|sum| _mm512_reduce_add_epi32(sum)).fold(0, i32::wrapping_add)
+    }
 }
 
 fn time_bounds(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
@@ -105,9 +211,13 @@ fn vectors(source: &str) -> (Vec<f32>, usize) {
     let bytes = std::fs::read(source).expect("a readable file");
     let header_end = 10 + u16::from_le_bytes([bytes[8], bytes[9]]) as usize;
     let header = String::from_utf8_lossy(&bytes[10..header_end]);
-    assert!(header.contains("<f4") && header.contains("'fortran_order': False"), "f32 in C order: {header}");
+    assert!(header.contains("'fortran_order': False"), "in C order: {header}");
     let shape = header.split(['(', ')']).nth(1).expect("a shape");
     let columns = shape.split(',').nth(1).and_then(|text| text.trim().parse().ok()).expect("two dimensions");
-    let values = bytes[header_end..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    (values.collect(), columns)
+    let values = &bytes[header_end..];
+    if header.contains("|u1") {
+        return (values.iter().map(|&byte| byte.into()).collect(), columns);
+    }
+    assert!(header.contains("<f4"), "f32 or u8: {header}");
+    (values.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(), columns)
 }

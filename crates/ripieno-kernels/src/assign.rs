@@ -5,12 +5,13 @@
 //! may have swapped the two, all centroids within the bound are computed in f64 as well ([`Doubt`]). So a label is the
 //! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads. For very few
 //! rows or centroids only the f64 distances are computed. Of few columns, a row meets the centroids of its region alone
-//! ([`Regions`]), where that is less work.
+//! ([`Regions`]), where that is less work. Rows of bytes meet the centroids in bytes ([`Filter`]).
 //!
 //! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
 
 mod bounds;
+mod bytes;
 mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
@@ -20,6 +21,7 @@ use crate::phased::Phased;
 use crate::simd::{self, FEW_COLUMNS, Job, Lanes, Nearest, ROW_STEP, Vector};
 use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
 pub use bounds::{Bounds, assign_accumulate_within};
+use bytes::{BytesBlock, BytesScratch, Filter};
 use regions::{Regions, RegionsBlock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -218,6 +220,8 @@ enum Way<C> {
     Direct,
     /// All centroids, in f32 first.
     Packed(Packed<C>),
+    /// All centroids, in bytes first.
+    Bytes(Box<Filter>),
     /// The centroids of its region.
     Regions(Box<Regions<C>>),
 }
@@ -244,6 +248,7 @@ struct Scratch {
     tile: Vec<f32>,
     labels: Vec<i32>,
     distances: Vec<f64>,
+    bytes: BytesScratch,
 }
 
 /// A block of rows takes at most this much of the second-level cache; a panel of centroids needs room as well.
@@ -278,11 +283,16 @@ impl<'a, P: Point> Search<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
-        let regions = || (points.columns() <= FEW_COLUMNS).then(|| Regions::new(points, centroids, threads)).flatten();
+        let has_few = points.columns() <= FEW_COLUMNS;
+        let regions = || has_few.then(|| Regions::new(points, centroids, threads)).flatten();
+        let are_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
+        let filter = || (!has_few && are_bytes).then(|| Filter::new(centroids, threads)).flatten();
         let way = if centroids.rows() <= FEW_CENTROIDS || points.rows() <= FEW_ROWS {
             Way::Direct
         } else if let Some(regions) = regions() {
             Way::Regions(Box::new(regions))
+        } else if let Some(filter) = filter() {
+            Way::Bytes(Box::new(filter))
         } else {
             let (panels, frame) = Panels::pack(centroids, threads);
             Way::Packed(Packed { panels, frame })
@@ -293,7 +303,7 @@ impl<'a, P: Point> Search<'a, P> {
     fn block_operations(&self) -> usize {
         let comparisons = match &self.way {
             Way::Regions(_) => regions::POINT_COST,
-            Way::Packed(_) | Way::Direct => self.centroids.rows(),
+            Way::Packed(_) | Way::Bytes(_) | Way::Direct => self.centroids.rows(),
         };
         self.block_rows * comparisons * self.points.columns()
     }
@@ -309,6 +319,7 @@ impl<'a, P: Point> Search<'a, P> {
             tile: vec![0.0; ROW_STEP * columns],
             labels: vec![0; self.block_rows],
             distances: vec![0.0; self.block_rows],
+            bytes: BytesScratch::default(),
         }
     }
 
@@ -344,6 +355,12 @@ impl<'a, P: Point> Search<'a, P> {
         match &self.way {
             Way::Packed(packed) => {
                 threads.simd().run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch });
+            }
+            Way::Bytes(filter) => {
+                let bytes = P::as_bytes(points.values()).expect("bytes, for which the filter was made");
+                let scratch = &mut scratch.bytes;
+                let block = BytesBlock { filter, points, bytes, centroids, labels, squared_distances, scratch };
+                threads.simd().run_bytes(block);
             }
             Way::Regions(regions) => {
                 threads.simd().run(RegionsBlock { regions, points, labels, squared_distances });

@@ -59,6 +59,10 @@ pub(crate) mod number {
         fn widen(self) -> Self::Real;
         /// Whether it is neither infinite nor NaN.
         fn is_finite(self) -> bool;
+        /// The same values as bytes, if that is what they are.
+        fn as_bytes(_values: &[Self]) -> Option<&[u8]> {
+            None
+        }
     }
 
     /// A coordinate that can be computed with.
@@ -116,6 +120,10 @@ impl Number for u8 {
 
     fn is_finite(self) -> bool {
         true
+    }
+
+    fn as_bytes(values: &[u8]) -> Option<&[u8]> {
+        Some(values)
     }
 }
 

