@@ -58,6 +58,18 @@ def test_the_same_command_gives_the_same_result(vectors, tmp_path):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
+def test_a_fit_starts_from_the_centroids_of_an_earlier_result(vectors, tmp_path):
+    command = ["kmeans", str(vectors), "-k", "5", "-q"]
+    assert main([*command, "-o", str(tmp_path / "a")]) == 0
+    assert main([*command, "--start", str(tmp_path / "a" / "centroids.npy"), "-o", str(tmp_path / "b")]) == 0
+
+    again = json.loads((tmp_path / "b" / "model.json").read_text())
+    assert again["parameters"]["init"] == "centroids of a file"
+    assert again["iteration_count"] <= 2
+    np.testing.assert_array_equal(np.load(tmp_path / "a" / "labels.npy"), np.load(tmp_path / "b" / "labels.npy"))
+    assert main([*command, "--start", str(tmp_path / "none.npy"), "-o", str(tmp_path / "c")]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

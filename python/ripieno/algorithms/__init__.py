@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ripieno.algorithms.als.estimator import ALS
     from ripieno.algorithms.kmeans.estimator import KMeans
+    from ripieno.algorithms.kmeans.mini_batch import MiniBatchKMeans
     from ripieno.algorithms.linear.regression import LinearRegression, Ridge
     from ripieno.algorithms.logistic.estimator import LogisticRegression
     from ripieno.algorithms.mds.estimator import MDS
@@ -31,6 +32,7 @@ __all__ = [
     "KMeans",
     "LinearRegression",
     "LogisticRegression",
+    "MiniBatchKMeans",
     "PageRank",
     "Ridge",
     "SparseSGD",
@@ -48,6 +50,7 @@ _MODULES = {
     "LinearRegression": "linear.regression",
     "LogisticRegression": "logistic.estimator",
     "MDS": "mds.estimator",
+    "MiniBatchKMeans": "kmeans.mini_batch",
     "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",

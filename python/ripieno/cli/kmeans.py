@@ -37,6 +37,12 @@ LISTED_PARAMETERS = (
 @click.option("-k", "--clusters", type=click.IntRange(min=1), metavar="COUNT", required=True, help="How many clusters.")
 @method_option("--init", INITS, "How the first centroids are chosen")
 @click.option(
+    "--start",
+    type=LocalPath(),
+    metavar="FILE",
+    help="Start from these centroids, such as the centroids.npy of an earlier result, instead of --init.",
+)
+@click.option(
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
@@ -81,6 +87,7 @@ def kmeans_command(
     thread_model: Literal["fork-join", "bsp"],
     bounds: Literal["auto", "none"],
     init: str,
+    start: Path | None,
     n_init: int | None,
     max_iter: int,
     tol: float,
@@ -116,7 +123,7 @@ def kmeans_command(
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
         clusters,
-        init=init,
+        init=init if start is None else read_numbers(start, "centroids"),
         n_init=n_init or "auto",
         max_iter=max_iter,
         tol=tol,
@@ -146,6 +153,8 @@ def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches |
     save_array(folder / "centroids.npy", model.cluster_centers_)
     save_array(folder / "labels.npy", model.labels_)
     parameters = {name: value for name, value in model.get_params().items() if name in LISTED_PARAMETERS}
+    if not isinstance(model.init, str):
+        parameters["init"] = "centroids of a file"
     (folder / "model.json").write_text(json.dumps(_description(model, parameters, names), indent=2) + "\n")
     write_report(
         folder / "report.html",

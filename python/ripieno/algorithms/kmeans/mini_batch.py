@@ -1,0 +1,244 @@
+"""K-means by small batches as a scikit-learn estimator: a first answer early, and rows that keep coming."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+
+from ripieno._checks import check_count
+from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.inputs import Input, open_rows
+from ripieno.algorithms.kmeans import mini_batch_program as program
+from ripieno.algorithms.kmeans.estimator import KMeans
+from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
+from ripieno.algorithms.kmeans.program import check_cluster_count
+from ripieno.algorithms.worker_estimator import SEED_LIMIT
+from ripieno.input.matrix import Dataset, InMemory
+
+if TYPE_CHECKING:
+    from ripieno._types import OnFailure
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+
+class MiniBatchKMeans(KMeans):
+    """K-means by batches of rows, each centroid at the mean of all rows that it has got so far.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        How many clusters.
+    init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
+        Where to start, as for `KMeans`; the `cluster_centers_` of another model, to go on from these.
+    max_iter : int, default=100
+        Passes over all rows, at most: ``max_iter * n_samples // batch_size`` batches.
+    batch_size : int, default=1024
+        Rows of a batch, of all workers together, drawn with replacement.
+    tol : float, default=0.0
+        Above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
+        mean variance of the features.
+    max_no_improvement : int or None, default=10
+        A fit ends after so many batches in a row without a lower smoothed inertia; None for no such end.
+    random_state : int, RandomState instance or None, default=None
+        Source of the start and of the batches; an int makes them repeatable, for any number of workers.
+    workers : int, default=1
+        How many ranks do the work; a single local one is the calling process.
+    threads : int or None, default=None
+        Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
+    engine : str, Engine or Job, default="local"
+        Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    on_failure : {"raise", "shrink", "respawn"}, default="raise"
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`; it begins again.
+    on_iteration : callable or None, default=None
+        Called in the calling process with a dict for each batch of `fit`: "event" is "step", "step" counts from 1 to
+        "step_count" at most, "batch_inertia" is the batch's before the move, per weight, and there is "squared_shift".
+
+    Attributes
+    ----------
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        The centroids: float64 for float64 input, float32 for float32 and uint8.
+    counts_ : ndarray of shape (n_clusters,), float64
+        The weight of the rows that each centroid has got, in all batches.
+    labels_ : ndarray of shape (n_samples,), int32
+        The nearest centroid of each row, of the last call's rows.
+    inertia_ : float
+        Weighted sum of the squared distances of these rows to their centroids.
+    n_iter_ : int
+        Passes over all rows that `fit` has begun.
+    n_steps_ : int
+        Batches so far.
+    n_features_in_ : int
+        Columns of the input.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if the input had them.
+
+    Notes
+    -----
+    A centroid that no row of a batch is nearest to stays where it is.
+
+    References
+    ----------
+    Sculley, "Web-scale k-means clustering", WWW 2010.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import MiniBatchKMeans
+    >>> X = np.array([[1, 2], [1, 4], [1, 0], [10, 2], [10, 4], [10, 0]])
+    >>> model = MiniBatchKMeans(n_clusters=2, init=X[[0, 3]])
+    >>> model.partial_fit(X[:3]).partial_fit(X[3:]).cluster_centers_
+    array([[ 1.,  2.],
+           [10.,  2.]])
+    """
+
+    counts_: NDArray[np.float64]
+    n_steps_: int
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
+        max_iter: int = 100,
+        batch_size: int = 1024,
+        tol: float = 0.0,
+        max_no_improvement: int | None = 10,
+        random_state: int | np.random.RandomState | None = None,
+        workers: int = 1,
+        threads: int | None = None,
+        engine: str | Engine | Job = "local",
+        on_failure: OnFailure = "raise",
+        on_iteration: Callable[[dict[str, Any]], None] | None = None,
+    ) -> None:
+        super().__init__(
+            n_clusters,
+            init=init,
+            n_init=1,
+            max_iter=max_iter,
+            tol=tol,
+            random_state=random_state,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
+        )
+        self.batch_size = batch_size
+        self.max_no_improvement = max_no_improvement
+
+    def fit(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> MiniBatchKMeans:
+        """Cluster the rows of X, by batches drawn from them.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+            As for `KMeans.fit`.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows, in their order; none may be negative. Batches are drawn without regard to them.
+        comm : Communicator, optional
+            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
+            started for it; all get the result.
+
+        Returns
+        -------
+        MiniBatchKMeans
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        RankFailed
+            A worker died.
+        """
+        self._check_parameters()
+        source = open_rows(self, X, reset=True)
+        weights = checked_weights(sample_weight, source)
+        options = self._options(self._starts(source, comm)[0], comm)
+        parts = self._run_fit(program.fit, source, weights, options, comm=comm)
+        self._keep_learned(parts)
+        self.n_steps_ = parts[0].step_count
+        self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
+        return self
+
+    def partial_fit(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+    ) -> MiniBatchKMeans:
+        """Learn from the rows of X as one more batch; the first call of all chooses the start.
+
+        Parameters
+        ----------
+        X, y, sample_weight, comm
+            As for `fit`; a first X has as many rows as clusters, at least.
+
+        Returns
+        -------
+        MiniBatchKMeans
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Bad input or a bad parameter.
+        RankFailed
+            A worker died.
+        """
+        self._check_parameters()
+        is_first = not hasattr(self, "cluster_centers_")
+        source = open_rows(self, X, reset=is_first)
+        weights = checked_weights(sample_weight, source)
+        start: int | NDArray[Any] | Learned
+        start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
+        parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm)
+        self._keep_learned(parts)
+        self.n_steps_ = 1 if is_first else self.n_steps_ + 1
+        self.n_iter_ = 1 if is_first else self.n_iter_
+        return self
+
+    def _options(self, start: int | NDArray[Any] | Learned, comm: Communicator | None) -> MiniBatchOptions:
+        seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
+        return MiniBatchOptions(
+            n_clusters=self.n_clusters,
+            init=self.init if isinstance(self.init, str) else "array",
+            start=start,
+            seed=seed if comm is None else comm.broadcast(seed),
+            batch_size=self.batch_size,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            max_no_improvement=self.max_no_improvement,
+        )
+
+    def _own_starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
+        if source.row_count is not None:
+            check_cluster_count(self.n_clusters, source.row_count)
+        return super()._own_starts(source)
+
+    def _keep_learned(self, parts: list[MiniBatchPart]) -> None:
+        self.cluster_centers_ = parts[0].learned.centroids
+        self.counts_ = parts[0].learned.weight_sums
+        self.labels_ = np.concatenate([part.labels for part in parts])
+        self.inertia_ = parts[0].inertia
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_count("batch_size", self.batch_size)
+        if self.max_no_improvement is not None:
+            check_count("max_no_improvement", self.max_no_improvement)

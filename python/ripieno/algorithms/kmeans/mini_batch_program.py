@@ -1,0 +1,177 @@
+"""What every worker runs for K-means by small batches of rows.
+
+A batch is drawn from all rows by their global numbers, so it does not depend on how many workers there are. Each worker
+assigns those that it has; one allreduce later every rank moves its copy of the centroids: each to the mean of all rows
+that it has got so far, in whatever batch.
+Cost: b·k·d per batch of b rows shared by the workers, and an allreduce of k·(d+1) float64.
+Source: Sculley, "Web-scale k-means clustering", WWW 2010, algorithm 1; the stopping rules are scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno.kernels as kernels
+from ripieno.algorithms.kmeans.program import check_cluster_count, matched
+from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
+from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory, OwnRows
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+BATCH_STREAM = 1 << 34
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What batches have come to: centroids, (k, d), and the weight of the rows that each has got, (k,) float64."""
+
+    centroids: NDArray[Any]
+    weight_sums: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MiniBatchOptions:
+    """What the workers are told; `start` is a seed, the (k, d) centroids to start from, or what to go on from."""
+
+    n_clusters: int
+    init: str
+    start: int | NDArray[Any] | Learned
+    seed: int
+    batch_size: int
+    max_iter: int
+    tol: float
+    max_no_improvement: int | None
+
+
+@dataclass(frozen=True)
+class MiniBatchPart:
+    """One worker's part of the result; labels are those of its rows."""
+
+    learned: Learned
+    labels: NDArray[np.int32]
+    inertia: float
+    step_count: int
+    row_count: int
+
+
+def fit(
+    comm: Communicator,
+    source: Dataset | InMemory | OwnRows,
+    weights: NDArray[np.float64] | None,
+    options: MiniBatchOptions,
+    emit: Callable[[dict[str, Any]], None] | None = None,
+) -> MiniBatchPart:
+    """Learn from batches until nothing gets better; `emit`, by default `comm.emit`, gets an event per batch.
+
+    Raises
+    ------
+    InputError
+        On every rank: bad rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values
+        so large that squared distances between them have no finite sum.
+    """
+    rows, learned = _begun(comm, source, weights, options)
+    step_count = max(1, options.max_iter * rows.total // options.batch_size)
+    tol = options.tol and options.tol * mean_variance(comm, rows)
+    progress = _Progress(options.batch_size, rows.total, options.max_no_improvement)
+    for step in range(1, step_count + 1):
+        drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(rows.total, size=options.batch_size)
+        own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+        batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
+        inertia, squared_shift = _learn(comm, batch, learned)
+        if comm.rank == 0:
+            event = {"event": "step", "step": step, "step_count": step_count, "batch_inertia": inertia}
+            (emit or comm.emit)(event | {"squared_shift": squared_shift})
+        # As in scikit-learn, the first batch tells of the start only.
+        if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
+            break
+    return _ended(comm, rows, learned, step)
+
+
+def learn_once(
+    comm: Communicator,
+    source: Dataset | InMemory | OwnRows,
+    weights: NDArray[np.float64] | None,
+    options: MiniBatchOptions,
+    emit: Callable[[dict[str, Any]], None] | None = None,
+) -> MiniBatchPart:
+    """Learn from all rows as one batch; there are no events.
+
+    Raises
+    ------
+    InputError
+        As of `fit`.
+    """
+    rows, learned = _begun(comm, source, weights, options)
+    _learn(comm, rows, learned)
+    return _ended(comm, rows, learned, 1)
+
+
+def _begun(
+    comm: Communicator,
+    source: Dataset | InMemory | OwnRows,
+    weights: NDArray[np.float64] | None,
+    options: MiniBatchOptions,
+) -> tuple[WeightedRows, Learned]:
+    """The rows, and where to begin: arrays that no one else has."""
+    rows, start = load(comm, source, weights), options.start
+    if isinstance(start, Learned):
+        points, centroids = matched(rows.points, start.centroids)
+        return replace(rows, points=points), Learned(centroids.copy(), start.weight_sums.copy())
+    check_cluster_count(options.n_clusters, rows.total)
+    if isinstance(start, np.ndarray):
+        centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
+    else:
+        centroids = seed_centroids(
+            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, on_progress=lambda chosen: None
+        )
+    return rows, Learned(centroids, np.zeros(len(centroids)))
+
+
+def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[float, float]:
+    """Move the centroids, in place; returns the batch's inertia before, per weight, and the squared shift."""
+    labels = np.empty(len(batch), np.int32)
+    sums, weight_sums, inertia = comm.allreduce(
+        kernels.assign_accumulate(batch.points, learned.centroids, batch.weights, labels, None, threads=comm.threads)
+    )
+    hit = np.flatnonzero(weight_sums > 0)
+    before = learned.centroids[hit].astype(np.float64)
+    weighted = before * learned.weight_sums[hit, None] + sums[hit]
+    learned.weight_sums[hit] += weight_sums[hit]
+    learned.centroids[hit] = weighted / learned.weight_sums[hit, None]
+    shift = learned.centroids[hit] - before
+    return inertia / max(float(weight_sums.sum()), np.finfo(float).tiny), float(np.sum(shift * shift))
+
+
+class _Progress:
+    """Whether the smoothed inertia of batches has ceased to fall."""
+
+    def __init__(self, batch_size: int, row_count: int, patience: int | None) -> None:
+        self._weight = min(1.0, 2.0 * batch_size / (row_count + 1))
+        self._patience = patience
+        self._smoothed: float | None = None
+        self._least = np.inf
+        self._in_vain = 0
+
+    def is_over(self, inertia: float) -> bool:
+        before = inertia if self._smoothed is None else self._smoothed
+        self._smoothed = before * (1 - self._weight) + inertia * self._weight
+        self._in_vain = 0 if self._smoothed < self._least else self._in_vain + 1
+        self._least = min(self._least, self._smoothed)
+        return self._patience is not None and self._in_vain >= self._patience
+
+
+def _ended(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:
+    labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
+    kernels.assign(rows.points, learned.centroids, labels, distances, threads=comm.threads)
+    inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
+    if not np.isfinite(inertia):
+        raise InputError(f"the rows lie too far apart for squared distances in {learned.centroids.dtype}: scale them")
+    return MiniBatchPart(learned, labels, inertia, step_count, rows.total)

@@ -1,0 +1,143 @@
+"""MiniBatchKMeans: scikit-learn's steps, wherever the rows are, and its contract."""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.kmeans import mini_batch
+from ripieno.algorithms.kmeans.mini_batch_program import _Progress
+from sklearn.base import clone
+from sklearn.cluster import KMeans as SklearnKMeans
+from sklearn.cluster import MiniBatchKMeans as SklearnMiniBatchKMeans
+from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+SEED = 5
+# Batches are drawn by row number, as scikit-learn's own draws them.
+EXPECTED_FAILURES = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "batches are drawn by row number, not by weight"
+    for kind in ("dense", "sparse")
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_digits().data
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_partial_fits_are_those_of_scikit_learn(world, digits, workers, dtype):
+    X = digits.astype(dtype)
+    start = digits[:30] + 0.25
+    weights = np.random.default_rng(SEED).random(len(X))
+    ours = rp.MiniBatchKMeans(30, init=start, engine=world(workers))
+    theirs = SklearnMiniBatchKMeans(30, init=start, n_init=1, reassignment_ratio=0)
+    # A batch of two rows leaves ranks without any.
+    for first, end in [(0, 400), (400, 402), (402, 1500)]:
+        ours.partial_fit(X[first:end], sample_weight=weights[first:end])
+        theirs.partial_fit(X[first:end].astype(np.float64), sample_weight=weights[first:end])
+
+    exact = 1e-5 if ours.cluster_centers_.dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=exact, atol=16 * exact)
+    np.testing.assert_allclose(ours.counts_, theirs._counts, rtol=1e-11)
+    np.testing.assert_array_equal(ours.labels_, ours.predict(X[402:1500]))
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X.astype(np.float64)))
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-5)
+    assert ours.n_steps_ == 3
+
+
+@everywhere
+def test_a_fit_comes_as_near_as_scikit_learn_and_does_not_depend_on_workers(world, digits, workers):
+    start = digits[:20]
+    parameters = {"init": start, "batch_size": 200, "max_iter": 20, "random_state": SEED}
+    alone = rp.MiniBatchKMeans(20, **parameters).fit(digits)
+    model = rp.MiniBatchKMeans(20, **parameters, engine=world(workers)).fit(digits)
+    theirs = SklearnMiniBatchKMeans(20, n_init=1, **parameters).fit(digits)
+    whole = SklearnKMeans(20, init=start, n_init=1).fit(digits)
+
+    np.testing.assert_allclose(model.cluster_centers_, alone.cluster_centers_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(model.labels_, alone.labels_)
+    assert model.n_steps_ == alone.n_steps_
+    assert model.inertia_ < 1.03 * theirs.inertia_
+    assert model.inertia_ < 1.06 * whole.inertia_
+
+
+@everywhere
+def test_fewer_rows_than_ranks_and_seeds_are_enough(world, workers):
+    rows = np.array([[0.0, 1.0], [9.0, 9.0]])
+    model = rp.MiniBatchKMeans(2, random_state=SEED, batch_size=10, engine=world(workers)).fit(rows)
+
+    assert sorted(model.labels_) == [0, 1]
+    assert model.inertia_ == pytest.approx(0.0, abs=1e-12)
+
+
+def test_ranks_that_are_there_already_and_files_are_taken(world, digits, tmp_path):
+    model = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=300, max_iter=3)
+    np.save(tmp_path / "digits.npy", digits)
+    alone = clone(model).fit(digits)
+
+    fitted = world(2).run(lambda comm: clone(model).fit(digits, comm=comm).cluster_centers_)
+    np.testing.assert_array_equal(fitted[0], fitted[1])
+    np.testing.assert_allclose(fitted[0], alone.cluster_centers_, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(clone(model).fit(tmp_path / "digits.npy").cluster_centers_, alone.cluster_centers_)
+
+
+def test_a_fit_ends_when_batches_bring_nothing(digits):
+    events: list[dict] = []
+    model = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=512, on_iteration=events.append).fit(digits)
+
+    assert [event["step"] for event in events] == list(range(1, model.n_steps_ + 1))
+    assert model.n_steps_ < events[0]["step_count"] == 100 * len(digits) // 512
+    assert events[-1]["batch_inertia"] < events[0]["batch_inertia"]
+    assert rp.MiniBatchKMeans(10, random_state=SEED, batch_size=512, tol=1e9).fit(digits).n_steps_ == 2
+    endless = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=512, max_iter=7, max_no_improvement=None)
+    assert endless.fit(digits).n_steps_ == 7 * len(digits) // 512
+    assert endless.n_iter_ == 7
+
+
+def test_only_a_lower_smoothed_inertia_is_progress():
+    progress = _Progress(batch_size=50, row_count=199, patience=2)
+    assert [progress.is_over(inertia) for inertia in (8.0, 8.0, 4.0, 7.0, 7.0)] == [False, False, False, False, True]
+
+
+def test_a_partial_fit_goes_on_after_a_fit(digits):
+    model = rp.MiniBatchKMeans(5, random_state=SEED, max_iter=1).fit(digits[:1000])
+    counts, before = model.counts_.sum(), model.cluster_centers_.copy()
+    model.partial_fit(digits[1000:])
+
+    assert model.counts_.sum() == counts + len(digits) - 1000
+    assert not np.array_equal(model.cluster_centers_, before)
+    again = pickle.loads(pickle.dumps(model)).partial_fit(digits)
+    np.testing.assert_array_equal(again.cluster_centers_, model.partial_fit(digits).cluster_centers_)
+
+
+def test_what_cannot_be_is_refused(digits):
+    for parameters, message in [
+        ({"batch_size": 0}, "batch_size=0: expected"),
+        ({"max_no_improvement": 0}, "max_no_improvement=0: expected"),
+        ({"init": "best"}, "init='best': expected one of"),
+    ]:
+        with pytest.raises(rp.InputError, match=message):
+            rp.MiniBatchKMeans(**parameters).fit(digits)
+    with pytest.raises(rp.InputError, match="n_samples=3 should be >= n_clusters=8"):
+        rp.MiniBatchKMeans().partial_fit(digits[:3])
+    with pytest.raises(NotFittedError):
+        rp.MiniBatchKMeans().predict(digits)
+    with pytest.raises(ValueError, match="63 features"):
+        rp.MiniBatchKMeans().fit(digits).partial_fit(digits[:, 1:])
+
+
+@parametrize_with_checks([rp.MiniBatchKMeans(max_iter=2)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_scikit_learn_finds_nothing_wrong(estimator, check):
+    check(estimator)
+
+
+def test_the_examples_run():
+    assert doctest.testmod(mini_batch) == doctest.TestResults(failed=0, attempted=5)
