@@ -12,6 +12,13 @@ pub const BLOCK_BYTES_MIN: usize = 16 << 10;
 /// before it can give anything on.
 const BLOCKS_WANTED: usize = 256;
 
+/// How much of a block that is still coming in is passed on at once at least, unless it ends there: no less than a few
+/// packets. The last member of a chain waits for so much of every member before it, and each costs every member a turn.
+pub fn step_bytes(block_bytes: usize) -> usize {
+    const STEPS_MAX: usize = 16;
+    (block_bytes / STEPS_MAX).clamp(4 << 10, 16 << 10)
+}
+
 /// How blocks find their ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {

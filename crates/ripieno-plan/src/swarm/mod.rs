@@ -18,7 +18,7 @@ mod tracker;
 mod uploads;
 
 pub use have::Have;
-pub use manifest::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Discipline, Failure, Manifest, Priority, Timing};
+pub use manifest::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Discipline, Failure, Manifest, Priority, Timing, step_bytes};
 pub use message::Message;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};

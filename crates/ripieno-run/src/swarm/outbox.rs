@@ -4,16 +4,11 @@ use super::Store;
 use super::cast::Cast;
 use super::frame::{self, HEADER_BYTES};
 use crate::link::{Link, LinkError};
+use ripieno_plan::swarm::step_bytes;
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::RangeInclusive;
 
 /// A chunk is so long at most: what a word may have to wait for.
 const CHUNK_BYTES: usize = 32 << 10;
-/// A block that is still coming in is passed on in so many steps at most: each costs every rank a turn, and the last
-/// rank of a chain waits a step of every rank before it.
-const STEPS_MAX: usize = 16;
-/// How long such a step is: no less than a few packets.
-const STEP_BYTES: RangeInclusive<usize> = 4 << 10..=16 << 10;
 /// Words that a peer does not take; with more it is lost.
 const WORDS_BYTES_MAX: usize = 64 << 20;
 
@@ -155,7 +150,6 @@ impl Stream {
     fn length<M: Store>(&self, cast: &Cast<M>) -> usize {
         let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block_length(self.block));
         let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
-        let step_bytes = (block_bytes / STEPS_MAX).clamp(*STEP_BYTES.start(), *STEP_BYTES.end());
-        if length_bytes < step_bytes && here_bytes < block_bytes { 0 } else { length_bytes }
+        if length_bytes < step_bytes(block_bytes) && here_bytes < block_bytes { 0 } else { length_bytes }
     }
 }

@@ -1,11 +1,12 @@
 //! Flows of blocks: how far each is, and how fast.
 //!
 //! A flow passes the bytes of one block from one rank to another. Rates are shared fairly on every wire. Where the
-//! sender is itself still getting the block, the flow stays a segment behind.
+//! sender is itself still getting the block, the flow stays a step behind.
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::fair::{Demand, rates};
+use ripieno_plan::swarm::step_bytes;
 use std::collections::BTreeSet;
 
 /// How close two positions, in bytes, are the same, and two rates, as a share.
@@ -61,7 +62,7 @@ pub(super) struct Arrival {
 }
 
 pub(super) struct Flows {
-    segment_bytes: f64,
+    segment_bytes: Option<usize>,
     all: Vec<Flow>,
     free: Vec<FlowNumber>,
     users: Vec<Vec<FlowNumber>>,
@@ -80,7 +81,7 @@ impl Flows {
     pub(super) fn new(cluster: &Cluster, block_counts: &[usize]) -> Flows {
         let p = cluster.topology.size();
         Flows {
-            segment_bytes: cluster.segment_bytes.map_or(f64::INFINITY, |bytes| bytes as f64),
+            segment_bytes: cluster.segment_bytes,
             all: Vec::new(),
             free: Vec::new(),
             users: vec![Vec::new(); cluster.wire_count()],
@@ -300,8 +301,11 @@ impl Flows {
             _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
             NO_FLOW => (copy.prefix, 0.0, NO_FLOW),
             inflow => {
-                let segment_bytes = self.segment_bytes.min(self.flow(inflow).end_bytes);
-                (self.position(inflow, now_s) - segment_bytes, self.flow(inflow).rate, inflow)
+                let block_bytes = self.flow(inflow).end_bytes;
+                let behind_bytes = self.segment_bytes.map_or(block_bytes, |segment_bytes| {
+                    segment_bytes.min(step_bytes(block_bytes as usize)).min(block_bytes as usize) as f64
+                });
+                (self.position(inflow, now_s) - behind_bytes, self.flow(inflow).rate, inflow)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Dynamic broadcast on a modelled cluster: the machines that a driver of sockets runs, by a virtual clock.
 //!
 //! Messages take the alpha of their link. Blocks are flows that share wires fairly; a rank that passes a block on while
-//! it comes in stays a segment behind. Ranks die, stand still and are slow, links are cut, blocks come wrong: the same
+//! it comes in stays a step behind. Ranks die, stand still and are slow, links are cut, blocks come wrong: the same
 //! in every run.
 
 mod flows;
