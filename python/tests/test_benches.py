@@ -6,11 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from ripieno.bench import model
+from ripieno.bench.cases import Case
 from ripieno.cli import main
 from ripieno.lab import why_not
 
@@ -300,6 +303,47 @@ def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
 
 
 @needs_lab
+def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
+    target, table = tmp_path / "figures.json", tmp_path / "table.md"
+    words = ["--shapes", "3,2x2:2", "--bytes", "96KB", "--rate", "100mbit", "--json", str(target)]
+    command = [sys.executable, "-m", "ripieno", "bench", "model", *words, "--markdown", str(table)]
+    command += ["--algorithms", "broadcast=chain,allgather=ring"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    # How far it is off on a busy machine says nothing.
+    assert done.returncode in (0, 1), done.stderr
+    rows = json.loads(target.read_text())["rows"]
+
+    asked = [("3", 96_000), ("2x2:2", 96_000)]
+    expected = [(*each, name) for each in asked for name in ("broadcast=chain", "allgather=ring")]
+    assert [(row["shape"], row["bytes"], row["algorithm"]) for row in rows] == expected
+    assert all(row["simulated_s"] > 96e3 * 8 / 100e6 / 2 and row["measured_s"] for row in rows)
+    assert table.read_text().count("broadcast=chain") >= 2 and " of 4 cases within 10%" in done.stdout
+
+
+def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
+    shape = model.Shape.parse("4x8:2")
+    case = Case("broadcast", 4_000_000, "chain")
+    row = model.predicted(shape, case, [1.0, 2.0, 3.0], model.modelled(shape.blueprint("20mbit")))
+    assert row.deviation == pytest.approx(row.modelled_s / 2 - 1)
+
+    def found(*deviations):
+        rows = [replace(row, modelled_s=2 * (1 + deviation)) for deviation in deviations]
+        return model.Found(model.Asked(), rows, (0.5, 0.5))
+
+    assert found(0.03, -0.09, 0.02).is_reached
+    assert not found(0.03, -0.11, 0.02).is_reached and not found(0.05, -0.05, 0.01).is_reached
+    assert found(0.03, -0.11, 0.02).worst.deviation == pytest.approx(-0.11)
+    assert "2 of 3 cases within 10%, median 3.0% (expected 4%), worst -11.0%" in found(0.03, -0.11, 0.02).summary()
+
+
+def test_a_lab_is_modelled_by_its_rates_and_packets():
+    cluster = model.modelled(model.Shape.parse("4x8:2").blueprint("20mbit"))
+    assert (cluster.nodes, cluster.racks, cluster.uplink_bits_per_s) == (32, 4, 8 * 20e6 / 2)
+    # Two frames go as one packet of at most 3000 bytes.
+    assert (cluster.packet_bytes, cluster.header_bytes) == (2 * 1448, 2 * 66)
+
+
+@needs_lab
 def test_strategies_of_broadcast_are_timed_beside_their_simulations_and_drawn(tmp_path):
     target, page = tmp_path / "figures.json", tmp_path / "page.html"
     words = ["--hosts", "4", "--bytes", "1MiB", "--repetitions", "1", "--kill", "1@50%", "--slow", "1@0.2"]
@@ -347,6 +391,20 @@ def test_a_chain_by_racks_stands_beside_one_over_hosts_that_are_numbered_at_rand
     assert (found["racks"], found["uplink"]) == (2, "10mbit")
     # The value crosses uplinks several times, and once in the order of racks.
     assert row["random_simulated"] > 1.5 and row["random_of_undisturbed"][0] > 1.3
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--shapes", "8,x"], "shape 'x': expected a number of hosts, or racks and uplinks, such as 4x8:2"),
+        (["--shapes", "1"], "shape 1: expected two hosts or more"),
+        (["--shapes", "2x4:0.5"], "shape 2x4:0.5: expected two hosts or more, and uplinks of 1:1 or less"),
+        (["--algorithms", "broadcast=ring"], "algorithm 'broadcast=ring': expected a collective and its algorithm"),
+    ],
+)
+def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, told, capfd):
+    assert main(["bench", "model", *words]) == 2
+    assert told in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -36,13 +36,23 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
     found = printed(
         capsys,
         *("simulate", "broadcast", "--nodes", "1000", "--racks", "24", "--rate", "10gbit", "--uplink", "40gbit"),
-        *("--bytes", "1GiB", "--algorithm", "chain", "--alpha", "5us"),
+        *("--bytes", "1GiB", "--algorithm", "chain", "--alpha", "5us", "--relay", "64KiB"),
     )
 
     segment_s = 5e-6 + (64 << 10) * 8 / 10e9
     assert found["seconds"] == pytest.approx((1000 - 2 + GIB / (64 << 10)) * segment_s, rel=1e-9)
     assert found["bytes"] == {"memory": 0, "cable": (999 - 23) * GIB, "uplink": 23 * GIB}
     assert found["message_count"] == 999 and found["unfinished"] == []
+
+
+def test_headers_and_packets_take_their_time_by_the_command(capsys):
+    words = ("simulate", "broadcast", "--nodes", "3", "--rate", "1gbit", "--bytes", "1MB", "--algorithm", "chain")
+
+    found = printed(capsys, *words, "--alpha", "0us", "--relay", "16KiB", "--packet", "1448", "--headers", "66")
+
+    # One relay's unit, which ends with a packet, and two switches, each of which stores one.
+    behind = -(-(16 << 10) // 1448) * 1448 + 2 * 1448
+    assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
 
 def test_a_cluster_of_100_000_nodes_is_played(capsys):
@@ -197,6 +207,9 @@ def test_clusters_that_cannot_be_are_told():
         ({"nodes": 4, "rate_bits_per_s": 0.0}, "rate_bits_per_s=0.0"),
         ({"nodes": 4, "alpha_s": -1.0}, "alpha_s=-1.0"),
         ({"nodes": 4, "segment_bytes": 0}, "segment_bytes=0"),
+        ({"nodes": 4, "relay_bytes": 0}, "relay_bytes=0"),
+        ({"nodes": 4, "packet_bytes": -1}, "packet_bytes=-1"),
+        ({"nodes": 4, "header_bytes": 66}, "header_bytes=66: expected packet_bytes, too"),
         ({"nodes": 4, "slow": (1, 0.5, 0)}, "slow=0.5"),
     ):
         with pytest.raises(rp.InputError, match=re.escape(told)):

@@ -33,7 +33,7 @@ impl Cluster {
     /// seed), `slow` has (node, factor), and `dead` has (node, second).
     #[new]
     #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
-        segment_bytes=None, queue_bytes=None, slow_some=None, slow=Vec::new(), dead=Vec::new()))]
+        segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(), dead=Vec::new()))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         nodes: Vec<usize>,
@@ -44,7 +44,9 @@ impl Cluster {
         core_s_per_byte: f64,
         gamma_s_per_byte: f64,
         segment_bytes: Option<usize>,
+        relay_bytes: Option<usize>,
         queue_bytes: Option<usize>,
+        packet_bytes: usize,
         slow_some: Option<(usize, f64, u64)>,
         slow: Vec<(usize, f64)>,
         dead: Vec<(usize, f64)>,
@@ -63,7 +65,9 @@ impl Cluster {
             core_s_per_byte,
             gamma_s_per_byte,
             segment_bytes,
+            relay_bytes,
             queue_bytes,
+            packet_bytes,
             faults,
         })
     }

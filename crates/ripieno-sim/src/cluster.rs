@@ -44,10 +44,14 @@ pub struct Cluster {
     pub core_s_per_byte: f64,
     /// Seconds to combine a byte.
     pub gamma_s_per_byte: f64,
-    /// Ranks pass on what has come by segments of so many bytes; by messages, if none.
+    /// Messages go by segments of so many bytes, each with its alpha; as wholes, if none.
     pub segment_bytes: Option<usize>,
+    /// Ranks pass on what has come once it is so many bytes; a segment, if none or if that is less.
+    pub relay_bytes: Option<usize>,
     /// How many bytes of a message the network holds while its receiver has no time for them; any number, if none.
     pub queue_bytes: Option<usize>,
+    /// A switch passes a packet on once it has it all, and packets carry so many bytes; 0 if bytes pass as they come.
+    pub packet_bytes: usize,
     /// What goes wrong.
     pub faults: Faults,
 }
@@ -122,7 +126,9 @@ impl Cluster {
             core_s_per_byte: 0.0,
             gamma_s_per_byte: model.gamma_s_per_byte,
             segment_bytes: None,
+            relay_bytes: None,
             queue_bytes: None,
+            packet_bytes: 0,
             faults: Faults::default(),
         }
     }
@@ -140,6 +146,23 @@ impl Cluster {
     /// How many segments a message of so many bytes is.
     pub(crate) fn segment_count(&self, length_bytes: usize) -> usize {
         self.segment_bytes.map_or(1, |segment_bytes| length_bytes.div_ceil(segment_bytes))
+    }
+
+    /// What a rank has at least when it passes on a part of a message: a relay's unit, to the end of its last packet.
+    pub(crate) fn relayed_bytes(&self) -> Option<usize> {
+        let segment_bytes = self.segment_bytes?;
+        let unit_bytes = self.relay_bytes.map_or(segment_bytes, |relay_bytes| relay_bytes.min(segment_bytes));
+        Some(if self.packet_bytes == 0 { unit_bytes } else { unit_bytes.next_multiple_of(self.packet_bytes) })
+    }
+
+    /// How far a message is at its sender when its first byte comes out of the last switch.
+    pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
+        let switch_count = match self.kind(sender, receiver) {
+            Kind::Memory => 0,
+            Kind::Cable => 1,
+            Kind::Uplink => 3,
+        };
+        switch_count * self.packet_bytes
     }
 
     /// How many wires there are.

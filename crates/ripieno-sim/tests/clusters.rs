@@ -150,6 +150,49 @@ fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
 
     assert!((bounded[1] / endless[1] - 1.0).abs() < 1e-9);
     assert!((bounded[0] / endless[0] - 4.0).abs() < 0.01);
+
+    // What a switch stores is in the network, however little that may hold beside it.
+    (cluster.queue_bytes, cluster.packet_bytes) = (Some(1), 1500);
+    assert!((ended_s(&cluster)[1] / endless[1] - 1.0).abs() < 1e-5);
+}
+
+/// A switch stores a packet, three switches three, and a relay waits for its unit, which ends with a packet.
+#[test]
+fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
+    let (p, bytes, packet_bytes) = (6, 1 << 20, 1000);
+    let at_end_s = |rack_count: usize, relay_bytes: Option<usize>| {
+        let mut cluster = racks(p, rack_count, 1.0);
+        (cluster.cable.alpha_s, cluster.uplink.alpha_s) = (0.0, 0.0);
+        (cluster.packet_bytes, cluster.relay_bytes) = (packet_bytes, relay_bytes);
+        played(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster).time_s().unwrap()
+    };
+
+    let behind = |switches: usize, unit_bytes: usize| switches * packet_bytes + (p - 2) * unit_bytes;
+    for (rack_count, relay_bytes, expected) in [
+        (1, Some(16 << 10), behind(5, 17_000)),
+        // One of five links is between racks.
+        (2, Some(16 << 10), behind(4 + 3, 17_000)),
+        (1, None, behind(5, 66_000)),
+        (1, Some(GIB), behind(5, 66_000)),
+    ] {
+        let found_s = at_end_s(rack_count, relay_bytes);
+        assert!((found_s / line_s(bytes + expected) - 1.0).abs() < 1e-9, "{rack_count} racks, {relay_bytes:?}");
+    }
+}
+
+/// Packets make messages come to where others wait for them at the same moment, which rounding must not pass over.
+#[test]
+fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
+    let mut cluster = racks(32, 1, 1.0);
+    cluster.cable = Link { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
+    (cluster.packet_bytes, cluster.relay_bytes, cluster.gamma_s_per_byte) = (2896, Some(16 << 10), 1.25e-10);
+    let found = played(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
+
+    let to_first = |sender| found.transfers.iter().find(|each| (each.sender, each.receiver) == (sender, 0)).unwrap();
+    let near = to_first(1);
+    for far in [2, 4, 8, 16].map(to_first) {
+        assert!(far.start_s < near.end_s / 10.0, "rank {} begins at {}", far.sender, far.start_s);
+    }
 }
 
 #[test]

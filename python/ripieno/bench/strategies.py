@@ -25,10 +25,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ripieno.bench import figures, table
+from ripieno.bench.model import modelled
 from ripieno.bench.strategies_rank import Case
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
-from ripieno.lab.blueprint import bits_per_s, wire_share
+from ripieno.lab.blueprint import Blueprint, bits_per_s
 from ripieno.simulation import Cluster, distribute, pictures, swarm_picture
 from ripieno.simulation.distribution import End, Fetch
 from ripieno.units import bytes_text
@@ -119,12 +120,9 @@ class Asked:
         return sorted({1 + (2 * index + 1) * (self.hosts - 1) // (2 * count) for index in range(count)})
 
     def cluster(self) -> Cluster:
-        """The same hosts as a model, which knows payload only."""
-        uplink = None if self.uplink is None else bits_per_s("uplink", self.uplink) * wire_share()
-        rate = bits_per_s("rate", self.rate) * wire_share()
-        return Cluster(
-            nodes=self.hosts, racks=self.racks, rate_bits_per_s=rate, uplink_bits_per_s=uplink, alpha_s=ALPHA_S
-        )
+        """The same hosts as a model."""
+        blueprint = Blueprint(self.racks, self.hosts // self.racks, self.rate, self.uplink)
+        return replace(modelled(blueprint), alpha_s=ALPHA_S)
 
     @property
     def shuffled(self) -> list[int]:

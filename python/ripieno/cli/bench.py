@@ -17,18 +17,18 @@ BUDGET_S = 0.05
 
 
 class _Bench(click.Command):
-    """Collectives; `strategies` and `threads` are commands of their own."""
+    """Collectives; `model`, `strategies` and `threads` are commands of their own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        others = {STRATEGIES: strategies_command, THREADS: threads_command}
+        others = {MODEL: model_command, STRATEGIES: strategies_command, THREADS: threads_command}
         if args[:1] and args[0] in others:
             return others[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 
-STRATEGIES, THREADS = "strategies", "threads"
+MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 
 
 @click.command("bench", cls=_Bench, short_help="Time collectives beside the limit and the peers.")
@@ -81,8 +81,8 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
     all that a rank sends. A time is the slowest rank's, after a barrier; the median of all runs counts. Under a
     launcher, such as `ripieno run` or `ripieno lab run`, the ranks that it started are measured.
 
-    `ripieno bench strategies` broadcasts a value to emulated hosts, and `ripieno bench threads` compares ways to use
-    the cores of a host; see their --help.
+    `ripieno bench strategies` broadcasts a value to emulated hosts, `ripieno bench model` compares emulated hosts with
+    the simulator, and `ripieno bench threads` ways to use the cores of a host; see their --help.
 
     \b
     Examples:
@@ -119,6 +119,62 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
+
+
+@click.command(MODEL)
+@click.option(
+    "--shapes",
+    metavar="LIST",
+    default="8,32,4x4:2,4x8:4",
+    show_default=True,
+    help="Hosts of one rack, or racks x hosts:oversubscription of their uplinks.",
+)
+@click.option("--algorithms", metavar="LIST", help="Such as broadcast=chain,allreduce=ring. By default eleven.")
+@click.option(
+    "--bytes",
+    "size_bytes",
+    type=Size(),
+    default="4MB",
+    show_default=True,
+    help="Of the vector that all ranks end with, or that a rank sends.",
+)
+@click.option("--rate", default="25mbit", show_default=True, help="Of a host's cable.")
+@click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of each shape.")
+@click.option(
+    "--markdown",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.md",
+    help="Write the table here, as Markdown.",
+)
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@overwrite_option
+def model_command(
+    shapes: str, algorithms: str | None, markdown: Path | None, target: Path | None, overwrite: bool, **words: Any
+) -> None:
+    """Compare what collectives take on emulated hosts with what the simulator says.
+
+    The simulator knows the rates, the packets and the headers of the emulated cables, and nothing that was measured.
+    The exit code is 1 if a case is off by more than 10 %, or half of them by more than 4 %. This needs what `ripieno
+    lab` needs, root among it. All cases take some five minutes.
+
+    \b
+    Examples:
+      ripieno bench model --shapes 8 --rate 50mbit
+      ripieno bench model --shapes 4x8:4 --algorithms broadcast=chain,allreduce=ring --bytes 1MB --repetitions 3
+    """
+    from ripieno.bench import model as bench
+    from ripieno.files.results import check_results, new_file
+
+    check_results({"--markdown": markdown, "--json": target}, overwrite=overwrite)
+    words |= {} if algorithms is None else {"algorithms": algorithms.split(",")}
+    found = bench.measure(bench.Asked(shapes=shapes.split(","), **words))
+    found.show()
+    for path, text in ((markdown, found.markdown), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
+        if path is not None:
+            with new_file(path) as part:
+                part.write_text(text(), "utf-8")
+            click.echo(path)
+    sys.exit(int(not found.is_reached))
 
 
 @click.command(STRATEGIES)

@@ -34,7 +34,30 @@ _OPTIONS = (
         default="64KiB",
         show_default=True,
         metavar="SIZE|none",
-        help="What ranks pass on at once. With none they pass on whole messages.",
+        help="Messages go by segments of this size, each with its alpha. With none they go as wholes.",
+    ),
+    click.option(
+        "--relay",
+        "relay_bytes",
+        type=Size(),
+        default="16KiB",
+        show_default=True,
+        metavar="SIZE",
+        help="Ranks pass on what has come once it has this size, or a segment's.",
+    ),
+    click.option(
+        "--packet",
+        "packet_bytes",
+        type=Size(),
+        metavar="SIZE",
+        help="Payload of a packet, which a switch passes on once it has it all. By default bytes pass as they come.",
+    ),
+    click.option(
+        "--headers",
+        "header_bytes",
+        type=Size(),
+        metavar="SIZE",
+        help="What a packet has beside its payload. By default nothing.",
     ),
 )
 
@@ -71,6 +94,8 @@ def cluster_of(
     alpha: str,
     gamma: str,
     segment: str,
+    packet_bytes: int | None,
+    header_bytes: int | None,
     **more: Any,
 ) -> Cluster:
     """The cluster that options describe; nodes, ranks, or both say how large it is, or the file of racks does.
@@ -101,6 +126,8 @@ def cluster_of(
         alpha_s=seconds_of("--alpha", alpha),
         gamma_s_per_byte=seconds_of("--gamma", gamma),
         segment_bytes=None if segment == "none" else Size().convert(segment, None, None),
+        packet_bytes=packet_bytes or 0,
+        header_bytes=header_bytes or 0,
         **more,
     )
 

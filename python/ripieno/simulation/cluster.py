@@ -10,13 +10,16 @@ from ripieno._checks import check_count, whole
 from ripieno.errors import InputError
 
 NODES_MAX = 1_000_000
+PACKET_BYTES_MAX = 1 << 20
 #: What is usual: a message between hosts, inside a host, a byte in memory, and a byte that is combined.
 ALPHA_S = 5e-6
 MEMORY_ALPHA_S = 1e-6
 MEMORY_S_PER_BYTE = 1 / 8e9
 GAMMA_S_PER_BYTE = 1 / 8e9
-#: What ranks pass on at once (`SEGMENT_BYTES` of the executor).
+#: What ranks hand to a link, or take from it, at once, and what they have at least when they pass on a part of a
+#: message (`SEGMENT_BYTES` and `RELAY_UNIT_BYTES` of the executor).
 SEGMENT_BYTES = 64 << 10
+RELAY_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +53,16 @@ class Cluster:
     gamma_s_per_byte
         Seconds to combine a byte.
     segment_bytes
-        What ranks pass on at once; None if they pass on whole messages.
+        Messages go by segments of so many bytes, each with its alpha; None if they go, and are passed on, as wholes.
+    relay_bytes
+        Ranks pass on what has come once it is so many bytes; a segment, if None or if that is less.
     queue_bytes
         What the network holds of a message whose receiver has no time; None if it holds all.
+    packet_bytes
+        Payload of a packet. A switch passes a packet on once it has it all, and a rank hears of it at its end; 0 if
+        bytes pass as they come.
+    header_bytes
+        Of a packet, beside its payload: what cables, uplinks and the core switch carry more.
     slow
         So many nodes, so many times as slow, drawn by a seed.
     slow_nodes
@@ -78,7 +88,10 @@ class Cluster:
     memory_s_per_byte: float = MEMORY_S_PER_BYTE
     gamma_s_per_byte: float = GAMMA_S_PER_BYTE
     segment_bytes: int | None = SEGMENT_BYTES
+    relay_bytes: int | None = RELAY_BYTES
     queue_bytes: int | None = None
+    packet_bytes: int = 0
+    header_bytes: int = 0
     slow: tuple[int, float, int] | None = None
     slow_nodes: Sequence[tuple[int, float]] = ()
     dead: Sequence[tuple[int, float]] = ()
@@ -112,9 +125,13 @@ class Cluster:
         for name in ("alpha_s", "memory_alpha_s", "memory_s_per_byte", "gamma_s_per_byte"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)!r}: expected 0 or more")
-        for name in ("segment_bytes", "queue_bytes"):
+        for name in ("segment_bytes", "relay_bytes", "queue_bytes"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        whole("packet_bytes", self.packet_bytes, 0, PACKET_BYTES_MAX)
+        whole("header_bytes", self.header_bytes, 0, PACKET_BYTES_MAX)
+        if self.header_bytes and not self.packet_bytes:
+            raise InputError(f"header_bytes={self.header_bytes}: expected packet_bytes, too, which they stand before")
         for node, at_s in self.dead:
             whole("dead", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
             if not at_s >= 0:
@@ -150,16 +167,22 @@ class Cluster:
     def native(self) -> _native.Cluster:
         """The cluster as the simulator has it."""
         nodes, racks = self.nodes_by_rank, self.rack_numbers
+        carried = 1 + self.header_bytes / self.packet_bytes if self.packet_bytes else 1.0
+        uplink_s, core_s = (
+            0.0 if rate is None else 8 / rate * carried for rate in (self.uplink_bits_per_s, self.core_bits_per_s)
+        )
         return _native.Cluster(
             list(nodes),
             [racks[node] for node in nodes],
             memory=(self.memory_alpha_s, self.memory_s_per_byte),
-            cable=(self.alpha_s, 8 / self.rate_bits_per_s),
-            uplink=(self.alpha_s, 0.0 if self.uplink_bits_per_s is None else 8 / self.uplink_bits_per_s),
-            core_s_per_byte=0.0 if self.core_bits_per_s is None else 8 / self.core_bits_per_s,
+            cable=(self.alpha_s, 8 / self.rate_bits_per_s * carried),
+            uplink=(self.alpha_s, uplink_s),
+            core_s_per_byte=core_s,
             gamma_s_per_byte=self.gamma_s_per_byte,
             segment_bytes=self.segment_bytes,
+            relay_bytes=self.relay_bytes,
             queue_bytes=self.queue_bytes,
+            packet_bytes=self.packet_bytes,
             slow_some=self.slow,
             slow=list(self.slow_nodes),
             dead=list(self.dead),

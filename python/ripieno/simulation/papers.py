@@ -51,6 +51,7 @@ def _polar_grid(nodes: int, seconds_of_a_gb: float, *, core_bits_per_s: float | 
         core_bits_per_s=core_bits_per_s,
         alpha_s=0.0,
         segment_bytes=SOCKET_BUFFER_BYTES,
+        relay_bytes=None,
     )
 
 

@@ -28,7 +28,9 @@ WAYS = {
 
 def _cloud(nodes: int, rate_bits_per_s: float) -> Cluster:
     """A master and so many nodes."""
-    return Cluster(nodes=nodes + 1, rate_bits_per_s=rate_bits_per_s, alpha_s=0.0, segment_bytes=BLOCK_BYTES)
+    return Cluster(
+        nodes=nodes + 1, rate_bits_per_s=rate_bits_per_s, alpha_s=0.0, segment_bytes=BLOCK_BYTES, relay_bytes=None
+    )
 
 
 def spark_table_2() -> Reproduction:

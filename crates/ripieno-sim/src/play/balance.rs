@@ -108,9 +108,14 @@ impl Stage<'_> {
             let (wait, met) = (&self.waits[wait as usize], self.met[wait as usize]);
             let awaited = [(met.threshold, wait.threshold), (met.release, wait.release)];
             let open = awaited.into_iter().filter(|(is_met, _)| !is_met).map(|(_, at)| at);
-            target = open.filter(|&at| at > position + slack).fold(target, f64::min);
+            // It may be there already, but for what rounding leaves: then that is still to be told, at once.
+            target = open.map(|at| if at > position + slack { at } else { position }).fold(target, f64::min);
         }
-        let mut at_s = if it.rate > 0.0 { now_s + (target - position) / it.rate } else { f64::INFINITY };
+        let mut at_s = match it.rate {
+            _ if target <= position => now_s,
+            rate if rate > 0.0 => now_s + (target - position) / rate,
+            _ => f64::INFINITY,
+        };
         let mut chased = None;
         for &wait in self.waits_of.at(flow as usize) {
             let (bound, slope) = self.bound(wait as usize);

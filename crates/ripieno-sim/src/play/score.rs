@@ -36,7 +36,7 @@ impl Score {
             if flows.len() > OPERATIONS_MAX {
                 return Err(Unplayable::TooLarge { operation_count: flows.len() });
             }
-            waits.extend(of_plan(&plan, cluster.segment_bytes, |index| numbers[index]));
+            waits.extend(of_plan(&plan, cluster.relayed_bytes(), |index| numbers[index]));
         }
         let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
         Ok(Score { rank_count, flows, pairs, waits })
@@ -60,13 +60,15 @@ fn matched(
             let (sender, receiver) = (link[0].sender as usize, link[0].receiver as usize);
             return Err(Unplayable::Unmatched { sender, receiver });
         }
+        let stored = cluster.stored_bytes(link[0].sender as usize, link[0].receiver as usize) as f64;
         let mut before: Option<[u32; 2]> = None;
         for (number, pair) in ends().enumerate() {
             let [send, receive] = pair;
             let length = flows[send as usize].length;
             pair.iter().for_each(|&end| flows[end as usize].turn = number as u32);
-            waits.push(Wait { on: send, by: receive, at: 0.0, threshold: 0.0, release: length });
-            if let Some(queue) = cluster.queue_bytes.map(|bytes| bytes as f64).filter(|&queue| queue < length) {
+            waits.push(Wait { on: send, by: receive, at: 0.0, threshold: stored.min(length), release: length });
+            let queue = cluster.queue_bytes.map(|bytes| stored.max(bytes as f64));
+            if let Some(queue) = queue.filter(|&queue| queue < length) {
                 waits.push(Wait { on: receive, by: send, at: queue, threshold: 0.0, release: length });
             }
             for (earlier, end) in before.into_iter().flatten().zip(pair) {

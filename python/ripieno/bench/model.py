@@ -1,0 +1,306 @@
+"""The model beside the cables: what collectives take on emulated hosts, and what the simulator says that they take.
+
+Hosts stand in one rack, or in several whose uplinks carry less than their hosts could send. The model knows the rates,
+the packets and their headers of the lab, and nothing that was measured.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rich.table import Table
+
+import ripieno._native as _native
+from ripieno.bench import contestants, figures, table
+from ripieno.bench.cases import Case
+from ripieno.bench.contestants import Deployment
+from ripieno.bench.figures import Samples
+from ripieno.errors import InputError, LabError
+from ripieno.lab import Lab
+from ripieno.lab.blueprint import ETHERNET_BYTES, HEADER_BYTES, MTU_BYTES, Blueprint
+from ripieno.simulation import Cluster, simulate
+from ripieno.units import bytes_text, duration_text
+
+SHAPES = ("8", "32", "4x4:2", "4x8:4")
+ALGORITHMS = (
+    "broadcast=chain",
+    "broadcast=double-tree",
+    "broadcast=binomial",
+    "broadcast=scatter-allgather",
+    "reduce=chain",
+    "allreduce=ring",
+    "allreduce=halving-doubling",
+    "allgather=ring",
+    "reduce-scatter=ring",
+    "alltoall=direct",
+    "alltoall=pairwise",
+)
+#: How far a case may be off, and half of them.
+WORST_TARGET, MEDIAN_TARGET = 0.10, 0.04
+BUDGET_S, TIMEOUT_S = 0.5, 600.0
+ELEMENT_BYTES = 4
+# The emulated hosts' own port: nobody else's.
+PORT = 29500
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Hosts in racks, whose uplinks carry less than the hosts of a rack by a factor.
+
+    Raises
+    ------
+    InputError
+        If there are too few hosts, or the factor is below 1.
+    """
+
+    racks: int
+    hosts_per_rack: int
+    oversubscription: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.host_count < 2 or self.racks < 1 or not self.oversubscription >= 1:
+            raise InputError(f"shape {self}: expected two hosts or more, and uplinks of 1:1 or less")
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """``8`` hosts of one rack, or ``4x8:2``: 4 racks of 8, with half of what the hosts of a rack could send.
+
+        Raises
+        ------
+        InputError
+            If it is neither.
+        """
+        match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?::(\d+(?:\.\d+)?))?", text.strip())
+        if match is None:
+            raise InputError(f"shape {text!r}: expected a number of hosts, or racks and uplinks, such as 4x8:2")
+        return cls(int(match[1] or 1), int(match[2]), float(match[3] or 1))
+
+    @property
+    def host_count(self) -> int:
+        """How many hosts."""
+        return self.racks * self.hosts_per_rack
+
+    def blueprint(self, rate: str) -> Blueprint:
+        """The lab of this shape, with cables of this rate."""
+        one = Blueprint(self.racks, self.hosts_per_rack, rate)
+        if self.racks == 1:
+            return one
+        uplink_bits_per_s = self.hosts_per_rack * one.rate_bits_per_s / self.oversubscription
+        return Blueprint(self.racks, self.hosts_per_rack, rate, f"{uplink_bits_per_s / 1000:.0f}kbit")
+
+    def __str__(self) -> str:
+        if self.racks == 1:
+            return f"{self.hosts_per_rack}"
+        return f"{self.racks}x{self.hosts_per_rack}:{self.oversubscription:g}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be compared.
+
+    Parameters
+    ----------
+    shapes
+        Of labs, as `Shape.parse` reads them.
+    algorithms
+        Such as "broadcast=chain".
+    size_bytes
+        Of the vector that all ranks end with, or that a rank sends.
+    rate
+        Of a host's cable, such as "25mbit".
+    repetitions
+        How often the ranks are started, and measure everything.
+    """
+
+    shapes: Sequence[str] = SHAPES
+    algorithms: Sequence[str] = ALGORITHMS
+    size_bytes: int = 4_000_000
+    rate: str = "25mbit"
+    repetitions: int = 1
+
+    def __post_init__(self) -> None:
+        for word in self.algorithms:
+            collective, _, algorithm = word.partition("=")
+            if collective not in _native.COLLECTIVES or algorithm not in _native.algorithms(collective):
+                raise InputError(f"algorithm {word!r}: expected a collective and its algorithm, as {ALGORITHMS[0]!r}")
+        for text in self.shapes:
+            Shape.parse(text).blueprint(self.rate)
+
+    def cases(self, shape: Shape) -> list[Case]:
+        """The cases of a shape; every rank has as many whole elements."""
+        found = []
+        for word in self.algorithms:
+            collective, _, algorithm = word.partition("=")
+            block = max(1, self.size_bytes // (ELEMENT_BYTES * shape.host_count)) * ELEMENT_BYTES
+            is_by_block = collective in ("allgather", "gather", "scatter")
+            found.append(Case(collective, block if is_by_block else block * shape.host_count, algorithm))
+        return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case of one shape: what it took, and what the model says, in seconds."""
+
+    shape: Shape
+    case: Case
+    measured: Samples
+    modelled_s: float
+
+    @cached_property
+    def deviation(self) -> float:
+        """By how much of the measured time the model is above it."""
+        return self.modelled_s / self.measured.median_s - 1
+
+    @property
+    def whole_bytes(self) -> int:
+        """Of the vector that all ranks end with, or that a rank sends."""
+        blocks = self.shape.host_count if self.case.collective in ("allgather", "gather", "scatter") else 1
+        return self.case.size_bytes * blocks
+
+
+@dataclass(frozen=True)
+class Found:
+    """All rows, and how busy the machine was."""
+
+    asked: Asked
+    rows: list[Row]
+    load: tuple[float, float]
+
+    @property
+    def median_deviation(self) -> float:
+        """What half of the cases are within."""
+        return statistics.median(abs(row.deviation) for row in self.rows)
+
+    @property
+    def worst(self) -> Row:
+        """The case that is off most."""
+        return max(self.rows, key=lambda row: abs(row.deviation))
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether every case is within the one target, and half of them within the other."""
+        return abs(self.worst.deviation) <= WORST_TARGET and self.median_deviation <= MEDIAN_TARGET
+
+    def summary(self) -> str:
+        """The verdict in words."""
+        within = sum(abs(row.deviation) <= WORST_TARGET for row in self.rows)
+        return (
+            f"{within} of {len(self.rows)} cases within {WORST_TARGET:.0%}, median {self.median_deviation:.1%} "
+            f"(expected {MEDIAN_TARGET:.0%}), worst {self.worst.deviation:+.1%} ({self.worst.case.name} on "
+            f"{self.worst.shape}); load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after"
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Every figure."""
+        return {
+            "machine": figures.machine(),
+            "load": self.load,
+            "rate": self.asked.rate,
+            "median_deviation": self.median_deviation,
+            "worst_deviation": self.worst.deviation,
+            "rows": [
+                {
+                    "shape": str(row.shape),
+                    "algorithm": row.case.name,
+                    "bytes": row.whole_bytes,
+                    "measured_s": row.measured.seconds,
+                    "simulated_s": row.modelled_s,
+                    "deviation": row.deviation,
+                }
+                for row in self.rows
+            ],
+        }
+
+    def show(self) -> None:
+        """Print a table."""
+        shown = Table(title=f"cables {self.asked.rate}: median (least – greatest)", title_justify="left")
+        for heading in _HEADINGS:
+            shown.add_column(heading, justify="left" if heading == _HEADINGS[1] else "right")
+        for row in self.rows:
+            shown.add_row(*_cells(row), table.VERDICTS[abs(row.deviation) <= WORST_TARGET])
+        console = table.console()
+        console.print(shown)
+        console.print(self.summary(), soft_wrap=True)
+
+    def markdown(self) -> str:
+        """The table for a page."""
+        lines = [" | ".join(_HEADINGS[:-1]), " | ".join("---" for _ in _HEADINGS[:-1])]
+        lines += [" | ".join(_cells(row)) for row in self.rows]
+        return "\n".join(f"| {line} |" for line in lines) + f"\n\n{self.summary()}\n"
+
+
+_HEADINGS = ("hosts", "algorithm", "bytes", "measured", "simulated", "deviation", "")
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    least, greatest = (duration_text(seconds) for seconds in (row.measured.best_s, row.measured.worst_s))
+    measured = duration_text(row.measured.median_s)
+    if len(row.measured.seconds) > 1:
+        measured += f" ({least} – {greatest})"
+    sizes = bytes_text(row.whole_bytes)
+    return str(row.shape), row.case.name, sizes, measured, duration_text(row.modelled_s), f"{row.deviation:+.1%}"
+
+
+def modelled(blueprint: Blueprint) -> Cluster:
+    """A lab as the simulator has it: its rates, and packets of as many whole segments of TCP as fit."""
+    payload_bytes = MTU_BYTES - HEADER_BYTES
+    frames = max(1, blueprint.packet_bytes // payload_bytes)
+    return Cluster(
+        nodes=len(blueprint.hosts),
+        racks=blueprint.racks,
+        rate_bits_per_s=blueprint.rate_bits_per_s,
+        uplink_bits_per_s=blueprint.uplink_bits_per_s if blueprint.racks > 1 else None,
+        alpha_s=0.0,
+        packet_bytes=frames * payload_bytes,
+        header_bytes=frames * (HEADER_BYTES + ETHERNET_BYTES),
+    )
+
+
+def measure(asked: Asked) -> Found:
+    """Run every case on emulated hosts, and in the simulator.
+
+    Raises
+    ------
+    LabError
+        If this machine cannot emulate hosts, or the ranks refuse a case.
+    """
+    load = os.getloadavg()[0]
+    rows = [row for text in asked.shapes for row in _rows(asked, Shape.parse(text))]
+    return Found(asked, rows, (load, os.getloadavg()[0]))
+
+
+def _rows(asked: Asked, shape: Shape) -> list[Row]:
+    blueprint, cases = shape.blueprint(asked.rate), asked.cases(shape)
+    seconds: dict[Case, list[float]] = {case: [] for case in cases}
+    with Lab(blueprint.racks, blueprint.hosts_per_rack, blueprint.rate, blueprint.uplink) as lab:
+        hosts = lab.hosts
+        ranks = contestants.ripieno(
+            Deployment(
+                len(hosts),
+                command=lambda rank, words: lab.command(hosts[rank], words),
+                address=hosts[0].address,
+                port=PORT,
+                interface="eth0",
+            )
+        )
+        for _ in range(asked.repetitions):
+            found = ranks.times(cases, BUDGET_S, TIMEOUT_S)
+            for case in cases:
+                told = found[case.word]
+                if isinstance(told, str):
+                    raise LabError(f"{case.name} on {shape}: {told}")
+                seconds[case] += told
+    return [predicted(shape, case, seconds[case], modelled(blueprint)) for case in cases]
+
+
+def predicted(shape: Shape, case: Case, seconds: Sequence[float], cluster: Cluster) -> Row:
+    """A case that took so long, beside the same on the modelled cluster."""
+    played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
+    assert played.seconds is not None, "nobody dies, so every rank is done"
+    return Row(shape, case, Samples(tuple(seconds)), played.seconds)
