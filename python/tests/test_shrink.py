@@ -162,6 +162,45 @@ def test_a_rank_that_comes_too_late_to_shrink_is_lost_though_it_lives(tmp_path):
         assert sorted(job.lost) == [1, 2] and "without it" in job.lost[1]
 
 
+@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
+@pytest.mark.parametrize("failed", [0, 2])
+def test_the_others_go_on_without_a_rank_whose_program_has_failed(links, failed):
+    def program(comm):
+        own = comm.rank
+        with contextlib.suppress(rp.RankFailed):
+            comm.barrier()
+        if own == 1:
+            end("kill")
+        while True:
+            try:
+                return talk(comm)
+            except rp.RankFailed:
+                if own == failed:
+                    raise
+                comm = comm.shrink()
+
+    left = [rank for rank in range(4) if rank not in (1, failed)]
+    # Nobody waits for it until then.
+    with rp.launch(workers=4, on_failure="shrink", links=links, rendezvous_timeout_s=600, threads=1) as job:
+        assert job.run(program) == [expected(left)] * 2
+        assert sorted(job.lost) == sorted([1, failed])
+
+
+def test_ranks_go_on_after_one_whose_program_fails_of_itself():
+    def program(comm):
+        comm.barrier()
+        if comm.rank == 1:
+            raise ValueError("an error of its own")
+        with pytest.raises(rp.RankFailed, match="an error of its own"):
+            comm.barrier()
+        comm.shrink().allreduce(1)
+
+    with rp.launch(workers=3, on_failure="shrink", rendezvous_timeout_s=600, threads=1) as job:
+        with pytest.raises(ValueError, match="an error of its own"):
+            job.run(program)
+        assert job.run(lambda comm: comm.allreduce(1)) == [3, 3, 3]
+
+
 def test_what_was_made_of_the_old_communicator_says_that_it_has_shrunk():
     def program(comm):
         part = comm.split(0)

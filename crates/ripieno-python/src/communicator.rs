@@ -413,6 +413,11 @@ impl Communicator {
         py.detach(|| self.inner.abort(&self.hosts[self.rank], cause, traceback));
     }
 
+    /// Tells every rank that this one's program is over, so that survivors of a failure do not wait for it.
+    fn withdraw(&self, py: Python<'_>) {
+        py.detach(|| self.inner.withdraw());
+    }
+
     /// Ends what is in flight and leaves the job in good order; one that was split from another is just closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());

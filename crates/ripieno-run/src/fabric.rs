@@ -76,6 +76,9 @@ pub trait Remote: Send + Sync {
 
     /// As [`Fabric::report`].
     fn report(&self, failure: Failure);
+
+    /// The rank's program is over: survivors of a failure go on without this rank, and do not wait for it.
+    fn withdraw(&self) {}
 }
 
 /// The world outside of one rank.

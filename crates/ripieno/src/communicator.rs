@@ -410,6 +410,12 @@ impl Communicator {
         });
     }
 
+    /// Tells those who are left of a failure that this rank's program is over: they go on without it, and do not wait
+    /// for it in [`Communicator::shrink`].
+    pub fn withdraw(&self) {
+        self.shared.remote().withdraw();
+    }
+
     /// Closes the communicator: every later call on it gives [`Error::Closed`]. Closing the world ends what is in
     /// flight first, then closes all that was split from it and leaves the job in good order. Closing a part of it
     /// waits for nothing, and what is in flight on that goes on.

@@ -83,6 +83,32 @@ fn the_others_go_on_whichever_two_leave() {
 }
 
 #[test]
+fn the_others_go_on_without_a_living_rank_whose_program_is_over() {
+    for (links, victim) in [(Links::SharedMemory, 0), (Links::Tcp, 1), (Links::Auto, 2)] {
+        let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
+        let gone_on = std::sync::Barrier::new(3);
+        let ended = endpoint_world(3, links, |comm| {
+            let rank = comm.rank();
+            let _ = talk(comm, 0);
+            if rank == victim {
+                comm.abort("here", "its program has failed", "");
+                comm.withdraw();
+                gone_on.wait();
+                assert!(matches!(comm.shrink(), Err(Error::Failed(_))), "it does not come back");
+                return None;
+            }
+            let gone = go_on(comm, 10 * rank as i64);
+            // It lives until then.
+            gone_on.wait();
+            Some(gone)
+        });
+        for &rank in &others {
+            assert_eq!(ended[rank], Some((others.clone(), expected(&others))));
+        }
+    }
+}
+
+#[test]
 fn worlds_shrink_again_and_again_down_to_one_rank() {
     let ended = endpoint_world(5, Links::Auto, |comm| {
         let rank = comm.rank();

@@ -110,6 +110,11 @@ class Rank:
         native.abort(cause, traceback)
         flight.leave_file(native)
 
+    def _withdraw(self) -> None:
+        """The program is over: others that call `shrink` after a failure do not wait for this rank."""
+        if self._native_or_none is not None:
+            self._native_or_none.withdraw()
+
     def close(self) -> None:
         """End the calls in flight, then the connections. May be called again.
 

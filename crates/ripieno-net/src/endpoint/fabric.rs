@@ -2,8 +2,8 @@
 
 use super::{Endpoint, Slot};
 use crate::links::{Bell, Watch};
-use crate::monitor::{Shared, Status};
-use ripieno_run::membership::{Request, describe_pair};
+use crate::monitor::{Order, Shared, Status};
+use ripieno_run::membership::{Request, agreement, describe_pair};
 use ripieno_run::{
     Fabric, Failure, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
 };
@@ -126,7 +126,8 @@ impl Fabric for Endpoint {
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(EndpointRemote { bell: self.doorbell.bell(), shared: self.shared.clone() })
+        let first = self.first.as_ref().map(|first| first.monitored().clone());
+        Arc::new(EndpointRemote { bell: self.doorbell.bell(), shared: self.shared.clone(), first })
     }
 
     fn prepare_park(&mut self) {
@@ -163,6 +164,8 @@ impl Fabric for Endpoint {
 struct EndpointRemote {
     bell: Bell,
     shared: Arc<Shared>,
+    /// Of the first world, whose ranks agree.
+    first: Option<Arc<Shared>>,
 }
 
 impl Remote for EndpointRemote {
@@ -172,6 +175,12 @@ impl Remote for EndpointRemote {
 
     fn report(&self, failure: Failure) {
         report_failure(&self.shared, failure);
+    }
+
+    fn withdraw(&self) {
+        if let Some(first) = &self.first {
+            first.order(Order::Agreement(agreement::Event::Withdraw));
+        }
     }
 }
 

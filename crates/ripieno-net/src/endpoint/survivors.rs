@@ -11,7 +11,7 @@ use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::listeners::Listeners;
-use crate::monitor::{Order, Outcome};
+use crate::monitor::{Order, Outcome, Shared};
 use crate::peer_address::PeerAddress;
 use ripieno_run::membership::agreement::{Decision, Event};
 use ripieno_run::{Failure, NotShrunk, Shrunk};
@@ -39,9 +39,14 @@ impl FirstWorld {
         Arc::new(FirstWorld { config: config.clone(), addresses: addresses.clone(), watch: watch.clone() })
     }
 
+    /// What the monitor shares that runs the agreements.
+    pub fn monitored(&self) -> &Arc<Shared> {
+        &self.watch.shared
+    }
+
     /// What becomes of the agreement that this rank begins now.
     fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<Outcome, NotShrunk> {
-        let shared = &self.watch.shared;
+        let shared = self.monitored();
         shared.update(|status| status.outcome = None);
         shared.order(Order::Agreement(Event::Begin { seat }));
         loop {

@@ -22,7 +22,7 @@ pub(super) struct Kin {
 impl Monitor {
     /// Hands an event to the agreement, and does what that wants.
     pub(super) fn agree(&mut self, event: Event) {
-        if let Event::Ended { peer } = event {
+        if let Event::Ended { peer } | Event::Heard { peer, word: Word::Away { .. } } = event {
             self.setup.shared.update(|status| {
                 status.ended.insert(peer);
             });

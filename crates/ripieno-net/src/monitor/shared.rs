@@ -61,7 +61,7 @@ pub(crate) struct Status {
     pub complete: bool,
     /// What has become of the agreement that this rank has begun last.
     pub outcome: Option<Outcome>,
-    /// Ranks that are known to have ended.
+    /// Ranks that are known to have ended, or to take part in no agreement.
     pub ended: BTreeSet<usize>,
     /// The monitor has ended.
     pub over: bool,

@@ -259,6 +259,7 @@ def _run(
         seat.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
         report = FailureReport.of(_in_terms_of_programs(error), rank, host)
+        seat.comm._withdraw()
         _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
     else:
         without = tuple(seat.comm.lost_ranks)
@@ -292,5 +293,6 @@ def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
         # Whom it blames has another number here. And it is up to a program that shrinks to go on once more.
         report = replace(report, victim=None)
     report = report.told_to_all(comm)
+    comm._withdraw()
     sys.stdout.flush()
     channel.send("error", report)

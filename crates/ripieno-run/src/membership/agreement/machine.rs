@@ -7,6 +7,9 @@ use crate::membership::name_ranks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// Why a rank whose program is over does not go on.
+const WITHDRAWN: &str = "its program is over, and the others have been told so";
+
 /// A rank's part in the agreements of the survivors of its world, one after the other.
 #[derive(Debug)]
 pub struct Agreement {
@@ -22,6 +25,8 @@ pub struct Agreement {
     is_excluded: bool,
     /// Others may take this rank for silent, and have left it out.
     has_stood_still: bool,
+    has_withdrawn: bool,
+    /// Who will never take part again.
     ended: BTreeSet<usize>,
     /// Who was silent for too long: if it has ended meanwhile, it may have gone on elsewhere before.
     doubted: BTreeSet<usize>,
@@ -44,6 +49,7 @@ impl Agreement {
             seats: BTreeMap::new(),
             is_excluded: false,
             has_stood_still: false,
+            has_withdrawn: false,
             ended: BTreeSet::new(),
             doubted: BTreeSet::new(),
             heard: BTreeMap::new(),
@@ -59,6 +65,7 @@ impl Agreement {
         let is_beat = now >= self.next_beat;
         match event {
             Event::Begin { .. } if self.is_excluded => outputs.push(Output::Excluded),
+            Event::Begin { .. } if self.has_withdrawn => outputs.push(Output::GaveUp(WITHDRAWN.to_string())),
             Event::Begin { seat } => self.begin(now, seat, &mut outputs),
             Event::Connected { peer } => self.greet(peer, &mut outputs),
             Event::Heard { peer, word } => {
@@ -69,6 +76,7 @@ impl Agreement {
             Event::Ended { peer } => {
                 self.ended.insert(peer);
             }
+            Event::Withdraw => self.withdraw(&mut outputs),
             Event::StoodStill => {
                 self.has_stood_still = true;
                 self.asked.values_mut().for_each(|asked| *asked = now);
@@ -124,6 +132,17 @@ impl Agreement {
         }
     }
 
+    /// Takes no more part, and tells those who may wait for this rank.
+    fn withdraw(&mut self, outputs: &mut Vec<Output>) {
+        let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
+        let waiting: BTreeSet<usize> = self.round.come.iter().copied().chain(caller).collect();
+        self.has_withdrawn = true;
+        self.round.begun = None;
+        self.round.campaign = None;
+        let others = waiting.into_iter().filter(|&peer| peer != self.rank && !self.ended.contains(&peer));
+        outputs.extend(others.map(|to| Output::Tell { to, word: self.away(self.epoch()) }));
+    }
+
     /// What to say first over a new connection.
     fn greet(&mut self, peer: usize, outputs: &mut Vec<Output>) {
         if self.round.begun.is_none() || !self.members.contains(&peer) {
@@ -143,6 +162,10 @@ impl Agreement {
             if word.asks() {
                 self.tell_decision(word.epoch(), peer, outputs);
             }
+            return;
+        }
+        if self.has_withdrawn && word.asks() {
+            outputs.push(Output::Tell { to: peer, word: self.away(word.epoch() as u32) });
             return;
         }
         if word.epoch() > epoch {
@@ -167,6 +190,10 @@ impl Agreement {
                 outputs.push(Output::Tell { to: peer, word: self.here() });
             }
             Word::Here { ballot, seat, accepted, .. } => self.hear_here(now, peer, ballot, seat, accepted),
+            Word::Away { accepted, .. } => {
+                self.ended.insert(peer);
+                self.round.inherit(accepted, self.rank);
+            }
             Word::Seat { rank, seat, .. } => {
                 self.round.seats.entry(rank as usize).or_insert(seat);
             }
@@ -396,6 +423,10 @@ impl Agreement {
 
     fn call(&self, to: usize, ballot: Ballot) -> Output {
         Output::Tell { to, word: Word::Call { epoch: self.epoch(), ballot } }
+    }
+
+    fn away(&self, epoch: u32) -> Word {
+        Word::Away { epoch, accepted: self.round.accepted.clone() }
     }
 
     fn here(&self) -> Word {

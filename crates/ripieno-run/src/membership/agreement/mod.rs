@@ -7,7 +7,8 @@
 //! same. Agreements are numbered by epoch, each among those that the one before has left. Cost: 3 small messages per
 //! rank, and a seat of every rank to every rank.
 //!
-//! A rank that has *ended* (its connections were closed by its system, or refused) can always be left out. One that is
+//! A rank that has *ended* (its connections were closed by its system, or refused) can always be left out, and so can
+//! one that lives, but has *withdrawn*, because its program is over: it says so to whoever asks. One that is
 //! silent or late may be at work elsewhere, behind a cut cable, say. To leave it out takes more than half of the ranks
 //! of the epoch, so that no two parts of a world go on. The ranks of a single node cannot be cut off from each other:
 //! there a silent rank stands still, and is told when it goes on. A rank that stood still for long, so that others may
@@ -79,6 +80,8 @@ pub enum Event {
         /// Who.
         peer: usize,
     },
+    /// The rank's program is over: it takes no part any more, and only tells what was decided.
+    Withdraw,
     /// This process did not run for so long that others may take it for silent.
     StoodStill,
     /// Time has passed.

@@ -40,6 +40,17 @@ pub(super) struct Proposal {
 }
 
 impl Round {
+    /// Takes over what another rank has accepted that takes no more part, if it is later than its own.
+    pub fn inherit(&mut self, accepted: Option<(Ballot, Gone)>, rank: usize) {
+        let ballot = |accepted: &Option<(Ballot, Gone)>| accepted.as_ref().map(|(ballot, _)| *ballot);
+        if ballot(&accepted) > ballot(&self.accepted) {
+            self.accepted = accepted;
+            if let Some(campaign) = &mut self.campaign {
+                campaign.promises.insert(rank, self.accepted.clone());
+            }
+        }
+    }
+
     /// This rank's next try.
     pub fn campaign(&mut self, rank: usize) -> &mut Campaign {
         self.ballot = Ballot { round: self.ballot.round + 1, rank: rank as u32 };

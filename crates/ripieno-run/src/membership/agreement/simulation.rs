@@ -1,5 +1,5 @@
-//! Whole lives of worlds on a virtual clock: ranks are killed, stopped and resumed, words delayed, cables cut one way
-//! or both, hosts partitioned. One seed is one run. What is promised is checked whenever a rank hears of a decision,
+//! Whole lives of worlds on a virtual clock: ranks are killed, stopped and resumed, their programs end, words are
+//! delayed, cables cut one way or both, hosts partitioned. One seed is one run. What is promised is checked whenever a rank hears of a decision,
 //! and at the end.
 //!
 //! `RIPIENO_SEED=n` plays that seed alone, `RIPIENO_SEEDS=n` so many.
@@ -59,6 +59,10 @@ enum Happening {
     Kill {
         rank: usize,
     },
+    /// Its program ends, or fails, and the rank takes no part any more.
+    Withdraw {
+        rank: usize,
+    },
     Stop {
         rank: usize,
         for_ms: u64,
@@ -89,6 +93,8 @@ enum Doing {
     /// At work with these.
     Work(Vec<usize>),
     Agree,
+    /// Its program is over.
+    Away,
     /// It was told that it does not go on, or gave up, and has closed.
     Out,
 }
@@ -135,6 +141,13 @@ struct Faults {
     has_cuts: bool,
     has_late: bool,
     delay_ms: u64,
+}
+
+impl Faults {
+    /// Whether all that goes wrong is told of at once.
+    fn are_seen(&self) -> bool {
+        !self.has_stops && !self.has_cuts && !self.has_late
+    }
 }
 
 impl World {
@@ -190,8 +203,9 @@ impl World {
             // Many faults at about one time, when an agreement is under way.
             let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
             let rank = self.dice.below(size) as usize;
-            let happening = match self.dice.below(4) {
+            let happening = match self.dice.below(5) {
                 0 | 1 => Happening::Kill { rank },
+                4 => Happening::Withdraw { rank },
                 2 if self.faults.has_stops => {
                     let for_ms =
                         if self.dice.chance(50) { 100 + self.dice.below(400) } else { 2000 + self.dice.below(9000) };
@@ -254,6 +268,7 @@ impl World {
             Happening::Look { rank } => self.look(rank),
             Happening::Begin { rank } => self.begin(rank),
             Happening::Kill { rank } => self.kill(rank),
+            Happening::Withdraw { rank } => self.withdraw(rank),
             Happening::Stop { rank, for_ms } => {
                 if self.players[rank].lives && self.players[rank].stopped_ms.is_none() {
                     self.players[rank].stopped_ms = Some(self.now_ms);
@@ -305,6 +320,8 @@ impl World {
             match output {
                 Output::Tell { to, word } => self.tell(rank, to, word),
                 Output::Decided(decision) => self.decided(rank, decision),
+                // Who is away heeds no verdict, and answers on.
+                Output::Excluded if self.players[rank].doing == Doing::Away => {}
                 Output::Excluded => self.is_out(rank),
                 Output::GaveUp(_) => {
                     self.players[rank].gave_up = true;
@@ -377,11 +394,25 @@ impl World {
     }
 
     fn kill(&mut self, rank: usize) {
-        // One lives on, so that there is something to check.
-        if (0..self.players.len()).filter(|&other| self.is_there(other)).count() > 1 && self.players[rank].lives {
+        if self.is_spared(rank) && self.players[rank].lives {
             self.players[rank].lives = false;
             self.hang_up(rank);
         }
+    }
+
+    fn withdraw(&mut self, rank: usize) {
+        if self.players[rank].stopped_ms.is_some() {
+            self.plan(self.now_ms + 50, Happening::Withdraw { rank });
+        } else if self.is_spared(rank) && self.is_there(rank) {
+            self.players[rank].doing = Doing::Away;
+            self.event(rank, Event::Withdraw);
+        }
+    }
+
+    /// Whether another one is left to go on, so that there is something to check.
+    fn is_spared(&self, rank: usize) -> bool {
+        let goes_on = |other: usize| self.is_there(other) && self.players[other].doing != Doing::Away;
+        (0..self.players.len()).any(|other| other != rank && goes_on(other))
     }
 
     fn is_out(&mut self, rank: usize) {
@@ -434,7 +465,7 @@ impl World {
     }
 
     fn begin(&mut self, rank: usize) {
-        if !self.is_there(rank) {
+        if !self.is_there(rank) || self.players[rank].doing == Doing::Away {
             return;
         }
         if self.players[rank].stopped_ms.is_some() {
@@ -471,7 +502,9 @@ impl World {
     fn check_bounds(&self) {
         let seed = self.seed;
         for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
-            let bound = player.begun_ms + PATIENCE.give_up().as_millis() as u64 + 500;
+            // Where nothing is silent, and nobody late, there is nothing to wait for that may not come.
+            let patience = if self.faults.are_seen() { LATE_MS } else { PATIENCE.give_up().as_millis() as u64 + 500 };
+            let bound = player.begun_ms + patience;
             let waits = player.doing == Doing::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;
             assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits for ever");
             let held = player.machine.held_count();
@@ -481,7 +514,8 @@ impl World {
 
     fn check_end(&self) {
         let seed = self.seed;
-        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
+        let is_here = |rank: &usize| self.is_there(*rank) && self.players[*rank].doing != Doing::Away;
+        for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
             let Doing::Work(members) = &player.doing else {
                 panic!("seed {seed}: rank {rank} is still at {:?}", player.doing)
             };
@@ -490,11 +524,10 @@ impl World {
             let living = members.iter().all(|&other| self.players[other].lives);
             assert!(living, "seed {seed}: rank {rank} works with the dead");
         }
-        let Faults { has_stops, has_cuts, has_late, .. } = self.faults;
-        if !has_stops && !has_cuts && !has_late {
+        if self.faults.are_seen() {
             let out: Vec<usize> =
                 (0..self.players.len()).filter(|&rank| self.players[rank].doing == Doing::Out).collect();
-            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, though nothing but deaths came");
+            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, though none was silent or late");
         }
     }
 }

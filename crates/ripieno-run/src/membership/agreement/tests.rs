@@ -113,6 +113,62 @@ fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
 }
 
 #[test]
+fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
+    for victim in 0..3 {
+        for is_early in [true, false] {
+            let mut ranks = Ranks::new(3, false);
+            let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
+            if is_early {
+                ranks.event(victim, Event::Withdraw);
+            }
+            others.iter().for_each(|&rank| ranks.begin(rank));
+            ranks.pass(PATIENCE.beat());
+            if !is_early {
+                assert_eq!(ranks.decided, [None, None, None]);
+                ranks.event(victim, Event::Withdraw);
+            }
+            ranks.assert_go_on(&others);
+
+            ranks.begin(victim);
+            assert!(ranks.excluded[victim] || ranks.gave_up[victim].is_some(), "it does not come back");
+        }
+    }
+}
+
+#[test]
+fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
+    let mut ranks = Ranks::new(3, false);
+    ranks.deaf.push(2);
+    [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
+    ranks.pass(PATIENCE.silence * 3);
+    ranks.assert_go_on(&[0, 1]);
+    ranks.event(0, Event::Withdraw);
+    ranks.event(1, Event::Withdraw);
+
+    ranks.deaf.clear();
+    ranks.begin(2);
+
+    assert!(ranks.excluded[2]);
+}
+
+#[test]
+fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
+    let mut ranks = Ranks::new(4, false);
+    ranks.end(3);
+    // Rank 1 has consented to go on with rank 0 and without rank 2.
+    ranks.deaf.push(0);
+    ranks.begin(1);
+    let word = Word::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
+    ranks.event(1, Event::Heard { peer: 0, word });
+    ranks.event(1, Event::Withdraw);
+    ranks.begin(2);
+    assert!(!ranks.excluded[2]);
+    ranks.end(0);
+
+    assert!(ranks.excluded[2]);
+}
+
+#[test]
 fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
     for victim in 0..3 {
         let mut ranks = Ranks::new(3, false);

@@ -40,6 +40,13 @@ pub enum Word {
         /// The latest proposal that I have accepted.
         accepted: Option<(Ballot, Vec<u32>)>,
     },
+    /// I take no part in this or any later agreement.
+    Away {
+        /// The epoch.
+        epoch: u32,
+        /// The latest proposal that I have accepted, which may have been decided.
+        accepted: Option<(Ballot, Vec<u32>)>,
+    },
     /// Where `rank` can be met.
     Seat {
         /// The epoch.
@@ -80,6 +87,7 @@ impl Word {
         let (Word::Ask { epoch }
         | Word::Call { epoch, .. }
         | Word::Here { epoch, .. }
+        | Word::Away { epoch, .. }
         | Word::Seat { epoch, .. }
         | Word::Propose { epoch, .. }
         | Word::Accept { epoch, .. }
