@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -47,6 +46,8 @@ class PartitionedGraph(Layout):
         self.values = Columns(len(self.vertices))
         self._all_labels = labels
         self.labels = None if labels is None else labels[self.vertices]
+        self._known_way: EdgeMessages | None = None
+        self._known_with_targets: PartitionedGraph | None = None
 
     def __repr__(self) -> str:
         return (
@@ -140,13 +141,22 @@ class PartitionedGraph(Layout):
             return deliver(self, *self._way.per_edge(values, along, where), combiner, "error")
         return self._way.combined(values, combiner, along, where)
 
-    @cached_property
-    def _way(self) -> EdgeMessages:
-        return EdgeMessages(self)
+    # Ranks talk to each other in these. The lock of a `cached_property` would make ranks of one process wait for
+    # each other for ever.
 
-    @cached_property
+    @property
+    def _way(self) -> EdgeMessages:
+        if self._known_way is None:
+            self._known_way = EdgeMessages(self)
+        return self._known_way
+
+    @property
     def _with_targets(self) -> PartitionedGraph:
-        return self if self.by == "target" else self.regroup(by="target")
+        if self.by == "target":
+            return self
+        if self._known_with_targets is None:
+            self._known_with_targets = self.regroup(by="target")
+        return self._known_with_targets
 
     # Edges and vertices that move
 
