@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import signal
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -14,8 +17,6 @@ import ripieno as rp
 from sklearn.datasets import load_digits
 from watching import gone_within
 
-#: The iteration after which a worker dies; what is in its links may carry the others through one more.
-STRUCK = 4
 #: A process that is killed has ended by then.
 GONE_S = 60.0
 
@@ -29,63 +30,102 @@ def ratings():
     return users, items, random.integers(1, 6, len(users)).astype(np.float32)
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A fit, what is compared of it, and after how many checkpoints a worker dies."""
+
+    kind: type
+    parameters: dict[str, Any]
+    data: tuple[Any, ...]
+    result: str
+    #: Whether the bits are the same for every number of workers.
+    exact: bool = False
+    struck: int = 3
+    #: What it tells of in events that are numbered.
+    tells: str | None = "iteration"
+
+
 FITS = {
-    "kmeans": (rp.KMeans, {"n_clusters": 30, "random_state": 1, "tol": 0.0}, DIGITS, "cluster_centers_"),
-    "als": (rp.ALS, {"rank": 4, "max_iter": 20, "random_state": 0}, ratings(), "item_factors_"),
-    "mds": (
+    "kmeans": Fit(rp.KMeans, {"n_clusters": 30, "random_state": 1, "tol": 0.0}, (DIGITS,), "cluster_centers_"),
+    "mini-batch": Fit(
+        rp.MiniBatchKMeans,
+        {"n_clusters": 10, "random_state": 1, "batch_size": 100, "max_iter": 1, "max_no_improvement": None},
+        (DIGITS,),
+        "cluster_centers_",
+        tells="step",
+    ),
+    "als": Fit(rp.ALS, {"rank": 4, "max_iter": 12, "random_state": 0}, (ratings(),), "item_factors_", exact=True),
+    "mds": Fit(
         rp.MDS,
-        {"metric": "euclidean", "method": "smacof", "max_iter": 40, "eps": 0.0, "random_state": 0, "n_init": 1},
-        DIGITS[:200],
+        {"metric": "euclidean", "method": "smacof", "max_iter": 20, "eps": 0.0, "random_state": 0, "n_init": 1},
+        (DIGITS[:200],),
         "embedding_",
     ),
-    "layout": (
+    "layout": Fit(
         rp.FruchtermanReingold,
-        {"random_state": 0, "iterations": 40, "threshold": 0.0},
-        nx.karate_club_graph(),
+        {"random_state": 0, "iterations": 20, "threshold": 0.0},
+        (nx.karate_club_graph(),),
         "positions_",
+        exact=True,
     ),
-    "logistic": (rp.LogisticRegression, {"tol": 1e-3}, (DIGITS, load_digits().target), "coef_"),
-    "pagerank": (rp.PageRank, {"tol": 1e-12}, nx.karate_club_graph(), "ranks_"),
+    "logistic": Fit(rp.LogisticRegression, {"tol": 1e-3}, (DIGITS[:300], load_digits().target[:300]), "coef_"),
+    "pagerank": Fit(rp.PageRank, {"tol": 1e-12}, (nx.karate_club_graph(),), "ranks_"),
+    "sgd": Fit(
+        rp.SparseSGD,
+        {"random_state": 0, "max_iter": 8, "tol": None},
+        (DIGITS[:300], load_digits().target[:300]),
+        "coef_",
+        tells="epoch",
+    ),
+    "pca": Fit(
+        rp.PCA,
+        {"n_components": 4, "svd_solver": "randomized", "iterated_power": 7, "random_state": 0},
+        (DIGITS,),
+        "components_",
+        tells=None,
+    ),
+    "bfs": Fit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, tells=None),
+    "components": Fit(rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, tells=None),
+    "diameter": Fit(rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, tells=None),
+    "spectral": Fit(
+        rp.SpectralEmbedding,
+        {"n_components": 1, "random_state": 0, "tol": 1e-9},
+        (nx.karate_club_graph(),),
+        "embedding_",
+        tells=None,
+    ),
 }
+
+CASES = [
+    *[("kmeans", policy, victim) for policy in ("shrink", "respawn") for victim in (0, 2)],
+    ("mini-batch", "respawn", 0),
+    ("als", "shrink", 0),
+    ("mds", "respawn", 2),
+    ("layout", "shrink", 2),
+    ("logistic", "respawn", 0),
+    ("logistic", "shrink", 2),
+    ("pagerank", "shrink", 0),
+    ("pagerank", "respawn", 2),
+    ("sgd", "respawn", 0),
+    ("pca", "respawn", 2),
+    ("bfs", "shrink", 0),
+    ("components", "shrink", 2),
+    ("diameter", "shrink", 0),
+    ("spectral", "shrink", 2),
+]
 
 
 def fitted(name, comm=None, **options):
     """An estimator that has been fitted."""
-    kind, parameters, data, _ = FITS[name]
-    model = kind(**parameters, **options)
-    return model.fit(*data, comm=comm) if name == "logistic" else model.fit(data, comm=comm)
+    fit = FITS[name]
+    return fit.kind(**fit.parameters, **options).fit(*fit.data, comm=comm)
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """Each fit by three workers, of which nobody dies."""
+    """A fit by three workers, of which nobody dies."""
     with rp.launch(workers=3, threads=1) as job:
-        models = {name: fitted(name, engine=job) for name in FITS}
-    for name, model in models.items():
-        assert model.n_iter_ > STRUCK + 3, f"{name} is over before a death could be met"
-    return models
-
-
-def struck(pids, victim, mark):
-    """What rank 0 does with its events: after an iteration it kills a rank once, and sees it end before it goes on."""
-    seen = []
-
-    def strike(event):
-        if event["event"] == "iteration":
-            seen.append(event["iteration"])
-            if event["iteration"] == STRUCK and not mark.exists():
-                mark.touch()
-                os.kill(pids[victim], signal.SIGKILL)
-                assert gone_within(GONE_S, [pids[victim]])
-
-    return seen, strike
-
-
-def fit_and_strike(comm, name, victim, mark):
-    """A fit within which a rank is killed; what it gives, and what rank 0 has seen of iterations."""
-    seen, strike = struck(comm.allgather(os.getpid()), victim, mark)
-    model = fitted(name, comm, on_iteration=strike)
-    return getattr(model, FITS[name][-1]), seen, getattr(model, "resumed_from_", None)
+        yield functools.cache(lambda name: fitted(name, engine=job))
 
 
 @pytest.fixture(scope="module")
@@ -98,50 +138,84 @@ def surviving():
         }
 
 
-def policies_and_victims(names):
-    """Of each fit another policy and victim than of the one before; of the first all."""
-    cases = [("shrink", 0), ("respawn", 2), ("shrink", 2), ("respawn", 0)]
-    first, *others = names
-    return [(first, *case) for case in cases] + [(name, *cases[at % 4]) for at, name in enumerate(others)]
+def strike_after(comm, count, victim, mark):
+    """When so many checkpoints have been kept rank 0 kills a rank, once, and sees it end before it goes on."""
+    pids, keep, counts = comm.allgather(os.getpid()), comm.checkpoint, itertools.count(1)
+
+    def keep_and_strike(*args, **options):
+        keep(*args, **options)
+        if comm.rank == 0 and next(counts) == count and not mark.exists():
+            mark.touch()
+            os.kill(pids[victim], signal.SIGKILL)
+            assert gone_within(GONE_S, [pids[victim]])
+
+    comm.checkpoint = keep_and_strike
 
 
-@pytest.mark.parametrize(("name", "policy", "victim"), policies_and_victims(FITS))
+def fit_and_strike(comm, name, victim, mark):
+    """A fit within which a rank is killed; what it gives, and what rank 0 has heard of."""
+    fit, heard = FITS[name], []
+    strike_after(comm, fit.struck, victim, mark)
+    options = {} if fit.tells is None else {"on_iteration": lambda event: heard.append(event.get(fit.tells))}
+    model = fitted(name, comm, **options)
+    return getattr(model, fit.result), heard, model.resumed_from_, mark.exists()
+
+
+@pytest.mark.parametrize(("name", "policy", "victim"), CASES)
 def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name, policy, victim):
-    job = surviving[policy]
+    job, fit = surviving[policy], FITS[name]
     if job.workers < 3:
         job.resize(3)
     with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*begins again"):
-        found, seen, resumed_from = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
-    assert job.workers == (2 if policy == "shrink" else 3)
-    expected = getattr(undisturbed[name], FITS[name][-1])
-    if policy == "respawn" or name == "layout":
+        found, heard, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
+    assert job.workers == (2 if policy == "shrink" else 3) and struck
+    expected = getattr(undisturbed(name), fit.result)
+    if fit.exact or policy == "respawn":
         assert np.array_equal(found, expected)
     else:
         # Another number of workers adds up in another order.
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-    if name in ("kmeans", "als", "mds", "layout"):
-        # Nothing but the iteration at hand is done again; who is killed by another goes on for a moment.
-        assert seen[0] == resumed_from + 1 >= STRUCK
+    # Whoever dies while others keep what they share leaves them what was kept before.
+    assert resumed_from >= max(fit.struck - 1, 1)
+    if fit.tells is not None:
+        # Nothing but the iteration at hand is done again.
+        assert next(each for each in heard if each is not None) == resumed_from + 1
+
+
+def test_each_fit_of_a_program_goes_on_from_its_own_state(tmp_path):
+    def two_fits(comm):
+        rows = np.random.default_rng(0).normal(size=(2, 300, 4))
+        models = []
+        for number, each in enumerate(rows):
+            if number == 1:
+                strike_after(comm, 2, 1, tmp_path / "mark")
+            models.append(rp.KMeans(20, random_state=0, tol=0.0).fit(each, comm=comm))
+        return [(model.inertia_, model.resumed_from_) for model in models]
+
+    with rp.launch(workers=2, threads=1) as job:
+        expected = [inertia for inertia, _ in job.run(two_fits)[0]]
+    with rp.launch(workers=2, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
+        (first, _), (second, resumed_from) = job.run(two_fits)[0]
+    assert [first, second] == pytest.approx(expected, rel=1e-9) and resumed_from >= 1
 
 
 def with_a_strike(mark, program, comm, *arguments):
-    """A fit's program, of whose workers one dies: its last argument is the function that gets events."""
-    _, strike = struck(comm.allgather(os.getpid()), 2, mark)
-    return program(comm, *arguments[:-1], strike)
+    """A fit's program, of whose workers one dies."""
+    strike_after(comm, 3, 2, mark)
+    return program(comm, *arguments)
 
 
 def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
     class Struck(rp.KMeans):
         def _run_fit(self, program, *arguments, comm):
-            return super()._run_fit(partial(with_a_strike, tmp_path / "mark", program), *arguments, comm=comm)
+            return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, comm=comm)
 
     rows = np.random.default_rng(0).normal(size=(3000, 16))
-    parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1, "workers": 3}
+    parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}
     whole = rp.KMeans(**parameters).fit(rows)
-    assert whole.n_iter_ > STRUCK + 3
     with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
-        model = Struck(**parameters, on_failure="shrink").fit(rows)
-    assert model.resumed_from_ >= STRUCK - 1 and len(model.report_.hosts) == 2
+        model = Struck(**parameters, workers=3, on_failure="shrink").fit(rows)
+    assert model.resumed_from_ >= 2 and len(model.report_.hosts) == 2
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)
     assert np.array_equal(model.labels_, whole.labels_)
 
@@ -158,7 +232,7 @@ def test_kmeans_goes_on_from_its_folder_to_the_same_bits(tmp_path, workers, undi
     with pytest.raises(Stop):
         fitted("kmeans", workers=2, threads=1, checkpoint=tmp_path, on_iteration=stop)
     model = fitted("kmeans", workers=workers, threads=1, checkpoint=tmp_path)
-    whole = undisturbed["kmeans"]
+    whole = undisturbed("kmeans")
     assert model.resumed_from_ >= 1 and model.n_iter_ == whole.n_iter_
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)
     assert np.array_equal(model.labels_, whole.labels_)

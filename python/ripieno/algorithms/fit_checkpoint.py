@@ -6,11 +6,12 @@ A checkpoint is of one fit: of some data and parameters, its *facts*. One proces
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.errors import CheckpointError
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
@@ -80,6 +81,63 @@ class FitCheckpoint:
         return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
 
 
+class FitMemory:
+    """Keeps states of a fit in the memory of its ranks if its program would begin again; does nothing otherwise.
+
+    A program may have several fits, one after the other. What is kept is of the last that has begun. A program that
+    begins again counts its fits anew, so that each finds its own state and none that of another.
+
+    Parameters
+    ----------
+    comm
+        The ranks, all of which make each call.
+    name
+        Of the algorithm.
+    shared
+        Whether all ranks have the same state.
+
+    Attributes
+    ----------
+    used : bool
+        Whether anything is kept.
+    """
+
+    def __init__(self, comm: Communicator, name: str, *, shared: bool) -> None:
+        self.used = comm.begins_again
+        self._comm = comm
+        self._shared = shared
+        for before in comm._fits:
+            comm._memory.pop(before, None)
+        self._name = f"{name}, fit {len(comm._fits) + 1}"
+        comm._fits.append(self._name)
+
+    def load(self) -> list[Any]:
+        """The states that ranks have kept last, in the order of these, one if all have the same; none at first."""
+        found = self._comm.restore(self._name) if self.used else None
+        if found is None:
+            return []
+        if self._shared:
+            return [found]
+        by_rank = {rank: state for states in self._comm.allgather(found) for rank, state in states.items()}
+        return [by_rank[rank] for rank in sorted(by_rank)]
+
+    def save(self, state: Any) -> None:
+        """Keep a state instead of the last one."""
+        if self.used:
+            self._comm.checkpoint(self._name, state, shared=self._shared)
+
+
+def of_ids(wanted: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+    """Columns that ranks have kept, in the order of the ids that are wanted, all of which some rank has.
+
+    A part is the ids of a rank, (m,) int64, each of which no other one has, and columns, (m, …).
+    """
+    ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    order = np.argsort(ids)
+    places = order[np.searchsorted(ids, wanted, sorter=order)]
+    return [column[places] for column in columns]
+
+
 class SharedCheckpoint(FitCheckpoint):
     """The checkpoint of a fit whose state all ranks have, and who all make each call; rank 0 keeps it in the folder.
 
@@ -106,16 +164,14 @@ class SharedCheckpoint(FitCheckpoint):
     def __init__(self, comm: Communicator, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
         super().__init__(None if comm.rank else folder, name, facts)
         self._comm = comm
-        self._name = name
+        self._memory = FitMemory(comm, name, shared=True)
         self._has_folder = folder is not None
-        self.used = self._has_folder or comm.begins_again
+        self.used = self._has_folder or self._memory.used
         self._saved_s = -np.inf
 
     def load(self) -> Saved | None:
         """As of `FitCheckpoint`; all ranks get it."""
-        kept = self._comm.restore(self._name) if self._comm.begins_again else None
-        if kept is not None:
-            iteration, result = kept
+        for iteration, result in self._memory.load():
             return Saved(iteration, result, self._facts, [])
         if not self._has_folder:
             return None
@@ -124,8 +180,7 @@ class SharedCheckpoint(FitCheckpoint):
 
     def save(self, iteration: int, result: Any, *, last: bool = False) -> None:
         """Keep the state after an iteration instead of the last one, unless that was kept a moment ago."""
-        if self._comm.begins_again:
-            self._comm.checkpoint(self._name, (iteration, result), shared=True)
+        self._memory.save((iteration, result))
         if self._kept is None or not (last or time.monotonic() - self._saved_s > PERIOD_S):
             return
         super().save(iteration, result)

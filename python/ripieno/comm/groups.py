@@ -140,7 +140,7 @@ class Groups(Rank):
         comm.first_ranks = [self.first_ranks[place] for place in places]
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
         comm.kept.update(self.kept)
-        comm.begins_again, comm._memory = self.begins_again, self._memory
+        comm.begins_again, comm._memory, comm._fits = self.begins_again, self._memory, self._fits
         comm._lasting = self._lasting
         self._successor, self._failure, self._native_or_none = comm, failure, None
         for each in members_of(self):

@@ -47,6 +47,8 @@ class Rank:
         self._lasting: list[tuple[int, Serving]] = []
         # Checkpoints by name, and whether the program would begin again to go on from them: handed on likewise.
         self._memory: dict[str, list[Kept]] = {}
+        # What fits of the program at hand call theirs, in the order in which they have begun.
+        self._fits: list[str] = []
         self.begins_again = False
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.als.ratings import Dealt, Side
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, FitMemory
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Keeper:
     def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
         self._comm = comm
         self._has_folder = folder is not None
+        self._memory = FitMemory(comm, NAME, shared=False)
         self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
 
     def load(self, max_iter: int) -> Progress | None:
@@ -66,10 +67,10 @@ class Keeper:
         CheckpointError
             What is there is of another fit, or has come further than this one is to go.
         """
-        if self._comm.begins_again:
-            progress = self._restored()
-            if progress is not None:
-                return progress
+        in_memory = self._memory.load()
+        if in_memory:
+            iterations, users, items = zip(*in_memory, strict=True)
+            return Progress(iterations[0], np.concatenate(users), np.concatenate(items))
         if not self._has_folder:
             return None
         found = self._checkpoint.load()
@@ -84,23 +85,13 @@ class Keeper:
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Keep the factors after an iteration, of which each rank has its own."""
-        if self._comm.begins_again:
-            self._comm.checkpoint(NAME, (iteration, users, items))
+        self._memory.save((iteration, users, items))
         if not self._has_folder:
             return
         parts = self._comm.gather((users, items))
         if parts is not None:
             of_users, of_items = zip(*parts, strict=True)
             self._checkpoint.save(iteration, (np.concatenate(of_users), np.concatenate(of_items)))
-
-    def _restored(self) -> Progress | None:
-        """What ranks have kept in memory, those of them that live."""
-        mine = self._comm.restore(NAME)
-        if mine is None:
-            return None
-        by_rank = {rank: state for states in self._comm.allgather(mine) for rank, state in states.items()}
-        iterations, users, items = zip(*(by_rank[rank] for rank in sorted(by_rank)), strict=True)
-        return Progress(iterations[0], np.concatenate(users), np.concatenate(items))
 
     def close(self) -> None:
         """Let other processes have the folder."""

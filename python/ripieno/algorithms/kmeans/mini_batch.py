@@ -72,6 +72,8 @@ class MiniBatchKMeans(KMeans):
         Passes over all rows that `fit` has begun.
     n_steps_ : int
         Batches so far.
+    resumed_from_ : int or None
+        After how many batches the last fit went on when workers had died, of `on_failure`.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -236,6 +238,7 @@ class MiniBatchKMeans(KMeans):
         self.counts_ = parts[0].learned.weight_sums
         self.labels_ = np.concatenate([part.labels for part in parts])
         self.inertia_ = parts[0].inertia
+        self.resumed_from_ = parts[0].resumed_from
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

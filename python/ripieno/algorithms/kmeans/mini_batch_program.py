@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
+from ripieno.algorithms.fit_checkpoint import FitMemory
 from ripieno.algorithms.kmeans.program import check_cluster_count, matched
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
@@ -26,6 +27,7 @@ from ripieno.input.matrix import Dataset, InMemory, OwnRows
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "mini-batch-kmeans"
 BATCH_STREAM = 1 << 34
 
 
@@ -60,6 +62,7 @@ class MiniBatchPart:
     inertia: float
     step_count: int
     row_count: int
+    resumed_from: int | None = None
 
 
 def fit(
@@ -81,7 +84,12 @@ def fit(
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     progress = _Progress(options.batch_size, rows.total, options.max_no_improvement)
-    for step in range(1, step_count + 1):
+    memory = FitMemory(comm, NAME, shared=True)
+    kept, done = memory.load(), 0
+    if kept:
+        done, centroids, weight_sums, progress.state = kept[0]
+        learned = Learned(centroids, weight_sums)
+    for step in range(done + 1, step_count + 1):
         drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(rows.total, size=options.batch_size)
         own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
         batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
@@ -92,7 +100,9 @@ def fit(
         # As in scikit-learn, the first batch tells of the start only.
         if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
             break
-    return _ended(comm, rows, learned, step)
+        if step < step_count:
+            memory.save((step, learned.centroids, learned.weight_sums, progress.state))
+    return replace(_ended(comm, rows, learned, step), resumed_from=done or None)
 
 
 def learn_once(
@@ -156,16 +166,15 @@ class _Progress:
     def __init__(self, batch_size: int, row_count: int, patience: int | None) -> None:
         self._weight = min(1.0, 2.0 * batch_size / (row_count + 1))
         self._patience = patience
-        self._smoothed: float | None = None
-        self._least = np.inf
-        self._in_vain = 0
+        #: What the next batch is held against: the smoothed inertia, the least before, and how many were not less.
+        self.state: tuple[float | None, float, int] = (None, np.inf, 0)
 
     def is_over(self, inertia: float) -> bool:
-        before = inertia if self._smoothed is None else self._smoothed
-        self._smoothed = before * (1 - self._weight) + inertia * self._weight
-        self._in_vain = 0 if self._smoothed < self._least else self._in_vain + 1
-        self._least = min(self._least, self._smoothed)
-        return self._patience is not None and self._in_vain >= self._patience
+        smoothed, least, in_vain = self.state
+        smoothed = (inertia if smoothed is None else smoothed) * (1 - self._weight) + inertia * self._weight
+        in_vain = 0 if smoothed < least else in_vain + 1
+        self.state = (smoothed, min(least, smoothed), in_vain)
+        return self._patience is not None and in_vain >= self._patience
 
 
 def _ended(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:

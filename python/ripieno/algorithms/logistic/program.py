@@ -21,11 +21,12 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.fit_checkpoint import FitMemory
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sample, Sparse, sample_stride
-from ripieno.algorithms.logistic.saved import Keeper
+from ripieno.algorithms.logistic.saved import NAME, Keeper, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: What rank 0 asks for, in the first entry of what it broadcasts.
-END, LOSS, CURVATURE, SAMPLE = 0.0, 1.0, 2.0, 3.0
+END, LOSS, CURVATURE, SAMPLE, KEEP = 0.0, 1.0, 2.0, 3.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,13 @@ def fit(
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    function = _Shared(comm, rows, k, weight, options, journal)
+    memory = FitMemory(comm, NAME, shared=False)
+    in_memory = [state for state in memory.load() if state is not None]
+    function = _Shared(comm, rows, k, weight, options, journal, memory)
     outcome = None
     if comm.rank == 0:
-        outcome = _led(function, start, options, {"classes": classes.tolist(), "rows": total, "columns": len(columns)})
+        facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
+        outcome = _led(function, start, options, facts, in_memory[0] if in_memory else None)
     else:
         function.follow()
     found: Outcome | CheckpointError = comm.broadcast(outcome)
@@ -153,9 +157,17 @@ class _Shared:
     """
 
     def __init__(
-        self, comm: Communicator, rows: LogisticRows, k: int, weight: float, options: LogisticOptions, journal: Journal
+        self,
+        comm: Communicator,
+        rows: LogisticRows,
+        k: int,
+        weight: float,
+        options: LogisticOptions,
+        journal: Journal,
+        memory: FitMemory,
     ) -> None:
         self._comm = comm
+        self._memory = memory
         self._rows = rows
         self._scale = 1 / weight
         self._penalty = 1 / (options.strength * weight)
@@ -225,6 +237,12 @@ class _Shared:
         self._asked[1:4] = 1.0, iterate.value, iterate.slope
         self._journal.tell(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
+    def keep(self, iterate: Iterate) -> None:
+        """Let the next rank have the iterate in its memory, too, if the program would begin again."""
+        if self._memory.used:
+            self._ask(KEEP, np.zeros(self.size))
+            self._memory.save(parts_of(iterate))
+
     def end(self) -> None:
         """No more questions."""
         self._asked[0] = END
@@ -240,6 +258,9 @@ class _Shared:
                 self._journal.tell(objective=float(self._asked[2]) / self._penalty, gradient=float(self._asked[3]))
             if self._asked[0] == END:
                 return
+            if self._asked[0] == KEEP:
+                self._memory.save(None)
+                continue
             if self._asked[0] == SAMPLE:
                 self._sampled()
                 continue
@@ -291,29 +312,37 @@ class _Shared:
 
 
 def _led(
-    function: _Shared, start: Reals | None, options: LogisticOptions, facts: dict[str, Any]
+    function: _Shared,
+    start: Reals | None,
+    options: LogisticOptions,
+    facts: dict[str, Any],
+    in_memory: dict[str, Any] | None,
 ) -> Outcome | CheckpointError:
     """What came of the descent, of which the other ranks know that it has ended."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
         with closing(Keeper(options.checkpoint, facts)) as keeper:
-            return _lead(function, start, options, keeper)
+            return _lead(function, start, options, keeper, None if in_memory is None else Iterate(**in_memory))
     except CheckpointError as error:
         return error
     finally:
         function.end()
 
 
-def _lead(function: _Shared, start: Reals | None, options: LogisticOptions, keeper: Keeper) -> Outcome:
-    kept = keeper.load()
+def _lead(
+    function: _Shared, start: Reals | None, options: LogisticOptions, keeper: Keeper, in_memory: Iterate | None
+) -> Outcome:
+    kept = in_memory or keeper.load()
     first = begin(function, _start(function, start) if kept is None else kept.at)
     if kept is not None:
-        # What was kept has the bits of the fit before, whose sums may have had another order.
-        keeper.check(kept, first)
+        if in_memory is None:
+            # What was kept has the bits of the fit before, whose sums may have had another order.
+            keeper.check(kept, first)
         function.go_on_after(kept.iteration_count)
 
     def on_iteration(iterate: Iterate) -> None:
         keeper.save(iterate)
+        function.keep(iterate)
         function.tell(iterate)
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)

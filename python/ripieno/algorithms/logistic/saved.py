@@ -58,9 +58,13 @@ class Keeper:
 
     def save(self, iterate: Iterate) -> None:
         """Keep an iterate instead of the last one."""
-        parts = {each.name: getattr(iterate, each.name) for each in fields(iterate)}
-        self._checkpoint.save(iterate.iteration_count, parts)
+        self._checkpoint.save(iterate.iteration_count, parts_of(iterate))
 
     def close(self) -> None:
         """Let other processes have the folder."""
         self._checkpoint.close()
+
+
+def parts_of(iterate: Iterate) -> dict[str, Any]:
+    """What an iterate is made of, by name."""
+    return {each.name: getattr(iterate, each.name) for each in fields(iterate)}

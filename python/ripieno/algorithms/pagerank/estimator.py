@@ -123,7 +123,9 @@ class PageRank(ObservedEstimator):
     vertices_ : ndarray of shape (n,)
         Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
     n_iter_ : int
-        Iterations made.
+        Iterations, those before a checkpoint included.
+    resumed_from_ : int or None
+        After how many iterations the fit went on when workers had died, of `on_failure`.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
@@ -152,6 +154,7 @@ class PageRank(ObservedEstimator):
     vertices_: NDArray[Any]
     ranks_: NDArray[np.float64]
     n_iter_: int
+    resumed_from_: int | None
     report_: PageRankReport
 
     def __init__(
@@ -242,11 +245,12 @@ class PageRank(ObservedEstimator):
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])
         first = parts[0]
-        self.n_iter_ = first.iteration_count
+        self.n_iter_, self.resumed_from_ = first.iteration_count, first.resumed_from
         laps = zip(*(part.laps for part in parts), strict=True)
         self.report_ = PageRankReport(
             iterations=tuple(
-                PageRankIteration(*by_rank(lap), error) for error, lap in zip(first.errors, laps, strict=True)
+                PageRankIteration(*by_rank(lap), error)
+                for error, lap in zip(first.errors[first.resumed_from or 0 :], laps, strict=True)
             ),
             vertex_count=first.vertex_count,
             edge_count=first.edge_count,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 #: Ids, and a number >= 0 for each, not all of them 0.
 Given = tuple[NDArray[np.int64], NDArray[np.float64]]
 
+NAME = "pagerank"
 NOWHERE = np.iinfo(np.uint32).max
 
 
@@ -52,6 +54,7 @@ class PageRankPart:
     ranks: NDArray[np.float64]
     iteration_count: int
     converged: bool
+    resumed_from: int | None
     errors: list[float]
     laps: list[tuple[float, float]]
     vertex_count: int
@@ -87,7 +90,13 @@ def fit(
     exchange = _Alone(local, walk.ids) if comm.world_size == 1 else _Together(comm, local, walk.ids)
     configure_s = time.perf_counter() - begin
 
-    laps, errors = [], []
+    memory = FitMemory(comm, NAME, shared=False)
+    kept = memory.load()
+    laps: list[tuple[float, float]] = []
+    errors: list[float] = []
+    if kept:
+        errors, _, _, _ = kept[0]
+    resumed_from = len(errors) or None
 
     def on_iteration(error: float, lap: tuple[float, float]) -> None:
         laps.append(lap)
@@ -105,12 +114,20 @@ def fit(
                 }
             )
 
-    converged = _iterate(comm, local, walk, exchange, options, on_iteration)
+    def keep(dangling: float) -> None:
+        if memory.used:
+            memory.save((errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
+
+    if kept:
+        walk.go_on_from(*of_ids(walk.ids, [(ids, ranks) for _, _, ids, ranks in kept]))
+    begin_at = None if not kept else (len(errors), kept[0][1])
+    converged = _iterate(comm, local, walk, exchange, options, on_iteration, keep, begin_at)
     return PageRankPart(
         ids=walk.ids[walk.counted],
         ranks=walk.ranks[walk.counted],
         iteration_count=len(errors),
         converged=converged,
+        resumed_from=resumed_from,
         errors=errors,
         laps=laps,
         vertex_count=local.vertices.total,
@@ -132,20 +149,30 @@ def _iterate(
     exchange: _Alone | _Together,
     options: PageRankOptions,
     on_iteration: Callable[[float, tuple[float, float]], None],
+    keep: Callable[[float], None],
+    reached: tuple[int, float] | None,
 ) -> bool:
-    """Walk until the ranks change by less than wanted, or not at all; whether they did."""
+    """Walk until the ranks change by less than wanted, or not at all; whether they did.
+
+    After each iteration that others follow `keep` is called with what lay on vertices without edges out. A walk that
+    goes on has `reached` so many iterations, and that lay there.
+    """
     clock = Clock()
-    for done in count():
+    for done in count(0 if reached is None else reached[0]):
         with clock.computing():
             local.product(walk.contributions, out=exchange.products, threads=comm.threads)
         with clock.communicating():
             sums, error, dangling = exchange.reduce(walk.error, walk.dangling)
-        if done > 0:
+        if reached is not None and done == reached[0]:
+            # It has been told of, and added up where it was kept.
+            dangling = reached[1]
+        elif done > 0:
             on_iteration(error, clock.lap())
             if error == 0 or error < local.vertices.total * options.tol:
                 return True
             if done == options.max_iter:
                 return False
+            keep(dangling)
         with clock.computing():
             walk.step(sums, exchange.places, dangling)
     raise AssertionError("a count does not end")
@@ -184,6 +211,11 @@ class _Walk:
         self.contributions = self._given[: len(local.columns)]
         self.error = 0.0
         self.dangling = float(self.ranks[self.counted & (self._inverse_out == 0)].sum())
+
+    def go_on_from(self, ranks: NDArray[np.float64]) -> None:
+        """Stand where an earlier walk has stood: its ranks, (w,), in the order of `ids`."""
+        self.ranks[:] = ranks
+        np.multiply(self.ranks, self._inverse_out, out=self._given)
 
     def step(self, sums: NDArray[np.float64], places: NDArray[np.uint32] | None, dangling: float) -> None:
         """Make the next ranks of what came along the edges and what lay on vertices without edges out."""

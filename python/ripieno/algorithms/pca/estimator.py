@@ -80,6 +80,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
         Names of the columns, if the input had them.
     solver_ : str
         The solver that was taken.
+    resumed_from_ : int or None
+        After how many refinements of a random subspace the fit went on when workers had died, of `on_failure`.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -108,6 +110,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
     n_samples_: int
     n_features_in_: int
     solver_: str
+    resumed_from_: int | None
     report_: RunReport
 
     def __init__(
@@ -246,7 +249,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
         self.noise_variance_ = axes.noise
         self.n_components_ = len(self.components_)
         self.n_samples_ = first.row_count
-        self.solver_ = first.solver
+        self.solver_, self.resumed_from_ = first.solver, first.resumed_from
         self.report_ = RunReport.of(
             [part.record for part in parts],
             row_count=first.row_count,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from ripieno.algorithms.fit_checkpoint import FitMemory
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
@@ -24,6 +25,7 @@ from ripieno.input.matrix import Dataset, InMemory
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "pca"
 #: Up to so many columns, and with so many rows for each, the scatter matrix is the fastest.
 SCATTER_COLUMNS, SCATTER_ROWS = 1000, 10
 #: Up to this share of all components a random subspace is faster.
@@ -76,6 +78,7 @@ class PCAPart:
     solver: str
     dtype: str
     row_count: int
+    resumed_from: int | None
     record: Record
 
 
@@ -105,7 +108,8 @@ def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emi
     solver = chosen_solver(options, rows.total, columns.count)
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)
-    return PCAPart(axes, mean, solver, str(dtype), rows.total, journal.record(load_s))
+    resumed_from = journal.iterations_before or None
+    return PCAPart(axes, mean, solver, str(dtype), rows.total, resumed_from, journal.record(load_s))
 
 
 def transform(
@@ -217,7 +221,12 @@ def _by_subspace(
     size = min(wanted + options.oversamples, least)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
-    for iteration in range(iterations + 1):
+    memory = FitMemory(comm, NAME, shared=True)
+    kept = memory.load()
+    done, subspace = kept[0] if kept else (0, subspace)
+    # Stages are counted, and the one before these has been told of.
+    journal.iterations_before = done
+    for iteration in range(done, iterations + 1):
         with clock.computing():
             product, squares = _there_and_back(columns, mean, subspace)
         with clock.communicating():
@@ -228,6 +237,8 @@ def _by_subspace(
         with clock.communicating():
             subspace = comm.broadcast(subspace)
         journal.tell(stage=f"subspace {iteration}")
+        if iteration < iterations:
+            memory.save((iteration + 1, subspace))
     with clock.computing():
         projected = (block @ subspace for block in columns.moved_blocks(mean, tsqr.block_rows(size)))
         own = tsqr.factor(projected, size)

@@ -101,7 +101,9 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         Mean loss of the rows in the last epoch, each before its step; by default minus the logarithm of the probability
         of its class.
     n_iter_ : int
-        Epochs.
+        Epochs, those before a death included.
+    resumed_from_ : int or None
+        After how many epochs the fit went on when workers had died, of `on_failure`.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -129,6 +131,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     intercept_: NDArray[np.float64]
     loss_: float
     n_iter_: int
+    resumed_from_: int | None
     n_features_in_: int
     _columns: range
 
@@ -300,6 +303,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         self.classes_ = classes
         self.coef_, self.intercept_ = self._weights[:-1].T, self._weights[-1]
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
+        self.resumed_from_ = parts[0].resumed_from
 
     def _scores(self, X: Input) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")

@@ -22,6 +22,7 @@ from scipy.sparse import csr_matrix
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.algorithms.sgd.rows import SgdRows
@@ -29,6 +30,9 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+
+NAME = "sgd"
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class SgdPart:
     columns: range
     classes: NDArray[Any]
     losses: list[float]
+    resumed_from: int | None
 
 
 @dataclass(frozen=True)
@@ -136,7 +141,13 @@ def fit(
     state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
     alone = _descent(rows.matrix, rows.labels, rows.penalties, options) if comm.world_size == 1 else None
     losses: list[float] = []
-    for epoch in range(options.max_iter):
+    memory = FitMemory(comm, NAME, shared=False)
+    kept = memory.load()
+    if kept:
+        losses = kept[0][0]
+        state.weights[:], state.squares[:] = of_ids(state.features, [part for _, part in kept])
+    resumed_from = len(losses) or None
+    for epoch in range(len(losses), options.max_iter):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
         step_count = -(-rows.total // options.batch_size)
         if alone is not None:
@@ -147,7 +158,9 @@ def fit(
             (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
             break
-    return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses)
+        if epoch + 1 < options.max_iter:
+            memory.save((losses, (state.features, state.weights, state.squares)))
+    return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 
 def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:

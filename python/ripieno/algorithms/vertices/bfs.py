@@ -46,6 +46,8 @@ class BFS(WorkerEstimator):
         Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
     n_iter_ : int
         The largest distance.
+    resumed_from_ : int or None
+        After how many steps the fit went on when workers had died, of `on_failure`.
 
     References
     ----------
@@ -64,6 +66,7 @@ class BFS(WorkerEstimator):
     distances_: NDArray[np.int64]
     parents_: NDArray[np.int64]
     n_iter_: int
+    resumed_from_: int | None
 
     def __init__(
         self,
@@ -107,5 +110,5 @@ class BFS(WorkerEstimator):
         parents = vertices.put([part.parents for part in parts])
         ids = vertices.put([part.ids for part in parts])
         self.parents_ = np.where(parents == program.NOT_REACHED, parents, np.searchsorted(ids, parents))
-        self.n_iter_ = int(self.distances_.max())
+        self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from
         return self

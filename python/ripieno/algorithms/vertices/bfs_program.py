@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.errors import InputError
 from ripieno.graph import Graph, load
@@ -20,6 +21,7 @@ from ripieno.graph import Graph, load
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "bfs"
 NOT_REACHED = -1
 _NOBODY = np.iinfo(np.int64).max
 
@@ -32,11 +34,14 @@ class BfsPart:
     ----------
     ids, distances, parents : (h,) int64
         The vertices at home here, how many edges lead to each, and the vertex before it; -1 where there is none.
+    resumed_from
+        After how many steps the search went on from what a world had kept of which ranks died; or None.
     """
 
     ids: NDArray[np.int64]
     distances: NDArray[np.int64]
     parents: NDArray[np.int64]
+    resumed_from: int | None
 
 
 def fit(comm: Communicator, graph: Graph, source: int) -> BfsPart:
@@ -53,10 +58,20 @@ def fit(comm: Communicator, graph: Graph, source: int) -> BfsPart:
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
     steps = 0
+    memory = FitMemory(comm, NAME, shared=False)
+    kept = memory.load()
+    if kept:
+        steps = kept[0][0]
+        distances, parents, reached = of_ids(values.vertices, [part for _, part in kept])
+    resumed_from = steps or None
     while comm.allreduce(bool(reached.any()), op="or"):
         distances[reached] = steps
         came = values.step(np.where(reached, values.vertices, _NOBODY), "min")
         reached = (came != _NOBODY) & (distances == NOT_REACHED)
         parents[reached] = came[reached]
         steps += 1
-    return BfsPart(*(each[values.home] for each in (values.vertices, distances, parents)))
+        if memory.used:
+            own = (each[values.home] for each in (values.vertices, distances, parents, reached))
+            memory.save((steps, tuple(own)))
+    home = values.home
+    return BfsPart(values.vertices[home], distances[home], parents[home], resumed_from)

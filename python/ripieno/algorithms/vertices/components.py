@@ -46,6 +46,8 @@ class ConnectedComponents(WorkerEstimator):
         Vertices of each, largest first.
     n_iter_ : int
         Rounds in which workers told each other of neighbours.
+    resumed_from_ : int or None
+        After how many rounds the fit went on when workers had died, of `on_failure`.
 
     References
     ----------
@@ -66,6 +68,7 @@ class ConnectedComponents(WorkerEstimator):
     sizes_: NDArray[np.int64]
     n_components_: int
     n_iter_: int
+    resumed_from_: int | None
 
     def __init__(
         self,
@@ -107,5 +110,5 @@ class ConnectedComponents(WorkerEstimator):
         self.labels_ = labels if graph.labels is None else graph.labels[labels]
         self.sizes_ = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
         self.n_components_ = len(self.sizes_)
-        self.n_iter_ = parts[0].round_count
+        self.n_iter_, self.resumed_from_ = parts[0].round_count, parts[0].resumed_from
         return self

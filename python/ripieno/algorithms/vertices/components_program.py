@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "components"
 # Of the multiplications and shifts of `mixed`, last first.
 _UNMIXING = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
 
@@ -39,11 +41,14 @@ class ComponentsPart:
         The vertices at home here, and the smallest vertex of the component of each.
     round_count
         Sparse reductions until the components were known.
+    resumed_from
+        After how many of them the search went on from what a world had kept of which ranks died; or None.
     """
 
     ids: NDArray[np.int64]
     labels: NDArray[np.int64]
     round_count: int
+    resumed_from: int | None
 
 
 def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
@@ -56,16 +61,27 @@ def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
     """
     # The direction of edges means nothing.
     local = load(comm, graph, both_ways=False)
-    labels, round_count = _components(comm, local)
+    memory = FitMemory(comm, NAME, shared=False)
+    names, done = local.vertices.ids, 0
+    kept = memory.load()
+    if kept:
+        done = kept[0][0]
+        (names,) = of_ids(local.vertices.ids, [part for _, part in kept])
+    labels, round_count = _components(comm, local, names, done, memory)
     home = local.vertices.home
-    return ComponentsPart(local.vertices.ids[home], labels[home], round_count)
+    return ComponentsPart(local.vertices.ids[home], labels[home], round_count, done or None)
 
 
-def _components(comm: Communicator, graph: LocalGraph) -> tuple[NDArray[np.int64], int]:
-    """Label each vertex of this rank by the smallest vertex of its component; returns labels and rounds."""
+def _components(
+    comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, memory: FitMemory
+) -> tuple[NDArray[np.int64], int]:
+    """Label each vertex of this rank by the smallest vertex of its component; returns labels and rounds.
+
+    The `names` are those of the vertices after some `rounds`. Those that were the same are, so groups need not be kept.
+    """
+    home = graph.vertices.home
     vertices, size = graph.vertices.ids, graph.vertices.largest + 1
     group_count, groups = _groups(*_ends(graph), len(vertices))
-    names, rounds = vertices, 0
     while True:
         present, places = np.unique(names, return_inverse=True)
         # Groups that share a name are one.
@@ -77,6 +93,8 @@ def _components(comm: Communicator, graph: LocalGraph) -> tuple[NDArray[np.int64
         np.minimum.at(least, group_of, mixed(present))
         names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
+        if memory.used:
+            memory.save((rounds, (vertices[home], names[home])))
     smallest = np.full(len(present), size)
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]

@@ -54,6 +54,8 @@ class EffectiveDiameter(WorkerEstimator):
         Estimates of how many pairs (from, to) have a path of at most 0, 1, … edges.
     n_iter_ : int
         Steps after which no string changed: the longest of all shortest paths, or a little less.
+    resumed_from_ : int or None
+        After how many steps the fit went on when workers had died, of `on_failure`.
 
     References
     ----------
@@ -72,6 +74,7 @@ class EffectiveDiameter(WorkerEstimator):
 
     pairs_: NDArray[np.float64]
     n_iter_: int
+    resumed_from_: int | None
     effective_diameter_: float
 
     def __init__(
@@ -127,7 +130,8 @@ class EffectiveDiameter(WorkerEstimator):
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
         seed = self._seed(comm)
         # All ranks know what one does.
-        pairs, complete = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, comm=comm)[0]
+        parts = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, comm=comm)
+        pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1
         self.effective_diameter_ = program.effective_diameter(pairs, self.share)

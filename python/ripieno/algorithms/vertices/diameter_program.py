@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.graph import Graph, load
 from ripieno.kernels.hashing import mixed
@@ -24,6 +25,7 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "diameter"
 # The expectation of the lowest zero of a string in which n vertices set a bit each is the logarithm, to the base of 2,
 # of this times n + 1/2 …
 CORRECTION = 0.77351
@@ -32,9 +34,12 @@ MANY = 64
 BITS = 32
 
 
-def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int) -> tuple[list[float], bool]:
+def fit(
+    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int
+) -> tuple[list[float], bool, int | None]:
     """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
 
+    The third is after how many steps it went on from what a world had kept of which ranks died, or None.
     Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
     same.
 
@@ -45,16 +50,25 @@ def fit(comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter
     """
     values = VertexValues(comm, load(comm, graph))
     strings = _first_strings(values.vertices, string_count, seed)
-    pairs = [_estimate(comm, strings[values.home])]
+    memory = FitMemory(comm, NAME, shared=False)
+    kept = memory.load()
+    if kept:
+        pairs = kept[0][0]
+        (strings,) = of_ids(values.vertices, [part for _, part in kept])
+    else:
+        pairs = [_estimate(comm, strings[values.home])]
+    resumed_from = len(pairs) - 1 or None
     while True:
         joined = values.step(strings, "or", own=strings)
         if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
-            return pairs, True
+            return pairs, True, resumed_from
         # One step more than are counted tells whether there are longer paths.
         if len(pairs) > max_iter:
-            return pairs, False
+            return pairs, False, resumed_from
         strings = joined
         pairs.append(_estimate(comm, strings[values.home]))
+        if memory.used:
+            memory.save((pairs, (values.vertices[values.home], strings[values.home])))
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:

@@ -61,6 +61,8 @@ class SpectralEmbedding(WorkerEstimator):
         Length of the largest residual of the eigenvectors.
     n_iter_ : int
         Products made.
+    resumed_from_ : int or None
+        After how many products the fit went on when workers had died, of `on_failure`.
 
     Notes
     -----
@@ -87,6 +89,7 @@ class SpectralEmbedding(WorkerEstimator):
     eigenvalues_: NDArray[np.float64]
     residual_: float
     n_iter_: int
+    resumed_from_: int | None
 
     def __init__(
         self,
@@ -154,7 +157,7 @@ class SpectralEmbedding(WorkerEstimator):
         self.embedding_ = coordinates * np.sign(coordinates[largest, np.arange(self.n_components)])
         first = parts[0]
         self.eigenvalues_ = first.eigenvalues[bool(self.drop_first) :]
-        self.residual_, self.n_iter_ = first.residual, first.step_count
+        self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
         if first.residual > self.tol:
             warnings.warn(
                 f"after max_iter={self.max_iter} products {first.residual:.3g} is missing to an eigenvector, more than "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -27,6 +28,7 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "spectral"
 # A direction of a block that is shorter, or shorter than this part of the longest, is rounding error.
 SHORT, DEPENDENT = 1e-12, 1e-7
 
@@ -57,6 +59,8 @@ class SpectralPart:
         Largest length of what is missing to an eigenvector.
     step_count
         Products with M.
+    resumed_from
+        After how many of them the iteration went on from what a world had kept of which ranks died; or None.
     """
 
     ids: NDArray[np.int64]
@@ -64,6 +68,7 @@ class SpectralPart:
     eigenvalues: NDArray[np.float64]
     residual: float
     step_count: int
+    resumed_from: int | None
 
 
 def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralPart:
@@ -97,6 +102,12 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     last = _orthonormal(_start(values.vertices, count, options.seed), inner)
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
+    memory = FitMemory(comm, NAME, shared=False)
+    kept = memory.load()
+    if kept:
+        step_count, residual, projected, vectors, eigenvalues, _ = kept[0]
+        basis, last = of_ids(values.vertices, [part for *_, part in kept])
+    resumed_from = step_count or None
     while residual > options.tol and last.shape[1] and step_count < options.max_iter:
         basis = np.hstack([basis, last])
         image = product(last)
@@ -110,8 +121,11 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
         for _ in range(2):
             rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
         last, step_count = rest, step_count + 1
+        if memory.used:
+            own = (values.vertices[home], basis[home], last[home])
+            memory.save((step_count, residual, projected, vectors, eigenvalues, own))
     coordinates = basis[home] @ vectors / roots[home]
-    return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count)
+    return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 
 
 def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:

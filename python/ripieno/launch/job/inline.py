@@ -35,6 +35,7 @@ class InlineJob(Job):
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if self._seat.comm.closed:
             self._seat.meet_again()
+        self._seat.comm._fits.clear()
         self._seat.comm._memory.clear()
         with standing_for(self._local):
             try:

@@ -249,6 +249,7 @@ def _run(
 ) -> None:
     rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
     seat.events.is_heard = is_heard
+    seat.comm._fits.clear()
     if not goes_on:
         seat.comm._memory.clear()
     with running(seat.comm), PROGRAMS.page() as amounts:
