@@ -53,7 +53,8 @@ class MiniBatchKMeans(KMeans):
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`; it begins again.
+        What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
+        those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each batch of `fit`: "event" is "step", "step" counts from 1 to
         "step_count" at most, "batch_inertia" is the batch's before the move, per weight, and there is "squared_shift".
