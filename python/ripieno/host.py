@@ -9,6 +9,7 @@ from pathlib import Path
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
+_NODES = Path("/sys/devices/system/node")
 _THREADS = Path("/proc/self/task")
 
 
@@ -34,6 +35,11 @@ def usable_cores() -> int:
     cores = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def numa_nodes() -> int:
+    """Into how many parts the memory of this machine falls; a kernel that tells nothing has one."""
+    return max(1, len(list(_NODES.glob("node[0-9]*"))))
 
 
 def cores() -> list[Core]:

@@ -34,6 +34,7 @@ ROOMS = (
     "keyed",
     "sparse",
     "simulation",
+    "topology",
     "comm",
     "input",
     "launch",

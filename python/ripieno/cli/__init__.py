@@ -51,6 +51,7 @@ COMMANDS = {
     "run": "ripieno.cli.run:run_command",
     "simulate": "ripieno.cli.simulate:simulate_command",
     "split": "ripieno.cli.split:split_command",
+    "topology": "ripieno.cli.topology:topology_command",
     "trace": "ripieno.cli.trace:trace_command",
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
+from ripieno.comm import rack_probes
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.file_distribution import FileDistribution
 from ripieno.comm.gathers import Gathers
@@ -39,6 +40,7 @@ from ripieno.wire.calls import Handle, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
     from ripieno._native import PacketCurve
+    from ripieno.topology import Topology
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -345,6 +347,30 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
         packets, native = _native.packet_curve(self._native), self._native
         cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
         return explain(collective, cluster, nbytes=nbytes, order=order, root=root)
+
+    def topology(self, *, measure: bool = False, round_s: float = 0.25) -> Topology:
+        """The hosts of these ranks, their racks, cores and NUMA nodes. Collective.
+
+        Racks that a file, an option or a launcher has told are taken as they are. Otherwise they are found: round by
+        round, pairs of hosts exchange bytes, and pairs of several racks are slower while their uplinks are full. With
+        uplinks that are never full all hosts are one rack. Keep the network quiet meanwhile.
+
+        Parameters
+        ----------
+        measure : bool
+            Measure even if racks were told.
+        round_s : float
+            About how many seconds a round takes. Of 32 hosts there are some 40.
+
+        Returns
+        -------
+        Topology
+            The same on every rank: "hosts", "racks" by host, "source", and how "sure" the least certain host is. It
+            prints as a tree, and `toml` is a file of racks.
+        """
+        if not number("round_s", round_s, "expected seconds") > 0:
+            raise InputError(f"round_s={round_s!r}: expected more than 0 seconds")
+        return rack_probes.topology(self, measures=measure, round_s=round_s)
 
     @overload
     def stats(self, *, all_ranks: Literal[False] = False) -> dict[str, Any]: ...

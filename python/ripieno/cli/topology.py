@@ -1,0 +1,53 @@
+"""`ripieno topology`: hosts, their racks, cores and NUMA nodes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ripieno.cli.options import LocalPath, overwrite_option
+
+
+@click.command("topology", short_help="Find which hosts share a rack.")
+@click.option("--measure", is_flag=True, help="Measure even if a file or the launcher has told the racks.")
+@click.option(
+    "--round",
+    "round_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=0.25,
+    show_default=True,
+    help="Seconds of a round; of 32 hosts there are some 25.",
+)
+@click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="racks.toml", help="Write a file of racks.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@overwrite_option
+def topology_command(measure: bool, round_s: float, target: Path | None, as_json: bool, overwrite: bool) -> None:
+    """Show hosts by their racks, with cores and NUMA nodes, and find the racks if nobody has told them.
+
+    Run it under a launcher, one rank per host; alone it shows this host. Racks are told by `--racks`, RIPIENO_RACKS or
+    RACK. Otherwise all hosts exchange bytes in pairs, round by round: pairs of several racks are slower while their
+    uplinks are full. Uplinks that are never full do not show, and hosts behind them are one rack. Let nothing else use
+    the network meanwhile.
+
+    \b
+    Examples:
+      ripieno lab run --no-prefix -- ripieno topology --measure
+      srun --ntasks-per-node 1 ripieno topology --write racks.toml
+    """
+    from ripieno.files.results import check_results, new_file
+    from ripieno.launch.script.environment import init
+
+    check_results({"--write": target}, overwrite=overwrite)
+    with init(threads=1) as comm:
+        found = comm.topology(measure=measure, round_s=round_s)
+        is_first = comm.rank == 0
+    if not is_first:
+        return
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
+    if target is not None:
+        with new_file(target) as part:
+            part.write_text(found.toml(), "utf-8")
+        if not as_json:
+            click.echo(target)

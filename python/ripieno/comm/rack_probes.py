@@ -1,0 +1,73 @@
+"""Racks of ranks found by probes: pairs of hosts exchange bytes, all at once, round by round."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ripieno.host import numa_nodes, usable_cores
+from ripieno.topology import Host, Racks, Topology, search
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: What a probe of the first rounds has, and any.
+FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
+#: Rounds after which the rates of cables are known well enough.
+FIRST_ROUNDS = 2
+
+
+def topology(comm: Communicator, *, measures: bool, round_s: float) -> Topology:
+    """The hosts of all ranks, and their racks. Collective."""
+    nodes, racks = list(comm.nodes), list(comm.racks)
+    leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
+    told = comm.allgather((usable_cores(), numa_nodes()))
+    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *told[leader]) for leader in leaders]
+    names = [racks[leader] for leader in leaders]
+    given = [name for name in names if name is not None]
+    if len(given) == len(names) and not measures:
+        return Topology(hosts, given, "given")
+    if len(hosts) < 3:
+        return Topology(hosts, ["rack0"] * len(hosts), "too few")
+    found = _searched(comm, leaders, round_s)
+    numbers = [f"rack{number}" for number in found.numbers]
+    return Topology(hosts, numbers, "measured", found.sure, found.round_count, found.probe_count)
+
+
+def _searched(comm: Communicator, leaders: list[int], round_s: float) -> Racks:
+    """Every rank searches by itself, with the same rates."""
+    search_of_racks = search(len(leaders))
+    size_bytes, fastest = FIRST_BYTES, 0.0
+    pairs = next(search_of_racks)
+    number = 0
+    while True:
+        seconds = _round(comm, [(leaders[one], leaders[other]) for one, other in pairs], size_bytes)
+        rates = [size_bytes / seconds[leaders[one]] for one, _ in pairs]
+        fastest = max(fastest, *rates)
+        number += 1
+        if number >= FIRST_ROUNDS:
+            size_bytes = int(min(MOST_BYTES, max(LEAST_BYTES, fastest * round_s)))
+        try:
+            pairs = search_of_racks.send(rates)
+        except StopIteration as end:
+            found: Racks = end.value
+            return found
+
+
+def _round(comm: Communicator, pairs: list[tuple[int, int]], size_bytes: int) -> list[float]:
+    """Seconds of each rank's exchange; of a pair both have the shorter one, for who begins first waits."""
+    partners = {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+    partner = partners.get(comm.rank)
+    # The first bytes make acquaintances, which is not counted.
+    seconds = 0.0
+    for length in (1, size_bytes):
+        out = {} if partner is None else {partner: np.zeros(length, np.uint8)}
+        into = {} if partner is None else {partner: np.empty(length, np.uint8)}
+        comm.barrier()
+        begin_s = time.perf_counter()
+        comm.neighbour_exchange(out, out=into)
+        seconds = time.perf_counter() - begin_s
+    told = comm.allgather(seconds)
+    return [min(told[rank], told[partners.get(rank, rank)]) for rank in range(comm.world_size)]

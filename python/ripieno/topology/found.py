@@ -1,0 +1,112 @@
+"""What is known of the hosts of ranks: racks, cores, NUMA nodes; as a tree, and as a file of racks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Source = Literal["given", "measured", "too few"]
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host.
+
+    Attributes
+    ----------
+    name
+        As it calls itself.
+    ranks
+        How many ranks run there.
+    cores
+        How many cores these may use.
+    numa_nodes
+        How many parts its memory has.
+    """
+
+    name: str
+    ranks: int
+    cores: int
+    numa_nodes: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Hosts and their racks.
+
+    Attributes
+    ----------
+    hosts
+        All hosts, in the order of their first ranks.
+    racks
+        Of each host the name of its rack.
+    source
+        Whether racks were "given" by a file, an option or a launcher, or "measured"; one or two hosts are "too few".
+    sure
+        If measured, the probability that the least certain host stands in its rack; else None.
+    rounds, probes
+        How much was measured for it.
+    """
+
+    hosts: Sequence[Host]
+    racks: Sequence[str]
+    source: Source
+    sure: float | None = None
+    rounds: int = 0
+    probes: int = 0
+
+    @property
+    def by_rack(self) -> dict[str, list[Host]]:
+        """The hosts of each rack."""
+        found: dict[str, list[Host]] = {}
+        for rack, host in zip(self.racks, self.hosts, strict=True):
+            found.setdefault(rack, []).append(host)
+        return found
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON has it."""
+        return asdict(self)
+
+    def toml(self) -> str:
+        """A file of racks, as ``ripieno run --racks`` reads it."""
+        # Strings of JSON are strings of TOML.
+        lines = [
+            f"{json.dumps(rack)} = {json.dumps([host.name for host in hosts])}" for rack, hosts in self.by_rack.items()
+        ]
+        return "\n".join(["[racks]", *lines, ""])
+
+    def __str__(self) -> str:
+        by_rack = self.by_rack
+        lines = [self._heading(len(by_rack))]
+        width = max(len(host.name) for host in self.hosts)
+        for number, (rack, hosts) in enumerate(by_rack.items()):
+            is_last_rack = number == len(by_rack) - 1
+            lines.append(f"{'└' if is_last_rack else '├'}─ {rack}")
+            for place, host in enumerate(hosts):
+                branch = "└" if place == len(hosts) - 1 else "├"
+                lines.append(f"{' ' if is_last_rack else '│'}  {branch}─ {host.name:{width}}  {_told(host)}")
+        return "\n".join(lines)
+
+    def _heading(self, rack_count: int) -> str:
+        heading = f"{_count(len(self.hosts), 'host')} in {_count(rack_count, 'rack')}"
+        if self.source == "given":
+            return f"{heading}, as told"
+        if self.sure is None:
+            return heading
+        what = f"{heading}, found by {self.probes:,} probes in {self.rounds} rounds, sure to {_percent(self.sure)}"
+        return what if rack_count > 1 else f"{what}: no uplink was in the way"
+
+
+def _percent(share: float) -> str:
+    return f"{min(share, 0.999):.1%}"
+
+
+def _told(host: Host) -> str:
+    parts = [_count(host.ranks, "rank"), _count(host.cores, "core"), _count(host.numa_nodes, "NUMA node")]
+    return ", ".join(parts)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}{'s'[: count != 1]}"
