@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines mini-hadoop test test-engines soak check format bench gallery docs lock clean
+.PHONY: help setup demo engines mini-hadoop test test-engines soak soak-hour check format bench gallery docs lock clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -77,6 +77,10 @@ soak: setup ## Long seeded runs of what fails by chance: random faults, played a
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
 	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q python/tests/test_hostile.py
+	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q --timeout 1800 python/tests/test_soak.py -k launches
+
+soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before
+	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
 
 check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
 	cargo fmt --all --check

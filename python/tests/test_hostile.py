@@ -11,6 +11,9 @@ import os
 import random
 import resource
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -227,3 +230,81 @@ def test_whatever_happens_to_a_rank_the_caller_is_told_or_goes_on_in_time(seed, 
         warnings.simplefilter("ignore", RuntimeWarning)
         play(schedule, tmp_path, monkeypatch)
     assert left_behind() == before, schedule
+
+
+#: What a rank runs out of, and how its error says so.
+LACKS = {
+    "descriptors": "Too many open files",
+    "memory": "Cannot allocate memory",
+    "disk": "File too large",
+}
+
+
+def lack(what: str) -> None:
+    """Let this process have no more descriptors, 256 MiB more of memory, or files of 4 KiB at most."""
+    size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    kind, value = {
+        "descriptors": (resource.RLIMIT_NOFILE, 3),
+        # The system's libraries end a process that has not even memory for a thread.
+        "memory": (resource.RLIMIT_AS, size_bytes + (256 << 20)),
+        "disk": (resource.RLIMIT_FSIZE, 1 << 12),
+    }[what]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+
+
+def spill(comm: rp.Communicator, what: str, folder: Path, replicas: int) -> int:
+    """Keyed data beyond the memory limit, and then a large array, for which the second rank lacks something."""
+    lacks = comm.rank == 1
+    comm = comm.replicate(replicas) if replicas > 1 else comm
+    # Modules that are imported late are there now.
+    comm.regroup(rp.KeyValues(np.arange(2), np.ones(2)), combine="sum")
+    if lacks:
+        lack(what)
+    rows = rp.KeyValues(np.arange(300_000), np.ones(300_000))
+    comm.regroup(rows, combine="sum", memory_limit=1 << 20, spill_directory=folder)
+    if lacks:
+        rp.empty(1 << 27, np.float64)
+    return comm.allreduce(1)
+
+
+@pytest.mark.parametrize(("links", "replicas"), [("shared-memory", 1), ("tcp", 1), ("shared-memory", 2)])
+@pytest.mark.parametrize("what", LACKS)
+def test_a_rank_that_lacks_something_says_what_and_leaves_nothing(tmp_path, what, links, replicas):
+    before = left_behind()
+    with (
+        rp.launch(2 * replicas, threads=1, links=links, replicas=replicas, heartbeat_timeout_s=HEARTBEAT_S) as job,
+        pytest.raises((rp.SpillError, MemoryError), match=LACKS[what]) as caught,
+    ):
+        job.run(spill, what, tmp_path, replicas)
+    if what != "memory":
+        assert "choose another spill_directory, or allow a larger memory_limit" in str(caught.value)
+    assert isinstance(caught.value.__cause__, rp.RankFailed) and caught.value.__cause__.rank == 1
+    assert left_behind() == before and not list(tmp_path.iterdir())
+
+
+SCRIPT = """
+    import sys
+    from pathlib import Path
+    import ripieno as rp
+    from test_hostile import spill
+
+    spill(rp.init(), sys.argv[1], Path(sys.argv[2]), 1)
+"""
+
+
+@pytest.mark.parametrize("what", LACKS)
+def test_a_script_that_lacks_something_says_what_and_leaves_nothing(tmp_path, what):
+    script, folder = tmp_path / "script.py", tmp_path / "spilled"
+    script.write_text(textwrap.dedent(SCRIPT))
+    folder.mkdir()
+    command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
+    ended = subprocess.run(
+        [*command, "-n", "2", str(script), what, str(folder)],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert ended.returncode == 1, ended.stderr
+    assert LACKS[what] in ended.stderr and not list(folder.iterdir())

@@ -1,0 +1,234 @@
+"""A process that launches again and again, and whose jobs end in all ways, keeps what it has: nothing adds up.
+
+Every test run plays a few; ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` say how many launches, and how long
+jobs are mixed. ``make soak`` and ``make soak-hour`` play many, and print what was counted.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from watching import comes_true, open_descriptors
+
+LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
+SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
+#: Before so many launches pools of libraries fill up.
+WARM = 3
+#: What a launch may add to the maps and to the resident memory of the caller, at most: fragments of an allocator, that
+#: get fewer. What adds up with each launch would be a page and a map of it at least.
+MAPS_PER_LAUNCH, BYTES_PER_LAUNCH = 0.1, 2048
+#: What may come in a few launches, of maps and of memory.
+MAPS, BYTES = 16, 8 << 20
+#: Threads that have been joined leave the system's list a moment later.
+SETTLES_S = 20.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What this process has."""
+
+    descriptors: tuple[str, ...]
+    threads: int
+    children: int
+    shared_files: tuple[str, ...]
+    maps: int
+    resident_bytes: int
+
+    @classmethod
+    def now(cls) -> Counts:
+        """Once what nobody refers to is gone."""
+        gc.collect()
+        tasks = list(Path("/proc/self/task").iterdir())
+        return cls(
+            descriptors=tuple(open_descriptors()),
+            threads=len(tasks),
+            children=sum(len(children_of(task)) for task in tasks),
+            # Semaphores are of other tests that run now.
+            shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
+            maps=len(Path("/proc/self/maps").read_text().splitlines()),
+            resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        )
+
+    @property
+    def held(self) -> tuple[object, ...]:
+        """What has to be the same after each job."""
+        return self.descriptors, self.threads, self.children, self.shared_files
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.descriptors)} descriptors, {self.threads} threads, {self.children} processes, "
+            f"{self.maps} maps, {self.resident_bytes / 2**20:.1f} MiB"
+        )
+
+
+def children_of(task: Path) -> list[str]:
+    """The processes that a thread has started; none if it ends meanwhile."""
+    try:
+        return (task / "children").read_text().split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def assert_nothing_adds_up(before: Counts, job_count: int) -> str:
+    """Compare what there is with what was there before so many jobs; returns both, in a sentence."""
+    now = Counts.now()
+    assert now.held == before.held
+    assert now.maps - before.maps <= MAPS + MAPS_PER_LAUNCH * job_count
+    assert now.resident_bytes - before.resident_bytes <= BYTES + BYTES_PER_LAUNCH * job_count
+    return f"before {before}; now {now}; load {os.getloadavg()[0]:.1f}"
+
+
+def add_up(comm: rp.Communicator, values: np.ndarray) -> float:
+    """A program with a sum."""
+    return float(comm.allreduce(values)[-1])
+
+
+def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
+    """A program of which a rank dies once."""
+    comm.barrier()
+    if comm.rank == victim and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return comm.allreduce(1)
+
+
+def go_on(comm: rp.Communicator, victim: int) -> int:
+    """A program that goes on without a rank."""
+    if comm.rank == victim:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        try:
+            return comm.allreduce(1)
+        except rp.RankFailed:
+            comm = comm.shrink()
+
+
+def test_launches_leave_the_caller_as_it_was(capsys):
+    def one(number: int) -> None:
+        links = "tcp" if number % 2 else "shared-memory"
+        with rp.launch(workers=2, threads=1, links=links) as job:
+            assert job.run(add_up, np.full(20_000, 1.0)) == [2.0, 2.0]
+
+    for number in range(WARM):
+        one(number)
+    before = Counts.now()
+    for number in range(LAUNCHES):
+        one(number)
+        assert comes_true(lambda: Counts.now().held == before.held, SETTLES_S), (before, Counts.now())
+    found = assert_nothing_adds_up(before, LAUNCHES)
+    if "RIPIENO_LAUNCHES" in os.environ:
+        with capsys.disabled():
+            print(f"\n{LAUNCHES} launches: {found}")
+
+
+def plain(draw: random.Random, folder: Path) -> None:
+    """Programs on one job, a value that is broadcast, and another number of ranks."""
+    with rp.launch(workers=draw.choice((2, 3)), threads=1, links=draw.choice(("shared-memory", "tcp"))) as job:
+        table = job.broadcast(np.arange(50_000))
+        assert job.run(lambda comm: int(table.value[-1])) == [49_999] * job.workers
+        job.resize(2)
+        assert job.run(add_up, np.ones(100_000)) == [2.0, 2.0]
+
+
+def raising(draw: random.Random, folder: Path) -> None:
+    """A program that raises on one rank."""
+
+    def program(comm: rp.Communicator) -> None:
+        comm.barrier()
+        if comm.rank == 1:
+            raise ValueError("on purpose")
+        comm.barrier()
+
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="on purpose"):
+        job.run(program)
+
+
+def failing(draw: random.Random, folder: Path) -> None:
+    """A program of which a rank dies."""
+    with rp.launch(workers=3, threads=1) as job, pytest.raises(rp.RankFailed):
+        job.run(die, folder / "mark", draw.randrange(3))
+
+
+def surviving(draw: random.Random, folder: Path) -> None:
+    """A program that begins again, without the dead or with a spare."""
+    policy = draw.choice(("shrink", "respawn"))
+    spares = draw.randrange(2) if policy == "respawn" else 0
+    with rp.launch(workers=3, threads=1, on_failure=policy, spares=spares) as job:
+        left = 2 if policy == "shrink" else 3
+        assert job.run(die, folder / "mark", draw.randrange(3)) == [left] * left
+
+
+def shrinking(draw: random.Random, folder: Path) -> None:
+    """A program that goes on by itself."""
+    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+        assert job.run(go_on, draw.randrange(3)) == [2, 2]
+
+
+def replicated(draw: random.Random, folder: Path) -> None:
+    """A program whose ranks have replicas, of which one dies."""
+    victim = draw.randrange(4)
+
+    def program(comm: rp.Communicator) -> int:
+        if comm.rank == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        logical = comm.replicate(2)
+        return logical.allreduce(1) + logical.allreduce(1)
+
+    with rp.launch(workers=4, replicas=2, threads=1) as job:
+        assert job.run(program) == [4, 4]
+
+
+def fitting(draw: random.Random, folder: Path) -> None:
+    """A fit, with a checkpoint."""
+    rows = np.random.default_rng(draw.randrange(100)).normal(size=(500, 4))
+    rp.KMeans(5, workers=2, threads=1, checkpoint=folder / "kept").fit(rows)
+
+
+def scripted(draw: random.Random, folder: Path) -> None:
+    """A script by `ripieno run`."""
+    script = folder / "script.py"
+    script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
+    command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
+    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=120)
+
+
+KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scripted)
+
+
+def test_jobs_of_all_kinds_leave_the_caller_as_it_was(tmp_path, capsys):
+    draw, played = random.Random(0), 0
+
+    def one(kind) -> None:
+        nonlocal played
+        played += 1
+        (folder := tmp_path / str(played)).mkdir()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            kind(draw, folder)
+
+    # Each kind has modules to import, and pools to fill.
+    for kind in KINDS:
+        one(kind)
+    before, played, end = Counts.now(), 0, time.monotonic() + SOAK_S
+    tmp_path = tmp_path / "soak"
+    tmp_path.mkdir()
+    while time.monotonic() < end or played < 2:
+        kind = draw.choice(KINDS)
+        one(kind)
+        assert comes_true(lambda: Counts.now().held == before.held, SETTLES_S), (kind, before, Counts.now())
+    found = assert_nothing_adds_up(before, played)
+    if SOAK_S:
+        with capsys.disabled():
+            print(f"\n{played} jobs of {len(KINDS)} kinds in {SOAK_S:g} s: {found}")
