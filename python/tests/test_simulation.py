@@ -45,6 +45,30 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
     assert found["message_count"] == 999 and found["unfinished"] == []
 
 
+def test_an_iteration_of_kmeans_is_an_assignment_and_an_allreduce_by_its_plan(capsys):
+    words = ("--points", "1e6", "--dim", "100", "--clusters", "1000", "--nodes", "8", "--cores", "4", "--rate", "1gbit")
+    found = printed(capsys, "simulate", "kmeans", *words, "--gflops", "10")
+    summed = printed(
+        capsys, "simulate", "allreduce", "--nodes", "8", "--rate", "1gbit", "--bytes", f"{1000 * 101 * 8}B"
+    )
+    dealt = printed(capsys, "simulate", "broadcast", "--nodes", "8", "--rate", "1gbit", "--bytes", f"{1000 * 100 * 4}B")
+
+    by_name = {stage["name"]: stage["seconds"] for stage in (*found["stages"], *found["once"])}
+    assert by_name["assign"] == pytest.approx(2 * 125_000 * 1000 * 100 / (4 * 10e9))
+    assert (by_name["allreduce"], by_name["broadcast"]) == (summed["seconds"], dealt["seconds"])
+    assert found["seconds"] == pytest.approx(by_name["assign"] + by_name["allreduce"])
+
+
+def test_without_a_rate_the_kernel_of_this_machine_is_measured(capsys):
+    words = ["simulate", "kmeans", "--points", "1000", "--dim", "8", "--clusters", "20", "--nodes", "2"]
+    assert main(words) == 0
+
+    out = capsys.readouterr().out
+    assert "GFLOP/s a core, measured on this machine" in out and re.search(r"^in all +\d", out, re.M)
+    assert main([*words[:-1], "2", "--clusters", "2.5"]) == 2
+    assert "expected a whole number" in capsys.readouterr().err
+
+
 def test_headers_and_packets_take_their_time_by_the_command(capsys):
     words = ("simulate", "broadcast", "--nodes", "3", "--rate", "1gbit", "--bytes", "1MB", "--algorithm", "chain")
 

@@ -20,7 +20,21 @@ if TYPE_CHECKING:
 TIMELINE_MESSAGES = 2_000_000
 
 
-@click.command("simulate", short_help="Play a collective on a modelled cluster.")
+class _Simulate(click.Command):
+    """Collectives; `kmeans` is a command of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == [KMEANS]:
+            return kmeans_command.make_context(f"{info_name} {KMEANS}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+KMEANS = "kmeans"
+
+
+@click.command("simulate", cls=_Simulate, short_help="Play a collective on a modelled cluster.")
 @click.argument("collective", metavar="COLLECTIVE")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
 @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
@@ -82,6 +96,7 @@ def simulate_command(
     """Play a collective on a cluster that is only modelled: its time, what each kind of link carries, the busiest wire.
 
     The plans are those that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
+    `ripieno simulate kmeans` plays an iteration of K-means; see its --help.
 
     \b
     Examples:
@@ -125,6 +140,56 @@ def simulate_command(
     click.echo(str(found))
     if timeline is not None:
         click.echo(timeline)
+
+
+class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
+    """A whole number, also as 7.42e6."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number."""
+        try:
+            number = float(value)
+            if number.is_integer() and 1 <= number <= 1e15:
+                return int(number)
+        except ValueError:
+            pass
+        self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
+
+
+@click.command(KMEANS)
+@click.option("--points", type=_Count(), required=True, metavar="COUNT", help="Number of points, such as 7.42e6.")
+@click.option("--dim", type=_Count(), required=True, metavar="COUNT", help="Numbers of a point, float32.")
+@click.option("--clusters", type=_Count(), required=True, metavar="COUNT", help="Number of clusters.")
+@click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes, a rank on each.")
+@click.option("--cores", type=click.IntRange(min=1), default=1, show_default=True, metavar="COUNT", help="Of a node.")
+@click.option(
+    "--gflops",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    help="10^9 operations a second of a core that assigns points. By default as many as are measured here.",
+)
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def kmeans_command(
+    points: int, dim: int, clusters: int, cores: int, gflops: float | None, as_json: bool, **words: Any
+) -> None:
+    """Play an iteration of K-means on a cluster that is only modelled, stage by stage.
+
+    A point counts 2 x clusters x dim operations, and no bounds leave any out. One allreduce of sums and weights ends an
+    iteration. The first centroids are broadcast once.
+
+    \b
+    Examples:
+      ripieno simulate kmeans --points 7.42e6 --dim 512 --clusters 1e6 --nodes 125 --cores 8 --rate 1gbit --gflops 10
+    """
+    from ripieno.simulation.kmeans import kmeans_iteration
+
+    cluster = cluster_of(ranks=None, **words)
+    rate = None if gflops is None else gflops * 1e9
+    found = kmeans_iteration(cluster, points=points, dim=dim, clusters=clusters, cores=cores, operations_per_s=rate)
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
 
 
 #: What only machines do; chain, splitstream and flat are plans as well.

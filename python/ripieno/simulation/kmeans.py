@@ -1,0 +1,140 @@
+"""An iteration of K-means on a modelled cluster, stage by stage: assignment by a rate, communication by its plans.
+
+Every rank assigns its share of the points, and one allreduce brings sums and weights of all clusters together. A fit
+broadcasts its first centroids once. Bounds, which let passes leave out clusters, are not counted on.
+
+Source: the stages are those of `ripieno.KMeans`; 2·n·k·d operations are nominal.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+import ripieno.kernels as kernels
+from ripieno._checks import check_count
+from ripieno.errors import InputError
+from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.simulate import simulate
+from ripieno.units import bytes_text, duration_text
+
+FLOAT32_BYTES, FLOAT64_BYTES = 4, 8
+#: A measured pass has so many clusters at most, and so many operations.
+MEASURED_CLUSTERS, MEASURED_OPERATIONS, MEASURED_PASSES = 1000, 4e8, 3
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage: its seconds, and what it does in them."""
+
+    name: str
+    seconds: float
+    what: str
+
+
+@dataclass(frozen=True)
+class KMeansIteration:
+    """What an iteration takes on a modelled cluster.
+
+    Attributes
+    ----------
+    cluster
+        Where.
+    stages
+        Of every iteration.
+    once
+        Of the whole fit.
+    """
+
+    cluster: Cluster
+    stages: list[Stage]
+    once: list[Stage]
+
+    @property
+    def seconds(self) -> float:
+        """Of an iteration."""
+        return sum(stage.seconds for stage in self.stages)
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        stages, once = ([asdict(stage) for stage in each] for each in (self.stages, self.once))
+        return {"ranks": self.cluster.ranks, "seconds": self.seconds, "stages": stages, "once": once}
+
+    def __str__(self) -> str:
+        lines = [f"an iteration of K-means, {self.cluster}"]
+        lines += [
+            f"{stage.name:10} {duration_text(stage.seconds):>8}  {stage.seconds / self.seconds:4.0%}  {stage.what}"
+            for stage in self.stages
+        ]
+        lines.append(f"{'in all':10} {duration_text(self.seconds):>8}")
+        lines += [f"{stage.name:10} {duration_text(stage.seconds):>8}  once  {stage.what}" for stage in self.once]
+        return "\n".join(lines)
+
+
+def kmeans_iteration(
+    cluster: Cluster, *, points: int, dim: int, clusters: int, cores: int, operations_per_s: float | None = None
+) -> KMeansIteration:
+    """Play an iteration of K-means on a modelled cluster.
+
+    Parameters
+    ----------
+    cluster
+        Where, a rank on each node.
+    points, dim, clusters
+        Rows of so many float32, and into how many clusters they go.
+    cores
+        Of each rank.
+    operations_per_s
+        Of a core that assigns rows, where a row counts 2·clusters·dim; by default as fast as this machine's.
+
+    Raises
+    ------
+    InputError
+        If a number is not positive.
+    """
+    for name, count in (("points", points), ("dim", dim), ("clusters", clusters), ("cores", cores)):
+        check_count(name, count)
+    where = "as told"
+    if operations_per_s is None:
+        operations_per_s, where = measured_operations_per_s(dim, clusters), "measured on this machine"
+    if not 0 < operations_per_s < math.inf:
+        raise InputError(f"operations_per_s={operations_per_s!r}: expected more than 0")
+    rows = -(-points // cluster.ranks)
+    assign_s = 2.0 * rows * clusters * dim / (cores * operations_per_s)
+    rate = f"{operations_per_s / 1e9:.3g} GFLOP/s a core, {where}"
+    sums_bytes, centroids_bytes = clusters * (dim + 1) * FLOAT64_BYTES, clusters * dim * FLOAT32_BYTES
+    return KMeansIteration(
+        cluster,
+        [
+            Stage("assign", assign_s, f"{rows:,} points a rank, {rate}, cores: {cores}"),
+            _played("allreduce", cluster, sums_bytes),
+        ],
+        [_played("broadcast", cluster, centroids_bytes)],
+    )
+
+
+def measured_operations_per_s(dim: int, clusters: int) -> float:
+    """Operations per second of one core of this machine that assigns rows to clusters: the median of some passes."""
+    used = min(clusters, MEASURED_CLUSTERS)
+    rows = max(1, min(1 << 20, int(MEASURED_OPERATIONS / (2 * used * dim))))
+    draw = np.random.default_rng(0)
+    points, centroids = (draw.standard_normal((count, dim), np.float32) for count in (rows, used))
+    labels, distances = np.empty(rows, np.int32), np.empty(rows, np.float64)
+    seconds = []
+    for _ in range(MEASURED_PASSES):
+        begin_s = time.perf_counter()
+        kernels.assign(points, centroids, labels, distances, threads=1)
+        seconds.append(time.perf_counter() - begin_s)
+    return 2.0 * rows * used * dim / statistics.median(seconds)
+
+
+def _played(collective: str, cluster: Cluster, nbytes: int) -> Stage:
+    found = simulate(collective, cluster, nbytes=nbytes)
+    if found.seconds is None:
+        raise InputError("dead nodes: expected none, for an iteration needs all ranks")
+    return Stage(collective, found.seconds, f"{bytes_text(nbytes)} by {found.algorithm}")
