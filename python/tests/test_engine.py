@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gc
 import os
+import resource
 import select
 import signal
 import site
@@ -334,6 +335,51 @@ def test_strangers_are_refused_and_hold_nobody_up(listening):
     assert (join.rank, join.host) == (0, "here")
     for each in (*silent, channel):
         each.close()
+
+
+def test_silent_strangers_give_their_places_to_members(listening, monkeypatch):
+    monkeypatch.setattr(member_server, "GREETED_COUNT", 20)
+    silent = [socket.create_connection((HOST, listening.port)) for _ in range(60)]
+    joined(listening)
+    gone = [each for each in silent if select.select([each], [], [], 0)[0]]
+    assert 40 <= len(gone) < 60, "the oldest are shown out, no more than needed"
+    for each in silent:
+        each.close()
+
+
+#: Many who say nothing, and then a member, whose descriptors are not those of the server.
+CROWD = """
+import socket, sys
+from ripieno.launch.engine import member_server, remote
+where, token = (sys.argv[1], int(sys.argv[2])), bytes.fromhex(sys.argv[3])
+silent = [socket.create_connection(where) for _ in range(150)]
+channel = remote.connect(*where, token, 30.0)
+channel.send("join", member_server.Join(0, "there", 1, "", member_server.versions()))
+channel.receive()
+"""
+
+
+def test_strangers_that_take_all_descriptors_do_not_end_the_server(listening):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 40, hard))
+    try:
+        crowd = subprocess.Popen([sys.executable, "-c", CROWD, HOST, str(listening.port), TOKEN.hex()])
+        [(join, channel)] = heard(listening, 30.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert join.host == "there" and listening.error is None
+    channel.send("joined")
+    channel.close()
+    assert crowd.wait(30.0) == 0
+
+
+def joined(listening):
+    """Join, and be heard."""
+    channel = remote.connect(HOST, listening.port, TOKEN, PROMPT_S)
+    channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
+    [(join, _)] = heard(listening)
+    assert join.host == "here"
+    channel.close()
 
 
 def test_a_stranger_who_says_little_has_no_more_time_than_one_who_says_nothing(monkeypatch):

@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an address that has connected may take to prove itself before the next is tried.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Before a rank that did not answer is tried again.
+/// Before a rank is tried again that did not answer, or not as it should.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a rank needs to connect to others.
@@ -38,8 +38,9 @@ impl Connector {
         Connector { own, token: config.token.clone(), nonce, links: config.links }
     }
 
-    /// Connects to `peer` before `deadline`. A place that connects but stays silent may belong to a rank that is late:
-    /// it is tried again; places that all refuse are an error at once.
+    /// Connects to `peer` before `deadline`. Places that all refuse are an error at once. Where somebody answers, but
+    /// proves nothing, the rank may be late, or may have shown this one out among a crowd of strangers: such a place is
+    /// tried again.
     pub fn connect(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
         if purpose == Purpose::Data && self.links == Links::SharedMemory {
@@ -70,17 +71,17 @@ impl Connector {
         let started = Instant::now();
         loop {
             let mut failed = Vec::new();
-            let mut is_late = false;
+            let mut may_come = false;
             for address in candidates {
                 match self.try_one(peer, purpose, address, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
-                        is_late |= matches!(failure, Failure::Denied(Denied::Silent));
+                        may_come |= matches!(&failure, Failure::Denied(denied) if !denied.is_proven());
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
                     }
                 }
             }
-            if !is_late || Instant::now() >= deadline {
+            if !may_come || Instant::now() + RETRY_PAUSE >= deadline {
                 return Err(NetError::Unreachable {
                     rank: self.own.rank,
                     peer: peer.rank,
@@ -89,6 +90,7 @@ impl Connector {
                     elapsed_ms: started.elapsed().as_millis() as u64,
                 });
             }
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
 
@@ -176,7 +178,7 @@ impl Failure {
     fn is_end(&self) -> bool {
         match self {
             Failure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-            Failure::Denied(denied) => matches!(denied, Denied::Refused(_)),
+            Failure::Denied(denied) => denied.is_proven(),
         }
     }
 }

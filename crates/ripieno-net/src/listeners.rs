@@ -4,11 +4,13 @@ use crate::config::{Config, Ports, fill_random};
 use crate::error::NetError;
 use crate::host::{Addresses, host_name};
 use crate::stream::Stream;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::geteuid;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 const BACKLOG: i32 = 1024;
 
@@ -34,12 +36,12 @@ impl Listeners {
         Ok(Listeners { tcp: listener, port, unix: unix()?, addresses })
     }
 
-    /// The next connection at either listener; `None` when there is none now.
+    /// The next connection at either listener; `None` when there is none now. Other users of the host are not let in.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self.tcp.accept() {
             Ok((stream, _)) => stream.set_nodelay(true).map(|()| Stream::Tcp(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => match &self.unix {
-                Some((listener, _)) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
+                Some((listener, _)) => accept_own(listener).map(Stream::Unix),
                 None => Err(error),
             },
             Err(error) => Err(error),
@@ -48,6 +50,16 @@ impl Listeners {
             Ok(stream) => Ok(Some(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// The next connection of a process of this user.
+fn accept_own(listener: &UnixListener) -> io::Result<UnixStream> {
+    loop {
+        let (stream, _) = listener.accept()?;
+        if socket_peercred(&stream)?.uid == geteuid() {
+            return Ok(stream);
         }
     }
 }

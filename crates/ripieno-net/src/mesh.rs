@@ -174,7 +174,9 @@ impl Mesh {
                     self.visitors.extend(Visitor::new(stream, Instant::now() + VISIT_TIMEOUT));
                 }
                 Ok(None) => break,
-                // About one connection, or for want of descriptors: others wait meanwhile.
+                // For want of descriptors, say: who has said nothing for the longest gives its own to the next.
+                Err(_) if !self.visitors.is_empty() => drop(self.visitors.remove(0)),
+                // Others wait meanwhile.
                 Err(_) => self.accepts_from = Instant::now() + ACCEPT_PAUSE,
             }
         }

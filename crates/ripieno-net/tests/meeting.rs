@@ -124,7 +124,7 @@ fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
     let error = Role { token: "other".to_string(), ..part }.start(1).expect("error", PATIENCE);
     assert!(error.contains("tokens differ"), "{error}");
     let error = honest.expect("error", PATIENCE);
-    assert!(error.contains("rank 1") && error.contains("1 callers had another token"), "{error}");
+    assert!(error.contains("rank 1") && error.contains("calls came with another token"), "{error}");
 }
 
 #[test]

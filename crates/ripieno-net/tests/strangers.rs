@@ -5,8 +5,10 @@ mod common;
 use common::{deliver, meet_threads, next_failure, send_and_receive};
 use ripieno_net::{Config, Links};
 use ripieno_run::Fabric;
+use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// More than are heard at a time.
@@ -40,6 +42,30 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     }
     drop((silent, slow));
+}
+
+#[test]
+fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
+    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, ..config });
+    let port = endpoints[1].describe().port;
+    let is_over = AtomicBool::new(false);
+    let flood = || {
+        let mut held = VecDeque::new();
+        while !is_over.load(Ordering::Relaxed) {
+            held.extend(TcpStream::connect(("127.0.0.1", port)));
+            if held.len() > CROWD {
+                held.pop_front();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        [0, 1, 2].map(|_| scope.spawn(flood));
+        let ranks: Vec<_> = endpoints.iter_mut().map(|each| scope.spawn(move || send_and_receive(each))).collect();
+        let met: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(met.iter().all(Result::is_ok));
+    });
+    assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
 }
 
 #[test]

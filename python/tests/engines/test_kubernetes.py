@@ -170,7 +170,7 @@ def test_a_pod_of_another_attempt_does_not_join(lab, tmp_path):
 
     assert [child.returncode for child in children] == [1] * WORKERS
     assert "their tokens differ" in said[3]
-    assert "callers had another token" in said[0]
+    assert "calls came with another token" in said[0]
 
 
 def test_the_commands_of_the_page_run(tmp_path):

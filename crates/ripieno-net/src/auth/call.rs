@@ -19,6 +19,13 @@ pub(crate) enum Denied {
     Stranger(String),
 }
 
+impl Denied {
+    /// Whether somebody who knows the token says so. All else may come from anybody, and decides nothing.
+    pub fn is_proven(&self) -> bool {
+        matches!(self, Denied::Refused(refusal) if *refusal != Refusal::Token)
+    }
+}
+
 impl std::fmt::Display for Denied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

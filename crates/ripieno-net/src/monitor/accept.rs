@@ -41,7 +41,9 @@ impl Monitor {
                 Ok(Some(stream)) => self.let_in(stream),
                 Ok(None) => return,
                 Err(error) if is_about_one_connection(&error) => {}
-                // Out of descriptors, say: the queue stays readable, so looking again at once would be a busy loop.
+                // Out of descriptors, say: who has said nothing for the longest gives its own to the next.
+                Err(_) if self.visitors.pop_first().is_some() => {}
+                // The queue stays readable, so looking again at once would be a busy loop.
                 Err(_) => return self.pause_listeners(),
             }
         }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,8 +23,13 @@ from ripieno.launch.process.channel import HungUp
 HANDSHAKE_S = 10.0
 # What a member says first is not longer than this.
 JOIN_BYTES = 1 << 16
-# So many are heard at once; strangers who say nothing hold up members only if there are more of them.
+# So many are heard at once; for one more, who has said nothing for the longest is shown out.
 GREETED_COUNT = 512
+# How long nobody is let in when the system has no room, and nobody is there to be shown out.
+PAUSE_S = 0.1
+# Time for a thread to close what it has heard.
+WAKE_S = 0.001
+NO_ROOM = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 @dataclass(frozen=True)
@@ -102,9 +109,8 @@ class MemberServer:
         self.port: int = self._listener.getsockname()[1]
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(GREETED_COUNT)
-        # Of those who have not said yet who they are.
-        self._strangers: set[socket.socket] = set()
+        # Who have not said yet who they are, the oldest first, and whether they have proved that they know the token.
+        self._guests: dict[socket.socket, bool] = {}
         threading.Thread(target=self._accept, name="ripieno-members", daemon=True).start()
 
     def fileno(self) -> int:
@@ -125,7 +131,7 @@ class MemberServer:
                 return
             self._closed = True
             os.close(self._heard)
-            for each in (self._listener, *self._strangers):
+            for each in (self._listener, *self._guests):
                 # Wakes the thread that waits for it.
                 with suppress(OSError):
                     each.shutdown(socket.SHUT_RDWR)
@@ -141,23 +147,56 @@ class MemberServer:
                 continue
             except OSError as error:
                 with self._lock:
-                    if not self._closed:
+                    if self._closed:
+                        return
+                    if error.errno not in NO_ROOM:
                         self.error = error
                         os.eventfd_write(self._heard, 1)
+                        return
+                if not self._show_out():
+                    time.sleep(PAUSE_S)
+                continue
+            if len(self._guests) >= GREETED_COUNT:
+                self._show_out()
+            self._hear(end)
+
+    def _show_out(self) -> bool:
+        """Let go of the oldest who has proved nothing, and say whether there was one."""
+        with self._lock:
+            oldest = next((end for end, is_proven in self._guests.items() if not is_proven), None)
+            if oldest is None:
+                return False
+            del self._guests[oldest]
+            # Wakes the thread that hears it, which closes it.
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        time.sleep(WAKE_S)
+        return True
+
+    def _hear(self, end: socket.socket) -> None:
+        thread = threading.Thread(target=self._greet, args=(end,), name="ripieno-members", daemon=True)
+        with self._lock:
+            is_welcome = not self._closed
+            if is_welcome:
+                self._guests[end] = False
+        try:
+            if is_welcome:
+                thread.start()
                 return
-            self._places.acquire()
-            threading.Thread(target=self._greet, args=(end,), name="ripieno-members", daemon=True).start()
+        except RuntimeError:
+            # No more threads: a member that is sent away comes again.
+            self._forget(end)
+        end.close()
 
     def _greet(self, end: socket.socket) -> None:
-        with self._lock:
-            self._strangers.add(end)
-            if self._closed:
-                end.close()
         try:
             channel = remote.accept(end, self._token, HANDSHAKE_S)
+            with self._lock:
+                if end in self._guests:
+                    self._guests[end] = True
             kind, join = channel.receive(HANDSHAKE_S, JOIN_BYTES)
             with self._lock:
-                self._strangers.discard(end)
+                self._guests.pop(end, None)
                 if self._closed or kind != "join":
                     channel.close()
                     return
@@ -167,6 +206,8 @@ class MemberServer:
             # No member; it learns of that by the end of the connection.
             end.close()
         finally:
-            with self._lock:
-                self._strangers.discard(end)
-            self._places.release()
+            self._forget(end)
+
+    def _forget(self, end: socket.socket) -> None:
+        with self._lock:
+            self._guests.pop(end, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import time
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from ripieno.wire.arrays import empty
 
 # A silent host is noticed after this long: idle seconds, seconds between probes, probes.
 KEEP_ALIVE = (10, 5, 4)
+
+# Before a member that was sent away comes again.
+RETRY_S = 0.02
 
 _HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
 
@@ -124,16 +128,24 @@ def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChann
     NotAuthentic
         If who listens does not know the token.
     """
-    end = socket.create_connection((host, port), timeout=timeout_s)
-    try:
-        _native.introduce_member(end.fileno(), token, timeout_s)
-        return _channel(end, None)
-    except PermissionError as error:
-        end.close()
-        raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
-    except BaseException:
-        end.close()
-        raise
+    deadline = time.monotonic() + timeout_s
+    while True:
+        end = socket.create_connection((host, port), timeout=timeout_s)
+        try:
+            _native.introduce_member(end.fileno(), token, timeout_s)
+            return _channel(end, None)
+        except PermissionError as error:
+            end.close()
+            raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
+        except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError):
+            # Sent away among a crowd of strangers, it may be; a server that is closed refuses.
+            end.close()
+            if time.monotonic() + RETRY_S >= deadline:
+                raise
+            time.sleep(RETRY_S)
+        except BaseException:
+            end.close()
+            raise
 
 
 def accept(end: socket.socket, token: bytes, timeout_s: float) -> RemoteChannel:

@@ -16,6 +16,8 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rank 0 may not listen yet: the pauses between calls, from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
+/// Anybody can say that a token is wrong. It is believed if nobody who listens there has said anything else for so long.
+const WRONG_TOKEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How much longer than rank 0 a rank waits, to get the verdict of all.
 const VERDICT_MARGIN: Duration = Duration::from_secs(2);
 
@@ -76,13 +78,27 @@ fn hub_failed(host: &str, cause: &str) -> Failure {
 pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, NetError> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
+    let mut wrong_token_since = None;
     loop {
         let cause = match try_connect(config, host, port, deadline) {
             Ok(stream) => return Ok(stream),
+            Err(Ended::Refused(Refusal::Token)) => {
+                let since = *wrong_token_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= WRONG_TOKEN_TIMEOUT {
+                    return Err(refused(config, Refusal::Token));
+                }
+                Refusal::Token.to_string()
+            }
             Err(Ended::Refused(refusal)) => return Err(refused(config, refusal)),
-            Err(Ended::NotYet(cause)) => cause,
+            Err(Ended::NotYet(cause)) => {
+                wrong_token_since = None;
+                cause
+            }
         };
         if Instant::now() + pause >= deadline {
+            if wrong_token_since.is_some() {
+                return Err(refused(config, Refusal::Token));
+            }
             return Err(NetError::Missing {
                 rank: config.rank,
                 missing: vec![0],

@@ -68,7 +68,11 @@ impl Exchange for TcpStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::{CHALLENGE_BYTES, GREETING_BYTES, PROOF_BYTES, VERDICT_BYTES};
     use crate::config::Token;
+    use std::collections::VecDeque;
+    use std::io::{Read, Write};
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
     fn store(rank: usize, world_size: usize, port: u16) -> TcpStore {
@@ -125,5 +129,46 @@ mod tests {
         let expected: Vec<String> = (0..3).map(|rank| format!("{rank}{long}")).collect();
         let done: Vec<_> = [0, 1, 2].map(part).into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(done.iter().all(|(strings, _)| strings.as_ref() == Ok(&expected)));
+    }
+
+    #[test]
+    fn a_flood_of_strangers_keeps_nobody_away() {
+        let port = free_port();
+        let is_over = AtomicBool::new(false);
+        let flood = || {
+            let mut held = VecDeque::new();
+            while !is_over.load(Ordering::Relaxed) {
+                held.extend(std::net::TcpStream::connect(("127.0.0.1", port)));
+                if held.len() > 150 {
+                    held.pop_front();
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            [0, 1, 2].map(|_| scope.spawn(flood));
+            let ranks = [0, 1, 2, 3].map(|rank| scope.spawn(move || store(rank, 4, port).exchange(&rank.to_string())));
+            let met = ranks.map(|rank| rank.join().unwrap());
+            is_over.store(true, Ordering::Relaxed);
+            assert!(met.iter().all(|strings| strings.as_ref().is_ok_and(|strings| strings == &["0", "1", "2", "3"])));
+        });
+    }
+
+    #[test]
+    fn nobody_is_believed_at_once_that_a_token_is_wrong() {
+        let port = free_port();
+        let impostor = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let rank = std::thread::spawn(move || store(1, 2, port).exchange("1"));
+        for _ in 0..3 {
+            let (mut stream, _) = impostor.accept().unwrap();
+            stream.read_exact(&mut [0; GREETING_BYTES]).unwrap();
+            stream.write_all(&[0; CHALLENGE_BYTES]).unwrap();
+            stream.read_exact(&mut [0; PROOF_BYTES]).unwrap();
+            let mut verdict = [0; VERDICT_BYTES];
+            verdict[0] = 1;
+            stream.write_all(&verdict).unwrap();
+        }
+        drop(impostor);
+        assert_eq!(store(0, 2, port).exchange("0"), Ok(vec!["0".to_string(), "1".to_string()]));
+        assert_eq!(rank.join().unwrap(), Ok(vec!["0".to_string(), "1".to_string()]));
     }
 }

@@ -28,7 +28,7 @@ pub struct Server {
     visitors: Vec<Visitor>,
     members: BTreeMap<usize, Member>,
     verdict: Option<Verdict>,
-    /// Callers with another token: strangers, or ranks that were given a wrong one.
+    /// Calls with another token: of strangers, or ranks that were given a wrong one.
     wrong_token_count: usize,
     started: Instant,
 }
@@ -115,7 +115,7 @@ impl Server {
     fn missing(&self) -> Verdict {
         let strangers = match self.wrong_token_count {
             0 => String::new(),
-            count => format!("; {count} callers had another token"),
+            count => format!("; {count} calls came with another token"),
         };
         Verdict::Missing {
             missing: self.waiting_for().collect(),
@@ -192,6 +192,8 @@ impl Server {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                // For want of descriptors, say: who has said nothing for the longest gives its own to the next.
+                Err(_) if !self.visitors.is_empty() => drop(self.visitors.remove(0)),
                 Err(_) => return std::thread::sleep(ACCEPT_PAUSE),
             }
         }
