@@ -59,7 +59,7 @@ fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
         }
     };
     std::thread::scope(|scope| {
-        [0, 1, 2].map(|_| scope.spawn(flood));
+        (0..3).for_each(|_| drop(scope.spawn(flood)));
         let ranks: Vec<_> = endpoints.iter_mut().map(|each| scope.spawn(move || send_and_receive(each))).collect();
         let met: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
         is_over.store(true, Ordering::Relaxed);

@@ -33,7 +33,8 @@ impl Cluster {
     /// seed), `slow` has (node, factor), and `dead` has (node, second).
     #[new]
     #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
-        segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(), dead=Vec::new()))]
+        segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(),
+        dead=Vec::new()))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         nodes: Vec<usize>,

@@ -16,7 +16,7 @@ const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 /// Rank 0 may not listen yet: the pauses between calls, from the first to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
-/// Anybody can say that a token is wrong. It is believed if nobody who listens there has said anything else for so long.
+/// Anybody can say that a token is wrong. It is believed if nobody there has said anything else for so long.
 const WRONG_TOKEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How much longer than rank 0 a rank waits, to get the verdict of all.
 const VERDICT_MARGIN: Duration = Duration::from_secs(2);

@@ -145,7 +145,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            [0, 1, 2].map(|_| scope.spawn(flood));
+            (0..3).for_each(|_| drop(scope.spawn(flood)));
             let ranks = [0, 1, 2, 3].map(|rank| scope.spawn(move || store(rank, 4, port).exchange(&rank.to_string())));
             let met = ranks.map(|rank| rank.join().unwrap());
             is_over.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Whole lives of worlds on a virtual clock: ranks are killed, stopped and resumed, their programs end, words are
-//! delayed, cables cut one way or both, hosts partitioned. One seed is one run. What is promised is checked whenever a rank hears of a decision,
-//! and at the end.
+//! delayed, cables cut one way or both, hosts partitioned. One seed is one run. What is promised is checked whenever a
+//! rank hears of a decision, and at the end.
 //!
 //! `RIPIENO_SEED=n` plays that seed alone, `RIPIENO_SEEDS=n` so many.
 
