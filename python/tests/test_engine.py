@@ -349,8 +349,10 @@ def test_silent_strangers_give_their_places_to_members(listening, monkeypatch):
 
 #: Many who say nothing, and then a member, whose descriptors are not those of the server.
 CROWD = """
-import socket, sys
+import resource, socket, sys
 from ripieno.launch.engine import member_server, remote
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 where, token = (sys.argv[1], int(sys.argv[2])), bytes.fromhex(sys.argv[3])
 silent = [socket.create_connection(where) for _ in range(150)]
 channel = remote.connect(*where, token, 30.0)
