@@ -385,6 +385,23 @@ def assign_accumulate(
     bsp: bool,
     bounds: PassBounds | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
+
+@final
+class NearIndex:
+    def __new__(cls) -> NearIndex: ...
+    @staticmethod
+    def group_count(centroid_count: int) -> int: ...
+
+def assign_accumulate_near(
+    points: NDArray[Any],
+    centroids: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    labels: NDArray[np.int32],
+    squared_distances: NDArray[np.float64],
+    index: NearIndex,
+    probes: int,
+    threads: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]: ...
 def assign(
     points: NDArray[Any],
     centroids: NDArray[Any],

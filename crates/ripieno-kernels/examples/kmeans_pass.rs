@@ -1,14 +1,17 @@
 //! Times passes of K-means and says where the time goes.
 //!
-//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [bounds|bytes]
+//!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [MODE] [probes]
 //!
 //! `vectors.npy` holds f32 or u8 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids
-//! start at rows `i·n/k`. With `bounds` every pass is timed with and without those of the one before. With `bytes` the
-//! vectors are bytes, and every pass is timed with them and with the same values as f32, beside the rate at which the
-//! machine adds up products of bytes. The rates of passes are nominal: `2·n·k·d` operations a pass.
+//! start at rows `i·n/k`. The mode is `bounds`, `bytes` or `near`, or none. With `bounds` every pass is timed with and
+//! without those of the one before. With `bytes` the vectors are bytes, and every pass is timed with them and with the
+//! same values as f32, beside the rate at which the machine adds up products of bytes. With `near` the vectors are
+//! bytes, and near passes, by default of 16 probes, are timed beside exact assignments of up to 4,096 rows among them.
+//! The rates of passes are nominal: `2·n·k·d` operations.
 
 use ripieno_kernels::{
-    Bounds, Matrix, Pass, Point, Simd, Threads, assign, assign_accumulate, assign_accumulate_within, recenter,
+    Bounds, Matrix, NearIndex, Pass, Point, Simd, Threads, assign, assign_accumulate, assign_accumulate_near,
+    assign_accumulate_within, recenter,
 };
 use std::time::Instant;
 
@@ -25,6 +28,10 @@ fn main() {
     match text(4, "").as_str() {
         "bounds" => return time_bounds(points, cluster_count, &Threads::new(thread_count), pass_count),
         "bytes" => return time_bytes(points, cluster_count, &Threads::new(thread_count), pass_count),
+        "near" => {
+            let probes = number(5, "16");
+            return time_near(points, cluster_count, &Threads::new(thread_count), pass_count, probes);
+        }
         _ => {}
     }
     for simd in Simd::available().into_iter().rev() {
@@ -87,10 +94,7 @@ impl Timed {
 /// Passes over bytes and over the same values as f32, by turns.
 fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
     let (n, d, k) = (points.rows(), points.columns(), cluster_count);
-    // Other values than whole ones up to 255 are stretched to these.
-    let most = points.values().iter().fold(0.0, |most: f32, &value| most.max(value));
-    let stretch = if most <= 1.0 { 255.0 } else { 1.0 };
-    let bytes: Vec<u8> = points.values().iter().map(|&value| (value * stretch).round() as u8).collect();
+    let bytes = as_bytes(points);
     let floats: Vec<f32> = bytes.iter().map(|&byte| byte.into()).collect();
     let (bytes, floats) = (Matrix::new(&bytes, n, d), Matrix::new(&floats, n, d));
     let mut centroids: Vec<f32> = (0..k).flat_map(|i| floats.row(i * n / k)).copied().collect();
@@ -122,6 +126,53 @@ fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass
             of_bytes.inertia,
         );
         recenter(&mut centroids, &of_bytes.sums, &of_bytes.weight_sums);
+    }
+}
+
+/// The values as bytes; other ones than whole numbers up to 255 are stretched to these.
+fn as_bytes(points: Matrix<f32>) -> Vec<u8> {
+    let most = points.values().iter().fold(0.0, |most: f32, &value| most.max(value));
+    let stretch = if most <= 1.0 { 255.0 } else { 1.0 };
+    points.values().iter().map(|&value| (value * stretch).round() as u8).collect()
+}
+
+/// Near passes over bytes, beside exact assignments of a sample of the rows.
+fn time_near(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize, probes: usize) {
+    const SAMPLE_ROWS: usize = 4096;
+    let (n, d, k) = (points.rows(), points.columns(), cluster_count);
+    let bytes = as_bytes(points);
+    let points = Matrix::new(&bytes, n, d);
+    let mut centroids: Vec<f32> = (0..k).flat_map(|i| points.row(i * n / k)).map(|&byte| byte.into()).collect();
+    let sampled: Vec<usize> = (0..n.min(SAMPLE_ROWS)).map(|at| at * n / n.min(SAMPLE_ROWS)).collect();
+    let sample: Vec<u8> = sampled.iter().flat_map(|&row| points.row(row)).copied().collect();
+    let sample = Matrix::new(&sample, sampled.len(), d);
+    let (mut labels, mut distances) = (vec![0; n], vec![0.0; n]);
+    let (mut sums, mut weight_sums) = (vec![0.0; k * d], vec![0.0; k]);
+    let (mut exact_labels, mut exact) = (vec![0; sampled.len()], vec![0.0; sampled.len()]);
+    let mut index = NearIndex::new();
+    for number in 1..=pass_count {
+        let start = Instant::now();
+        let squared_distances = Some(&mut distances[..]);
+        let pass = Pass { labels: &mut labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+        let seen = Matrix::new(&centroids, k, d);
+        let inertia = assign_accumulate_near(points, seen, None, pass, &mut index, probes, threads);
+        let near_s = start.elapsed().as_secs_f64() / n as f64;
+
+        let start = Instant::now();
+        assign(sample, seen, &mut exact_labels, Some(&mut exact), threads);
+        let exact_s = start.elapsed().as_secs_f64() / sampled.len() as f64;
+        let same = sampled.iter().zip(&exact_labels).filter(|&(&row, &label)| labels[row] == label).count();
+        let found: f64 = sampled.iter().map(|&row| distances[row]).sum();
+        println!(
+            "pass {number:2}: near {:.2} µs a row, exact {:.2}: {:.1} times as fast; recall {:.2} %, inertia gap {:.3} \
+             %; inertia {inertia:.1}",
+            near_s * 1e6,
+            exact_s * 1e6,
+            exact_s / near_s,
+            100.0 * same as f64 / sampled.len() as f64,
+            100.0 * (found / exact.iter().sum::<f64>() - 1.0),
+        );
+        recenter(&mut centroids, &sums, &weight_sums);
     }
 }
 

@@ -12,6 +12,7 @@
 
 mod bounds;
 mod bytes;
+mod near;
 mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
@@ -22,6 +23,7 @@ use crate::simd::{self, FEW_COLUMNS, Job, Lanes, Nearest, ROW_STEP, Vector};
 use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
 pub use bounds::{Bounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
+pub use near::{NearIndex, assign_accumulate_near};
 use regions::{Regions, RegionsBlock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -251,6 +253,23 @@ struct Scratch {
     bytes: BytesScratch,
 }
 
+impl Scratch {
+    /// For blocks of so many rows, with room for their columns in f32.
+    fn new(block_rows: usize, columns: usize) -> Scratch {
+        Scratch {
+            rows: vec![0.0; block_rows * columns],
+            squared_norms: vec![0.0; block_rows],
+            lanes: vec![Lanes::default(); block_rows],
+            nearest: vec![Nearest::default(); block_rows],
+            doubtful: Vec::new(),
+            tile: vec![0.0; ROW_STEP * columns],
+            labels: vec![0; block_rows],
+            distances: vec![0.0; block_rows],
+            bytes: BytesScratch::default(),
+        }
+    }
+}
+
 /// A block of rows takes at most this much of the second-level cache; a panel of centroids needs room as well.
 const BLOCK_BYTES: usize = 384 << 10;
 
@@ -284,18 +303,11 @@ impl<'a, P: Point> Search<'a, P> {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
         let has_few = points.columns() <= FEW_COLUMNS;
-        let regions = || has_few.then(|| Regions::new(points, centroids, threads)).flatten();
-        let are_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
-        let filter = || (!has_few && are_bytes).then(|| Filter::new(centroids, threads)).flatten();
         let way = if centroids.rows() <= FEW_CENTROIDS || points.rows() <= FEW_ROWS {
             Way::Direct
-        } else if let Some(regions) = regions() {
-            Way::Regions(Box::new(regions))
-        } else if let Some(filter) = filter() {
-            Way::Bytes(Box::new(filter))
         } else {
-            let (panels, frame) = Panels::pack(centroids, threads);
-            Way::Packed(Packed { panels, frame })
+            let regions = has_few.then(|| Regions::new(points, centroids, threads)).flatten();
+            Way::new::<P>(centroids, regions, threads)
         };
         Search { points, centroids, way, block_rows: block_rows(points.columns()) }
     }
@@ -309,18 +321,8 @@ impl<'a, P: Point> Search<'a, P> {
     }
 
     fn scratch(&self) -> Scratch {
-        let columns = if matches!(self.way, Way::Packed(_)) { self.points.columns() } else { 0 };
-        Scratch {
-            rows: vec![0.0; self.block_rows * columns],
-            squared_norms: vec![0.0; self.block_rows],
-            lanes: vec![Lanes::default(); self.block_rows],
-            nearest: vec![Nearest::default(); self.block_rows],
-            doubtful: Vec::new(),
-            tile: vec![0.0; ROW_STEP * columns],
-            labels: vec![0; self.block_rows],
-            distances: vec![0.0; self.block_rows],
-            bytes: BytesScratch::default(),
-        }
+        let is_packed = matches!(self.way, Way::Packed(_));
+        Scratch::new(self.block_rows, if is_packed { self.points.columns() } else { 0 })
     }
 
     /// As [`Search::block`]; returns the inertia of the rows.
@@ -351,15 +353,44 @@ impl<'a, P: Point> Search<'a, P> {
         threads: &Threads,
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
-        let centroids = self.centroids;
-        match &self.way {
+        self.way.block(points, self.centroids, (labels, squared_distances), None, scratch, threads);
+    }
+}
+
+impl<C: Centroid> Way<C> {
+    /// Compares with all centroids, or with those of regions if these are given.
+    fn new<P: Point<Centroid = C>>(centroids: Matrix<C>, regions: Option<Regions<C>>, threads: &Threads) -> Way<C> {
+        let is_byte = P::as_bytes(&[]).is_some() && threads.simd().has_bytes();
+        let filter =
+            || (is_byte && centroids.columns() > FEW_COLUMNS).then(|| Filter::new(centroids, threads)).flatten();
+        if let Some(regions) = regions {
+            Way::Regions(Box::new(regions))
+        } else if let Some(filter) = filter() {
+            Way::Bytes(Box::new(filter))
+        } else {
+            let (panels, frame) = Panels::pack(centroids, threads);
+            Way::Packed(Packed { panels, frame })
+        }
+    }
+
+    /// Labels and squared distances of a block of rows; rows without a centroid as near as `within` says may go without.
+    fn block<P: Point<Centroid = C>>(
+        &self,
+        points: Matrix<P>,
+        centroids: Matrix<C>,
+        (labels, squared_distances): (&mut [i32], &mut [f64]),
+        within: Option<&[f64]>,
+        scratch: &mut Scratch,
+        threads: &Threads,
+    ) {
+        match self {
             Way::Packed(packed) => {
                 threads.simd().run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch });
             }
             Way::Bytes(filter) => {
                 let bytes = P::as_bytes(points.values()).expect("bytes, for which the filter was made");
                 let scratch = &mut scratch.bytes;
-                let block = BytesBlock { filter, points, bytes, centroids, labels, squared_distances, scratch };
+                let block = BytesBlock { filter, points, bytes, centroids, labels, squared_distances, within, scratch };
                 threads.simd().run_bytes(block);
             }
             Way::Regions(regions) => {

@@ -1,6 +1,7 @@
 //! Numeric inner loops of the algorithms: what one rank computes between two collectives.
 //!
-//! K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several, [`assign`] a prediction,
+//! K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several,
+//! [`assign_accumulate_near`] one among very many centroids, [`assign`] a prediction,
 //! [`update_min_distances`] a step of seeding, [`grow_cells`] seeding of very many clusters, [`squared_distances`] the
 //! whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous. Models: [`logistic_loss`],
 //! [`logistic_curvature`] and [`sgd_epoch`] of sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix
@@ -53,7 +54,10 @@ mod threads;
 
 pub use accumulate::{Moved, recenter};
 pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
-pub use assign::{Bounds, Pass, assign, assign_accumulate, assign_accumulate_within, update_min_distances};
+pub use assign::{
+    Bounds, NearIndex, Pass, assign, assign_accumulate, assign_accumulate_near, assign_accumulate_within,
+    update_min_distances,
+};
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
 pub use forces::{Share, Springs, attraction, barnes_hut, repulsion, wholes_per_one};

@@ -15,7 +15,7 @@ mod x86;
 mod x86_bytes;
 
 pub(crate) use bytes::{ByteJob, ByteSums};
-pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest, products};
+pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest, products, scores};
 pub(crate) use vector::{Job, Sums, Vector};
 
 /// A level of vector instructions.

@@ -14,6 +14,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simd_level, module)?)?;
     module.add_class::<PassBounds>()?;
     module.add_function(wrap_pyfunction!(assign_accumulate, module)?)?;
+    module.add_class::<NearIndex>()?;
+    module.add_function(wrap_pyfunction!(assign_accumulate_near, module)?)?;
     module.add_function(wrap_pyfunction!(assign, module)?)?;
     module.add_function(wrap_pyfunction!(update_min_distances, module)?)?;
     module.add_function(wrap_pyfunction!(grow_cells, module)?)?;
@@ -130,6 +132,72 @@ where
     let inertia = py.detach(|| match bounds {
         Some(bounds) => ripieno_kernels::assign_accumulate_within(points, centroids, weights, pass, bounds, &threads),
         None => ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads),
+    });
+    let shape = [centroids.rows(), centroids.columns()];
+    Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
+}
+
+/// What near passes of K-means over the same points know of each other.
+#[pyclass]
+struct NearIndex(ripieno_kernels::NearIndex);
+
+#[pymethods]
+impl NearIndex {
+    #[new]
+    fn new() -> Self {
+        NearIndex(ripieno_kernels::NearIndex::new())
+    }
+
+    #[staticmethod]
+    fn group_count(centroid_count: usize) -> usize {
+        ripieno_kernels::NearIndex::group_count(centroid_count)
+    }
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn assign_accumulate_near<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    centroids: &Bound<'py, PyAny>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    labels: PyReadwriteArray1<'py, i32>,
+    squared_distances: PyReadwriteArray1<'py, f64>,
+    mut index: PyRefMut<'py, NearIndex>,
+    probes: NonZeroUsize,
+    threads: NonZeroUsize,
+) -> PyResult<Sums<'py>> {
+    let index = &mut index.0;
+    for_points!(points, array => {
+        let centroids = centroids.extract()?;
+        assign_accumulate_near_of(py, array, centroids, weights, labels, squared_distances, index, probes, threads)
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn assign_accumulate_near_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    centroids: PyReadonlyArray2<'py, P::Centroid>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    mut labels: PyReadwriteArray1<'py, i32>,
+    mut squared_distances: PyReadwriteArray1<'py, f64>,
+    index: &mut ripieno_kernels::NearIndex,
+    probes: NonZeroUsize,
+    threads: NonZeroUsize,
+) -> PyResult<Sums<'py>>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let (labels, distances) = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
+    let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
+    let mut weight_sums = vec![0.0; centroids.rows()];
+    let squared_distances = Some(distances);
+    let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+    let inertia = with_threads(py, threads, |threads| {
+        ripieno_kernels::assign_accumulate_near(points, centroids, weights, pass, index, probes.get(), threads)
     });
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))

@@ -15,6 +15,7 @@ from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.estimator import INITS
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
+from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.cli.fits import check_folder, checkpoint_option, fit_options, max_iter_option, method_option, seed_option
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
@@ -29,7 +30,7 @@ from ripieno.report import write_report
 ARRAYS = ("centroids", "labels")
 LISTED_PARAMETERS = (
     *("n_clusters", "init", "n_init", "max_iter", "tol", "random_state"),
-    *("workers", "threads", "thread_model", "bounds", "engine"),
+    *("workers", "threads", "thread_model", "assign", "bounds", "engine"),
 )
 
 
@@ -75,6 +76,7 @@ LISTED_PARAMETERS = (
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures that patches come from.")
 @method_option("--thread-model", THREAD_MODELS, "How a worker's threads go through an iteration")
+@method_option("--assign", ASSIGNS, "Whether rows are compared with all centroids, or only with those of near groups")
 @method_option("--bounds", BOUNDS, "Whether an iteration leaves out what the one before has ruled out, equally exactly")
 @fit_options
 def kmeans_command(
@@ -85,6 +87,7 @@ def kmeans_command(
     threads: int | None,
     on_failure: OnFailure,
     thread_model: Literal["fork-join", "bsp"],
+    assign: Literal["exact", "near"],
     bounds: Literal["auto", "none"],
     init: str,
     start: Path | None,
@@ -133,6 +136,7 @@ def kmeans_command(
         threads=threads,
         on_failure=on_failure,
         thread_model=thread_model,
+        assign=assign,
         bounds=bounds,
         on_iteration=progress.on_event,
     )
@@ -141,10 +145,12 @@ def kmeans_command(
     with new_folder(out, names) as folder:
         _write(folder, model, dataset.names, found)
     report = model.report_
+    loss = f" (some {100 * model.inertia_gap_:.2g} % more than exactly assigned)" if assign == "near" else ""
     console.print(
         f"{report.row_count:,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
-        f"inertia {model.inertia_:.8g}, {report.total_s:.3g} s",
+        f"inertia {model.inertia_:.8g}{loss}, {report.total_s:.3g} s",
         highlight=False,
+        soft_wrap=True,
     )
     click.echo(f"{out}/report.html")
 
@@ -178,6 +184,8 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         "dtype": report.dtype,
         "inertia": model.inertia_,
+        "assignment_recall": model.assignment_recall_,
+        "inertia_gap": model.inertia_gap_,
         "iteration_count": model.n_iter_,
         "cluster_sizes": report.cluster_sizes.tolist(),
         "seconds": {"load": report.load_s, "seed": report.seed_s, "total": report.total_s},
@@ -187,6 +195,8 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
                 "inertia": each.inertia,
                 "squared_shift": each.squared_shift,
                 "compared": each.compared,
+                "recall": each.recall,
+                "gap": each.gap,
                 "compute_s": each.compute_s,
                 "communication_s": each.communication_s,
             }

@@ -24,6 +24,9 @@ Labels = NDArray[np.int32]
 #: `bytes` are those that it takes, `compared` is the part of all pairs that the last pass did not rule out.
 PassBounds = _native.PassBounds
 
+#: What near passes over the same points know of each other: groups of centroids, and the centroid of each point.
+NearIndex = _native.NearIndex
+
 #: How threads go through the phases of a kernel.
 THREAD_MODELS = ("fork-join", "bsp")
 
@@ -72,6 +75,45 @@ def assign_accumulate(
     """
     is_bsp = thread_model == "bsp"
     return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp, bounds)
+
+
+def assign_accumulate_near(
+    points: Points,
+    centroids: Centroids,
+    weights: NDArray[np.float64] | None,
+    labels: Labels,
+    squared_distances: NDArray[np.float64],
+    index: NearIndex,
+    *,
+    probes: int,
+    threads: int = 1,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """As `assign_accumulate`, but a point meets the centroids of a few groups, and its one of the pass before, only.
+
+    Parameters
+    ----------
+    points : (n, d)
+    centroids : (k, d)
+    weights : (n,) float64, or None for ones
+    labels : (n,) int32, written
+        The nearest of the centroids that each point has met; of equally near ones the lowest.
+    squared_distances : (n,) float64, written
+        The squared distance to it.
+    index
+        Of the pass before, over the same points; changed.
+    probes
+        Groups that a point meets, of `NearIndex.group_count(k)`; with all of them the labels are exact.
+    threads
+        Threads to compute with.
+
+    Returns
+    -------
+    sums : (k, d) float64
+    weight_sums : (k,) float64
+    inertia : float
+        As of `assign_accumulate`.
+    """
+    return _native.assign_accumulate_near(points, centroids, weights, labels, squared_distances, index, probes, threads)
 
 
 def assign(

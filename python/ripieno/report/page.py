@@ -69,7 +69,11 @@ def write_report(
                 charts.inertia_chart(fit.iterations),
             )
         ],
-        measures=[{"inertia": each.inertia, "squared shift": each.squared_shift} for each in fit.iterations],
+        measures=[
+            {"inertia": each.inertia, "squared shift": each.squared_shift}
+            | ({"recall": each.recall, "inertia gap": each.gap} if parameters.get("assign") == "near" else {})
+            for each in fit.iterations
+        ],
         parameters=parameters,
         inputs=inputs,
         size_chart=charts.size_chart(fit.cluster_sizes),

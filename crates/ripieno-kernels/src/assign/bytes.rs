@@ -12,7 +12,7 @@
 
 use crate::distances::squared_distance;
 use crate::panels::{Line, repeated_rows, rough_mean};
-use crate::simd::{ByteJob, ByteSums, ROW_STEP, Vector};
+use crate::simd::{ByteJob, ByteSums, Vector};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// More columns might not fit an i32.
@@ -43,7 +43,8 @@ pub(super) struct Filter {
     fine: Vec<Fine>,
     /// `p` of each centroid.
     fine_bytes: Vec<i8>,
-    middle: Vec<f32>,
+    /// `μ`, in whole numbers.
+    middle: Vec<u8>,
     columns: usize,
     width: usize,
     /// How far rounding puts a score off, at most.
@@ -93,7 +94,7 @@ impl Filter {
     /// The filter for these centroids, but where they are no numbers or lie so far away that f32 has to scale.
     pub(super) fn new<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> Option<Filter> {
         let (count, columns) = (centroids.rows(), centroids.columns());
-        let middle: Vec<f32> = rough_mean(centroids).into_iter().map(|value| value.to_f32()).collect();
+        let middle: Vec<u8> = rough_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
         let (width, greatest) = threads.simd().run_bytes(Shape);
         let panel_count = count.div_ceil(width);
         let panel_lines = columns.div_ceil(STEP) * STEP * width / size_of::<ByteLine>();
@@ -148,6 +149,14 @@ impl Filter {
         self.columns.next_multiple_of(STEP)
     }
 
+    /// The score that a centroid has at least, which is as near as this to a row with this `‖y‖²`.
+    #[inline(always)]
+    fn limit(&self, squared_norm: f64, squared_distance: f64) -> f32 {
+        let gamma = (self.columns + 16) as f64 * f64::EPSILON;
+        let limit = 0.5 * (squared_norm - squared_distance * (1.0 + 3.0 * gamma)) - self.error;
+        (limit as f32).next_down()
+    }
+
     fn panel_count(&self) -> usize {
         self.scales.len() * Line::LEN / self.width
     }
@@ -169,7 +178,7 @@ struct Quantized {
 /// Writes a centroid in bytes: `q` by `put`, and `p`.
 fn quantize<C: Centroid>(
     centroid: &[C],
-    middle: &[f32],
+    middle: &[u8],
     greatest: i8,
     rest: &mut [f64],
     fine_bytes: &mut [i8],
@@ -206,7 +215,7 @@ struct Taken {
 }
 
 /// Takes a multiple of signed bytes out of `rest`, as near to it as may be.
-fn take_bytes(rest: &mut [f64], middle: &[f32], greatest: i8, mut put: impl FnMut(usize, i8)) -> Taken {
+fn take_bytes(rest: &mut [f64], middle: &[u8], greatest: i8, mut put: impl FnMut(usize, i8)) -> Taken {
     let most = rest.iter().fold(0.0, |most: f64, &value| most.max(value.abs()));
     let scale = (most / f64::from(greatest)) as f32;
     // Of zeros, and of what f32 cannot scale, nothing is taken.
@@ -241,6 +250,8 @@ pub(super) struct BytesBlock<'a, P: Point> {
     pub centroids: Matrix<'a, P::Centroid>,
     pub labels: &'a mut [i32],
     pub squared_distances: &'a mut [f64],
+    /// Squared distances that are of interest, those of other centroids: greater ones need not be found.
+    pub within: Option<&'a [f64]>,
     pub scratch: &'a mut BytesScratch,
 }
 
@@ -250,7 +261,7 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
     #[inline(always)]
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(mut self) {
         assert_eq!(self.filter.width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
-        self.begin();
+        self.begin::<ROWS>();
         for panel in 0..self.filter.panel_count() {
             self.meet::<B, ROWS, VECTORS>(panel);
             self.sift();
@@ -263,25 +274,31 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
 }
 
 impl<P: Point> BytesBlock<'_, P> {
-    /// Puts the rows in place, fills the block up with rows that have no candidates, and measures norms.
+    /// Puts the rows in place, fills the last tile up with rows that have no candidates, and measures norms.
     #[inline(always)]
-    fn begin(&mut self) {
+    fn begin<const ROWS: usize>(&mut self) {
         let (filter, scratch, count) = (self.filter, &mut *self.scratch, self.points.rows());
         let (columns, row_bytes) = (filter.columns, filter.row_bytes());
-        let filled = count.next_multiple_of(ROW_STEP);
+        let filled = count.next_multiple_of(ROWS);
         scratch.rows.clear();
         scratch.rows.resize(filled * row_bytes, 0);
         for (to, from) in scratch.rows.chunks_exact_mut(row_bytes).zip(self.bytes.chunks_exact(columns)) {
             to[..columns].copy_from_slice(from);
         }
         scratch.squared_norms.clear();
-        let squared_norms = self.bytes.chunks_exact(columns).map(|row| squared_distance(row, &filter.middle));
+        let squared_norms = self.bytes.chunks_exact(columns).map(|row| squared_difference(row, &filter.middle));
         scratch.squared_norms.extend(squared_norms);
         scratch.norms.clear();
         scratch.norms.extend(scratch.squared_norms.iter().map(|squared| upper(squared.sqrt())));
         scratch.norms.resize(filled, 0.0);
         scratch.limits.clear();
-        scratch.limits.resize(count, f32::NEG_INFINITY);
+        match self.within {
+            None => scratch.limits.resize(count, f32::NEG_INFINITY),
+            Some(distances) => {
+                let pairs = distances.iter().zip(&scratch.squared_norms);
+                scratch.limits.extend(pairs.map(|(&distance, &norm)| filter.limit(norm, distance)));
+            }
+        }
         scratch.limits.resize(filled, f32::INFINITY);
         scratch.candidates.clear();
         scratch.finalists.clear();
@@ -368,7 +385,6 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn settle(&mut self) {
         let scratch = &mut *self.scratch;
-        let gamma = (self.filter.columns + 16) as f64 * f64::EPSILON;
         for &Candidate { row, index, score } in &scratch.finalists {
             let at = row as usize;
             if score < scratch.limits[at] {
@@ -379,9 +395,8 @@ impl<P: Point> BytesBlock<'_, P> {
             if distance < self.squared_distances[at] {
                 self.squared_distances[at] = distance;
                 self.labels[at] = index as i32;
-                let squared_norm = scratch.squared_norms[at] * (1.0 - 2.0 * gamma);
-                let limit = 0.5 * (squared_norm - distance * (1.0 + 3.0 * gamma)) - self.filter.error;
-                scratch.limits[at] = scratch.limits[at].max((limit as f32).next_down());
+                let limit = self.filter.limit(scratch.squared_norms[at], distance);
+                scratch.limits[at] = scratch.limits[at].max(limit);
             }
         }
         scratch.finalists.clear();
@@ -424,6 +439,14 @@ fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
         }
     }
     sums
+}
+
+/// `‖x − μ‖²`, exactly.
+#[inline(always)]
+fn squared_difference(row: &[u8], middle: &[u8]) -> f64 {
+    let difference = |(&a, &b): (&u8, &u8)| i32::from(i16::from(a) - i16::from(b));
+    // As many columns as there may be add up to less than 2³².
+    row.iter().zip(middle).map(|pair| (difference(pair) * difference(pair)) as u32).sum::<u32>().into()
 }
 
 /// The sum of the products of bytes.

@@ -75,11 +75,7 @@ pub(crate) fn candidates<V: Vector, const ROWS: usize, const VECTORS: usize>(
     assert_eq!(rows.len(), ROWS * panels.depth(), "a full tile of rows");
     assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
     for panel in 0..panels.count() {
-        let scores = match panels.form() {
-            Form::Product => products::<V, ROWS, VECTORS>(rows, panels, panel),
-            Form::Difference => differences::<V, ROWS, VECTORS>(rows, panels, panel),
-        };
-        for (row, scores) in scores.iter().enumerate() {
+        for (row, scores) in scores::<V, ROWS, VECTORS>(rows, panels, panel).iter().enumerate() {
             for (vector, &score) in scores.iter().enumerate() {
                 let mut bits = !V::bits(score.is_less(V::splat(limits[row]))) & ((1 << V::LANES) - 1);
                 while bits != 0 {
@@ -89,6 +85,19 @@ pub(crate) fn candidates<V: Vector, const ROWS: usize, const VECTORS: usize>(
                 }
             }
         }
+    }
+}
+
+/// The scores of a full tile of rows and a panel of VECTORS vectors.
+#[inline(always)]
+pub(crate) fn scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    panel: usize,
+) -> [[V; VECTORS]; ROWS] {
+    match panels.form() {
+        Form::Product => products::<V, ROWS, VECTORS>(rows, panels, panel),
+        Form::Difference => differences::<V, ROWS, VECTORS>(rows, panels, panel),
     }
 }
 

@@ -22,6 +22,7 @@ from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
+from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
@@ -70,6 +71,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     thread_model : {"fork-join", "bsp"}, default="fork-join"
         How a worker's threads go through an iteration, with the same result: they fork for the assignment and again
         for the sums, or go through both with a barrier between.
+    assign : {"exact", "near"}, default="exact"
+        With "near" a row is compared with the centroids that lie in a few groups near to it, and with its own of the
+        iteration before, which pays with thousands of clusters. What this loses is measured in every iteration on 1,024
+        rows, drawn anew, that are assigned exactly, too; it decides how many groups the next iteration probes. `bounds`
+        are not used then, and a fit that goes on from a checkpoint does so to about the same result.
     bounds : {"auto", "none"}, default="auto"
         With "auto" an iteration leaves out centroids that the one before has ruled out for a row, with the same result.
         Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label,
@@ -86,8 +92,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
         "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
         many it tells several times. An iteration has "iteration", from 1, "inertia", "squared_shift", "compared", the
-        part of all pairs of rows and centroids that bounds did not rule out, "rows_per_s", and rank 0's "compute_s" and
-        "communication_s".
+        part of all pairs of rows and centroids that was not ruled out, "recall" and "gap", which are as
+        `assignment_recall_` and `inertia_gap_`, "rows_per_s", and rank 0's "compute_s" and "communication_s".
 
     Attributes
     ----------
@@ -97,6 +103,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         The nearest centroid of each row, in the order of the rows (files in the order given, globs sorted).
     inertia_ : float
         Weighted sum of the squared distances of the rows to their centroids.
+    assignment_recall_ : float
+        The part of the rows of a sample that have no nearer centroid than that of `labels_`; 1 if these are exact.
+    inertia_gap_ : float
+        By how much the inertia of the sample is greater than assigned exactly, relative to that; 0 if it is exact.
     n_iter_ : int
         Iterations of the run that was kept.
     resumed_from_ : int or None
@@ -135,6 +145,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     cluster_centers_: NDArray[Any]
     labels_: NDArray[np.int32]
     inertia_: float
+    assignment_recall_: float
+    inertia_gap_: float
     n_iter_: int
     resumed_from_: int | None
     n_features_in_: int
@@ -154,6 +166,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         workers: int = 1,
         threads: int | None = None,
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
+        assign: Literal["exact", "near"] = "exact",
         bounds: Literal["auto", "none"] = "auto",
         engine: str | Engine | Job = "local",
         on_failure: OnFailure = "raise",
@@ -171,6 +184,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.thread_model = thread_model
+        self.assign = assign
         self.bounds = bounds
         self.verbose = verbose
 
@@ -224,6 +238,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             tol=self.tol,
             thread_model=self.thread_model,
             bounds=self.bounds,
+            assign=self.assign,
             checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
         )
@@ -294,6 +309,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
             raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
         if self.thread_model not in THREAD_MODELS:
             raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
+        if self.assign not in ASSIGNS:
+            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(ASSIGNS)}")
         if self.bounds not in BOUNDS:
             raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(BOUNDS)}")
 
@@ -332,6 +349,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
         self.cluster_centers_ = best.clustering.centroids
         self.labels_ = np.concatenate([part.clustering.labels for part in parts])
         self.inertia_ = best.clustering.inertia
+        self.assignment_recall_ = best.clustering.loss.recall
+        self.inertia_gap_ = best.clustering.loss.gap
         self.n_iter_ = best.clustering.iteration_count
         self.resumed_from_ = best.resumed_from
         self.report_ = program.report(parts, source.column_count, total_s)

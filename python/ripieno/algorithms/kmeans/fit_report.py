@@ -22,12 +22,18 @@ class KMeansIteration(Lap):
     squared_shift
         Squared Frobenius norm of their shift.
     compared
-        Of all pairs of rows and centroids, the part that bounds did not rule out.
+        Of all pairs of rows and centroids, the part that was not ruled out.
+    recall
+        The part of a sample of rows that have no nearer centroid; 1 of an exact assignment.
+    gap
+        By how much the sample's inertia is greater than exactly assigned, relative to that.
     """
 
     inertia: float
     squared_shift: float
     compared: float
+    recall: float
+    gap: float
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, values_at
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Clustering:
         Iterations run.
     bounds_bytes
         Memory of this worker's bounds.
+    loss
+        What a near assignment to the centroids loses.
     """
 
     centroids: NDArray[Any]
@@ -54,6 +57,7 @@ class Clustering:
     inertia: float
     iteration_count: int
     bounds_bytes: int
+    loss: Loss = NO_LOSS
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,9 @@ def lloyd(
     tol: float,
     thread_model: str = "fork-join",
     bounds: str = "auto",
+    assign: str = "exact",
     clock: Clock,
-    on_iteration: Callable[[int, float, float, float], None],
+    on_iteration: Callable[[int, float, float, float, Loss], None],
     reached: Reached | None = None,
     keep: Callable[[Reached], None] | None = None,
 ) -> Clustering:
@@ -97,52 +102,69 @@ def lloyd(
         How the threads of a rank go through an iteration, as for `ripieno.kernels.assign_accumulate`.
     bounds
         One of `BOUNDS`, of equal results.
+    assign
+        One of `ripieno.algorithms.kmeans.near.ASSIGNS`; a near one has no use for bounds.
     clock
         Told what is computation and what is communication.
     on_iteration
-        Called with the number of the iteration, from 1, its inertia before the move, the squared shift, and the part of
-        all pairs of rows and centroids that bounds did not rule out.
+        Called with the number of the iteration, from 1, its inertia before the move, the squared shift, the part of all
+        pairs of rows and centroids that was not ruled out, and what the assignment loses.
     reached
         How far an earlier run had come, whose `centroids` are the start here; less than `max_iter`.
     keep
         Called after each iteration that others follow.
     """
-    pass_bounds = kernels.PassBounds(rows.points.size * BOUND_BYTES_PER_VALUE) if bounds == "auto" else None
+    near = NearPasses(rows, len(centroids), comm.threads) if assign == "near" else None
+    has_bounds = bounds == "auto" and near is None
+    pass_bounds = kernels.PassBounds(rows.points.size * BOUND_BYTES_PER_VALUE) if has_bounds else None
+    loss, sampled = NO_LOSS, np.zeros(3)
     labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
     if reached is not None:
-        kernels.assign(rows.points, reached.before, labels, distances, threads=comm.threads)
+        if near is None:
+            kernels.assign(rows.points, reached.before, labels, distances, threads=comm.threads)
+        else:
+            near.assign_accumulate(reached.before, labels, distances)
     for iteration in range(1 if reached is None else reached.iteration + 1, max_iter + 1):
         labels, previous = previous, labels
         with clock.computing():
-            sums, weight_sums, inertia = kernels.assign_accumulate(
-                rows.points,
-                centroids,
-                rows.weights,
-                labels,
-                distances,
-                threads=comm.threads,
-                thread_model=thread_model,
-                bounds=pass_bounds,
-            )
-            compared = len(rows) * (1.0 if pass_bounds is None else pass_bounds.compared)
+            if near is None:
+                sums, weight_sums, inertia = kernels.assign_accumulate(
+                    rows.points,
+                    centroids,
+                    rows.weights,
+                    labels,
+                    distances,
+                    threads=comm.threads,
+                    thread_model=thread_model,
+                    bounds=pass_bounds,
+                )
+                compared = len(rows) * (1.0 if pass_bounds is None else pass_bounds.compared)
+            else:
+                sums, weight_sums, inertia = near.assign_accumulate(centroids, labels, distances)
+                compared = len(rows) * near.compared
+                sampled = near.sampled(centroids, distances, iteration)
             changed = float(not np.array_equal(labels, previous))
         with clock.communicating():
-            sums, weight_sums, inertia, changed, compared = comm.allreduce(
-                (sums, weight_sums, inertia, changed, compared)
+            sums, weight_sums, inertia, changed, compared, sampled = comm.allreduce(
+                (sums, weight_sums, inertia, changed, compared, sampled)
             )
+            loss = loss if near is None else near.measured(sampled)
             reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
         before = None if keep is None else centroids.copy()
         with clock.computing():
             squared_shift = kernels.recenter(centroids, sums, weight_sums)
-        on_iteration(iteration, inertia, squared_shift, compared / rows.total)
+        on_iteration(iteration, inertia, squared_shift, compared / rows.total, loss)
         if not changed or squared_shift <= tol:
             break
         if keep is not None and before is not None and iteration < max_iter:
             keep(Reached(iteration, before, inertia))
     if changed or reseeded:
         # The centroids have shifted since the labels were taken.
-        if pass_bounds is None:
+        if near is not None:
+            near.assign_accumulate(centroids, labels, distances)
+            loss = near.measured(comm.allreduce(near.sampled(centroids, distances, 0)))
+        elif pass_bounds is None:
             kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
         else:
             kernels.assign_accumulate(
@@ -151,7 +173,7 @@ def lloyd(
         # Not a dot product, whose order of adding is the BLAS library's, which may differ between hosts.
         inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     bounds_bytes = 0 if pass_bounds is None else pass_bounds.bytes
-    return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes)
+    return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes, loss)
 
 
 def reseed_empty(

@@ -16,8 +16,9 @@ import ripieno.kernels as kernels
 from ripieno.algorithms.clock import Clock, by_rank
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
+from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
-from ripieno.algorithms.kmeans.saved import Ended, FitState, Keeper
+from ripieno.algorithms.kmeans.saved import Ended, FitState, History, Keeper
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, OwnRows
@@ -42,6 +43,7 @@ class KMeansOptions:
     tol: float
     thread_model: str = "fork-join"
     bounds: str = "auto"
+    assign: str = "exact"
     checkpoint: str | None = None
     has_seed: bool = True
 
@@ -53,6 +55,7 @@ class KMeansOptions:
             "init": self.init,
             "n_init": len(self.starts),
             "tol": self.tol,
+            "assign": self.assign,
             "the starts": starts if self.has_seed else None,
             "the number of rows": rows.total,
             "the number of columns": rows.points.shape[1],
@@ -66,7 +69,7 @@ class KMeansPart:
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
-    history: list[tuple[float, float, float]]
+    history: History
     row_count: int
     dtype: str
     host: str
@@ -82,11 +85,11 @@ class KMeansPart:
 
 @dataclass(frozen=True)
 class KMeansRun:
-    """A run from one start: inertia, squared shift and part compared of each iteration, seconds of those made here."""
+    """A run from one start: its iterations' history, and seconds of those made here."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
-    history: list[tuple[float, float, float]]
+    history: History
     seed_s: float
 
 
@@ -209,10 +212,11 @@ def _best_run(
     kept = keeper.load(options.max_iter)
     best, ended = None, None
     if kept is not None:
-        keeper.check(kept, _assigned(comm, rows, kept.before, 0).inertia)
+        is_near = options.assign == "near"
+        keeper.check(kept, _assigned(comm, rows, kept.before, 0, is_near=is_near).inertia, is_near=is_near)
         ended = kept.best
         if ended is not None:
-            clustering = _assigned(comm, rows, ended.centroids, len(ended.history))
+            clustering = _assigned(comm, rows, ended.centroids, len(ended.history), is_near=is_near)
             best = KMeansRun(clustering, [], ended.history, 0.0)
     for number in range(0 if kept is None else kept.run, len(options.starts)):
         reached = kept if kept is not None and kept.run == number else None
@@ -225,13 +229,18 @@ def _best_run(
 
 
 def _assigned(
-    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int
+    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int, *, is_near: bool
 ) -> lloyd.Clustering:
     """What a run that ended with these centroids had come to."""
-    labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
-    kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
+    labels, distances, loss = np.empty(len(rows), np.int32), np.empty(len(rows)), NO_LOSS
+    if is_near:
+        near = NearPasses(rows, len(centroids), comm.threads)
+        near.assign_accumulate(centroids, labels, distances)
+        loss = near.measured(comm.allreduce(near.sampled(centroids, distances, 0)))
+    else:
+        kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count, bounds_bytes=0)
+    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count, bounds_bytes=0, loss=loss)
 
 
 def _digest(array: NDArray[Any]) -> str:
@@ -286,10 +295,10 @@ def _run(
     seed_s = time.perf_counter() - begin
     clock, laps, history = Clock(), [], [] if kept is None else list(kept.history)
 
-    def on_iteration(iteration: int, inertia: float, squared_shift: float, compared: float) -> None:
+    def on_iteration(iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss) -> None:
         compute_s, communication_s = lap = clock.lap()
         laps.append(lap)
-        history.append((inertia, squared_shift, compared))
+        history.append((inertia, squared_shift, compared, loss.recall, loss.gap))
         if comm.rank == 0:
             emit(
                 {
@@ -299,6 +308,8 @@ def _run(
                     "inertia": inertia,
                     "squared_shift": squared_shift,
                     "compared": compared,
+                    "recall": loss.recall,
+                    "gap": loss.gap,
                     "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
                     "compute_s": compute_s,
                     "communication_s": communication_s,
@@ -316,6 +327,7 @@ def _run(
         tol=tol,
         thread_model=options.thread_model,
         bounds=options.bounds,
+        assign=options.assign,
         clock=clock,
         on_iteration=on_iteration,
         reached=None if kept is None else lloyd.Reached(kept.iteration, kept.before, kept.inertia),

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 NAME = "kmeans"
 #: By so much the inertia of the same rows may differ, on another processor or number of workers.
 SAME_ROWS = 1e-5
+#: The same where a near assignment, which begins anew, makes it.
+SAME_ROWS_NEAR = 0.05
 
-History = list[tuple[float, float, float]]
+#: Of each iteration inertia, squared shift, part compared, recall and gap.
+History = list[tuple[float, float, float, float, float]]
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class FitState:
     inertia
         At `before`.
     history
-        Inertia, squared shift and part compared of each.
+        What is told of each.
     best
         Of the runs before.
     """
@@ -102,9 +105,10 @@ class Keeper:
             )
         return state
 
-    def check(self, kept: FitState, inertia: float) -> None:
+    def check(self, kept: FitState, inertia: float, *, is_near: bool) -> None:
         """Raise CheckpointError if the rows have another inertia at the centroids that were kept."""
-        if self._comm.rank == 0 and not np.isclose(inertia, kept.inertia, rtol=SAME_ROWS, atol=0.0):
+        tolerance = SAME_ROWS_NEAR if is_near else SAME_ROWS
+        if self._comm.rank == 0 and not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
             raise self._checkpoint.other_fit(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
 
     def save(self, state: FitState) -> None:

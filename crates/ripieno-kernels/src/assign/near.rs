@@ -1,0 +1,324 @@
+//! A near assignment: each row meets the centroids of a few groups, and the one of the pass before, in full precision.
+//!
+//! Centroids that lie together are a group with a mean: a K-means of the centroids, kept up by one pass of it whenever
+//! the centroids have moved. A row probes the groups whose means are nearest. The rows of a block that probe a group
+//! are put together and meet its members as in an exact search ([`super::Way`]), so that blocks stay products of
+//! matrices. With the centroid of the pass before among the candidates no row gets worse by a pass. What is missed, the
+//! caller measures on a sample of rows.
+//!
+//! Cost of a pass: `n·g·d` for the means of `g = 2·√k` groups, and `n·p·(k/g)·d` for `p` probes, in place of `n·k·d`;
+//! `k·g·d` to keep the groups up. Memory: four bytes a row, the centroids twice, and a block of rows per thread.
+//! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
+//! (an inverted file of cells), of centroids here.
+
+use super::{FEW_CENTROIDS, Scratch, Way};
+use crate::accumulate::{accumulate, recenter};
+use crate::distances::squared_distance;
+use crate::panels::{Frame, Line, Panels};
+use crate::simd::{self, Job, ROW_STEP, Vector};
+use crate::{Centroid, Matrix, Pass, Point, Threads};
+
+/// Passes of K-means that make the groups; later ones keep them up.
+const FIRST_PASSES: usize = 4;
+/// Rows of a block, at most, which are divided by the groups that they probe.
+const BLOCK_ROWS_MAX: usize = 1 << 14;
+/// Blocks for each thread, where there are few rows.
+const BLOCKS_PER_THREAD: usize = 4;
+
+/// What is kept from one near pass to the next: the groups' means and the rows' centroids.
+#[derive(Debug, Default)]
+pub struct NearIndex {
+    means: Vec<f64>,
+    labels: Vec<i32>,
+}
+
+impl NearIndex {
+    /// No groups yet, and no pass before.
+    pub fn new() -> NearIndex {
+        NearIndex::default()
+    }
+
+    /// How many groups `count` centroids have.
+    pub fn group_count(count: usize) -> usize {
+        ((2.0 * (count as f64).sqrt()) as usize).clamp(1, count.max(1))
+    }
+}
+
+/// As [`crate::assign_accumulate`], but each row meets the centroids of the `probes` groups nearest to it, and that of
+/// the pass before, only. The pass before must have been of the same points, or as many others.
+///
+/// With as many probes as there are groups the labels are those of an exact pass.
+///
+/// # Panics
+/// If the shapes do not fit, there are rows but no centroid, or no probes.
+pub fn assign_accumulate_near<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    weights: Option<&[f64]>,
+    pass: Pass,
+    index: &mut NearIndex,
+    probes: usize,
+    threads: &Threads,
+) -> f64 {
+    super::check_shapes(points, centroids, weights, pass.labels);
+    assert!(probes > 0, "a row probes at least one group");
+    let mut own = vec![0.0; if pass.squared_distances.is_none() { points.rows() } else { 0 }];
+    let distances = pass.squared_distances.unwrap_or(&mut own);
+    assert_eq!(distances.len(), points.rows(), "one entry per row");
+    if points.rows() > 0 {
+        let groups = Groups::of::<P>(centroids, &mut index.means, threads);
+        let before = Some(&index.labels[..]).filter(|before| before.len() == points.rows());
+        let before = before.filter(|before| before.iter().all(|&label| (label as usize) < centroids.rows()));
+        let probes = probes.min(groups.ways.len());
+        let block_rows = (points.rows() / (BLOCKS_PER_THREAD * threads.count())).clamp(ROW_STEP, BLOCK_ROWS_MAX);
+        let blocks = pass.labels.chunks_mut(block_rows).zip(distances.chunks_mut(block_rows));
+        let operations = block_rows * (groups.ways.len() + probes * centroids.rows() / groups.ways.len());
+        threads.for_each(
+            blocks.enumerate().collect(),
+            operations * points.columns(),
+            || Room::new(points.columns()),
+            |room, (block, (labels, distances))| {
+                let first = block * block_rows;
+                let points = points.row_range(first, labels.len());
+                let before = before.map(|before| &before[first..first + labels.len()]);
+                begin(points, centroids, before, labels, distances, threads);
+                room.probe(&groups, points, probes, threads);
+                room.meet(&groups, points, (labels, distances), threads);
+            },
+        );
+        index.labels.clear();
+        index.labels.extend_from_slice(pass.labels);
+    }
+    accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums, threads);
+    super::inertia(distances, weights, super::block_rows(points.columns()))
+}
+
+/// Centroids that lie together, ready to be searched.
+struct Groups<C: Centroid> {
+    /// The groups' means.
+    panels: Panels,
+    frame: Frame<C>,
+    /// The centroids, group by group, and the index of each, ascending in a group.
+    centroids: Vec<C>,
+    order: Vec<u32>,
+    /// Where each group begins among them, and the last one ends.
+    starts: Vec<usize>,
+    ways: Vec<Way<C>>,
+}
+
+impl<C: Centroid> Groups<C> {
+    /// Groups around the means, which are moved; if they are of other centroids, they begin anew.
+    fn of<P: Point<Centroid = C>>(centroids: Matrix<C>, means: &mut Vec<f64>, threads: &Threads) -> Groups<C> {
+        let (count, columns) = (NearIndex::group_count(centroids.rows()), centroids.columns());
+        let (mut passes, mut moved) = (1, means.iter().map(|&mean| C::from_f64(mean)).collect::<Vec<C>>());
+        if moved.len() != count * columns {
+            passes = FIRST_PASSES;
+            moved = (0..count).flat_map(|at| centroids.row(at * centroids.rows() / count)).copied().collect();
+        }
+        let mut labels = vec![0; centroids.rows()];
+        let (mut sums, mut weight_sums) = (vec![0.0; count * columns], vec![0.0; count]);
+        for _ in 0..passes {
+            let pass =
+                Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+            super::assign_accumulate(centroids, Matrix::new(&moved, count, columns), None, pass, threads);
+            recenter(&mut moved, &sums, &weight_sums);
+        }
+        means.clear();
+        means.extend(moved.iter().map(|&mean| -> f64 { mean.into() }));
+
+        let mut order: Vec<u32> = (0..centroids.rows() as u32).collect();
+        order.sort_by_key(|&centroid| labels[centroid as usize]);
+        let starts: Vec<usize> =
+            (0..=count).map(|group| order.partition_point(|&each| labels[each as usize] < group as i32)).collect();
+        let ordered: Vec<C> = order.iter().flat_map(|&each| centroids.row(each as usize)).copied().collect();
+        let mut ways: Vec<_> = (0..count).map(|_| Way::Direct).collect();
+        let one = Threads::with_simd(1, threads.simd());
+        let operations = centroids.values().len() / count * 16;
+        threads.for_each(
+            ways.iter_mut().enumerate().collect(),
+            operations,
+            || (),
+            |(), (group, way)| {
+                let members = members(&ordered, columns, &starts, group);
+                if members.rows() > FEW_CENTROIDS {
+                    *way = Way::new::<P>(members, None, &one);
+                }
+            },
+        );
+        let (panels, frame) =
+            Panels::pack_all(Matrix::new(&moved, count, columns), threads.simd().panel_width(), threads);
+        Groups { panels, frame, centroids: ordered, order, starts, ways }
+    }
+}
+
+/// The centroids of a group.
+fn members<'a, C>(ordered: &'a [C], columns: usize, starts: &[usize], group: usize) -> Matrix<'a, C> {
+    let rows = starts[group]..starts[group + 1];
+    Matrix::new(&ordered[rows.start * columns..rows.end * columns], rows.len(), columns)
+}
+
+/// Begins with the centroids of the pass before and how far they are now; without one, with none.
+fn begin<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    before: Option<&[i32]>,
+    labels: &mut [i32],
+    distances: &mut [f64],
+    threads: &Threads,
+) {
+    distances.fill(f64::INFINITY);
+    match before {
+        None => labels.fill(0),
+        Some(before) => {
+            labels.copy_from_slice(before);
+            threads.simd().run(OwnDistances { points, centroids, labels, distances });
+        }
+    }
+}
+
+/// The distances of some rows to the centroids that they have.
+struct OwnDistances<'a, P: Point> {
+    points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
+    labels: &'a [i32],
+    distances: &'a mut [f64],
+}
+
+impl<P: Point> Job for OwnDistances<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        for (row, (&label, distance)) in self.labels.iter().zip(self.distances).enumerate() {
+            *distance = squared_distance(self.points.row(row), self.centroids.row(label as usize));
+        }
+    }
+}
+
+/// What a thread needs for a block of rows.
+struct Room<P: Point> {
+    /// The rows of the block that probe each group.
+    probing: Vec<Vec<u32>>,
+    /// Rows in f32, the scores of groups, and keys by which these are sorted.
+    entered: Vec<f32>,
+    scores: Vec<Line>,
+    keys: Vec<u64>,
+    /// Rows that meet a group, and what they have and get.
+    rows: Vec<P>,
+    within: Vec<f64>,
+    labels: Vec<i32>,
+    distances: Vec<f64>,
+    scratch: Scratch,
+    batch_rows: usize,
+}
+
+impl<P: Point> Room<P> {
+    fn new(columns: usize) -> Room<P> {
+        let batch_rows = super::block_rows(columns);
+        Room {
+            probing: Vec::new(),
+            entered: Vec::new(),
+            scores: Vec::new(),
+            keys: Vec::new(),
+            rows: Vec::new(),
+            within: Vec::new(),
+            labels: vec![0; batch_rows],
+            distances: vec![0.0; batch_rows],
+            scratch: Scratch::new(batch_rows, columns),
+            batch_rows,
+        }
+    }
+
+    /// Chooses the groups of the rows of a block.
+    fn probe(&mut self, groups: &Groups<P::Centroid>, points: Matrix<P>, probes: usize, threads: &Threads) {
+        self.probing.resize(groups.ways.len(), Vec::new());
+        self.probing.iter_mut().for_each(Vec::clear);
+        threads.simd().run(Probe { groups, points, probes, room: self });
+    }
+
+    /// Gives the rows of a block the members of their groups that are nearer than what they have.
+    fn meet(
+        &mut self,
+        groups: &Groups<P::Centroid>,
+        points: Matrix<P>,
+        (labels, distances): (&mut [i32], &mut [f64]),
+        threads: &Threads,
+    ) {
+        for (group, way) in groups.ways.iter().enumerate() {
+            let members = members(&groups.centroids, points.columns(), &groups.starts, group);
+            if members.rows() == 0 {
+                continue;
+            }
+            let order = &groups.order[groups.starts[group]..groups.starts[group + 1]];
+            for rows in self.probing[group].chunks(self.batch_rows) {
+                self.rows.clear();
+                rows.iter().for_each(|&row| self.rows.extend_from_slice(points.row(row as usize)));
+                self.within.clear();
+                self.within.extend(rows.iter().map(|&row| distances[row as usize]));
+                let some = Matrix::new(&self.rows, rows.len(), points.columns());
+                let (found, nearest) = (&mut self.labels[..rows.len()], &mut self.distances[..rows.len()]);
+                way.block(some, members, (&mut *found, &mut *nearest), Some(&self.within), &mut self.scratch, threads);
+                for ((&row, &found), &distance) in rows.iter().zip(&*found).zip(&*nearest) {
+                    let (row, label) = (row as usize, order[found as usize] as i32);
+                    if distance < distances[row] || (distance == distances[row] && label < labels[row]) {
+                        (distances[row], labels[row]) = (distance, label);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Chooses the groups of some rows: those with the nearest means.
+struct Probe<'a, P: Point> {
+    groups: &'a Groups<P::Centroid>,
+    points: Matrix<'a, P>,
+    probes: usize,
+    room: &'a mut Room<P>,
+}
+
+impl<P: Point> Job for Probe<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        let Probe { groups, points, probes, room } = self;
+        let (panels, count, columns) = (&groups.panels, groups.ways.len(), points.columns());
+        let lines = panels.width() / Line::LEN;
+        room.entered.resize(ROWS * columns, 0.0);
+        room.scores.resize(ROWS * panels.count() * lines, Line::default());
+        for first in (0..points.rows()).step_by(ROWS) {
+            let rows = points.row_range(first, ROWS.min(points.rows() - first));
+            for (row, out) in room.entered.chunks_exact_mut(columns).take(rows.rows()).enumerate() {
+                groups.frame.enter(rows.row(row), out);
+            }
+            for panel in 0..panels.count() {
+                let scores = simd::scores::<V, ROWS, VECTORS>(&room.entered, panels, panel);
+                for (row, scores) in scores.iter().enumerate() {
+                    let to = &mut room.scores[(row * panels.count() + panel) * lines..][..lines];
+                    for (vector, score) in scores.iter().enumerate() {
+                        // SAFETY: a panel has VECTORS vectors, as many as fill its lines, which are aligned.
+                        unsafe { score.store(to.as_mut_ptr().cast::<f32>().add(vector * V::LANES)) };
+                    }
+                }
+            }
+            for row in 0..rows.rows() {
+                let scores = &room.scores[row * panels.count() * lines..][..panels.count() * lines];
+                let scores = scores.iter().flat_map(|line| line.values()).take(count).enumerate();
+                room.keys.clear();
+                room.keys.extend(scores.map(|(group, &score)| descending(score) << 32 | group as u64));
+                room.keys.select_nth_unstable(probes - 1);
+                for &key in &room.keys[..probes] {
+                    room.probing[key as u32 as usize].push((first + row) as u32);
+                }
+            }
+        }
+    }
+}
+
+/// A number that is the lower, the greater the score.
+#[inline(always)]
+fn descending(score: f32) -> u64 {
+    let bits = score.to_bits();
+    u64::from(if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits })
+}

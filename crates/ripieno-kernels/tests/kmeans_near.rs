@@ -1,0 +1,132 @@
+//! Near passes: with all groups they are exact, with a few they lose little, and no row ever gets worse.
+
+mod common;
+
+use common::{Numbers, squared_distance};
+use ripieno_kernels::{
+    Matrix, NearIndex, Pass, Point, Simd, Threads, assign_accumulate, assign_accumulate_near, recenter,
+};
+
+/// The result of a pass, compared bit by bit.
+#[derive(Clone, Debug, PartialEq)]
+struct Outcome {
+    labels: Vec<i32>,
+    squared_distances: Vec<f64>,
+    sums: Vec<f64>,
+    weight_sums: Vec<f64>,
+    inertia: f64,
+}
+
+/// A pass over weighted rows, near with an index and a number of probes.
+fn pass<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    near: Option<(&mut NearIndex, usize)>,
+    threads: &Threads,
+) -> Outcome {
+    let (n, k) = (points.rows(), centroids.rows());
+    let weights: Vec<f64> = (0..n).map(|row| 1.0 + (row % 2) as f64).collect();
+    let (mut labels, mut squared_distances) = (vec![-7; n], vec![-7.0; n]);
+    let (mut sums, mut weight_sums) = (vec![-7.0; k * points.columns()], vec![-7.0; k]);
+    let places = Pass {
+        labels: &mut labels,
+        squared_distances: Some(&mut squared_distances),
+        sums: &mut sums,
+        weight_sums: &mut weight_sums,
+    };
+    let inertia = match near {
+        Some((index, probes)) => {
+            assign_accumulate_near(points, centroids, Some(&weights), places, index, probes, threads)
+        }
+        None => assign_accumulate(points, centroids, Some(&weights), places, threads),
+    };
+    Outcome { labels, squared_distances, sums, weight_sums, inertia }
+}
+
+/// Bytes around a hundred places.
+fn bytes(seed: u64, rows: usize, columns: usize) -> Vec<u8> {
+    let (mut places, mut numbers) = (Numbers(11), Numbers(seed));
+    let places: Vec<f64> = (0..100 * columns).map(|_| 128.0 + 80.0 * places.real()).collect();
+    let mut at = |i: usize| places[(i / columns * 37 % 100) * columns + i % columns] + 30.0 * numbers.real();
+    (0..rows * columns).map(|i| at(i) as u8).collect()
+}
+
+fn floats<T: From<u8>>(bytes: &[u8]) -> Vec<T> {
+    bytes.iter().map(|&byte| byte.into()).collect()
+}
+
+#[test]
+fn with_all_groups_a_near_pass_is_exact() {
+    for (rows, columns, count) in [(900usize, 3usize, 200usize), (700, 20, 130), (500, 33, 7), (40, 9, 1)] {
+        let values = bytes(1, rows, columns);
+        // Some centroids repeat.
+        let chosen = bytes(2, count.div_ceil(2), columns).repeat(2);
+        let (as_f32, as_f64) = (floats::<f32>(&values), floats::<f64>(&values));
+        let (f32s, f64s) = (floats::<f32>(&chosen), floats::<f64>(&chosen));
+        let count = f32s.len() / columns;
+        for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 1), (simd, 3)]) {
+            let threads = &Threads::with_simd(threads, simd);
+            let (f32s, f64s) = (Matrix::new(&f32s, count, columns), Matrix::new(&f64s, count, columns));
+            let points = Matrix::new(&values[..], rows, columns);
+            let want = pass(points, f32s, None, threads);
+            assert!(pass(points, f32s, Some((&mut NearIndex::new(), usize::MAX)), threads) == want, "{simd:?} u8");
+            let points = Matrix::new(&as_f32[..], rows, columns);
+            assert!(pass(points, f32s, Some((&mut NearIndex::new(), usize::MAX)), threads) == want, "{simd:?} f32");
+            let points = Matrix::new(&as_f64[..], rows, columns);
+            assert!(pass(points, f64s, Some((&mut NearIndex::new(), usize::MAX)), threads) == want, "{simd:?} f64");
+        }
+    }
+}
+
+#[test]
+fn a_few_groups_lose_little_and_no_row_gets_worse() {
+    let (rows, columns, count, probes) = (4000, 16, 400, 6);
+    let values = bytes(3, rows, columns);
+    let points = Matrix::new(&values[..], rows, columns);
+    let (mut centroids, mut before) = (floats::<f32>(&values[..count * columns]), None::<Vec<i32>>);
+    let (mut index, threads) = (NearIndex::new(), Threads::new(2));
+    for iteration in 0..6 {
+        let seen = Matrix::new(&centroids[..], count, columns);
+        let exact = pass(points, seen, None, &threads);
+        let got = pass(points, seen, Some((&mut index, probes)), &threads);
+        let gap = got.inertia / exact.inertia - 1.0;
+        assert!((0.0..0.02).contains(&gap), "iteration {iteration}: {gap}");
+        for row in 0..rows {
+            let measured = squared_distance(points.row(row), seen.row(got.labels[row] as usize));
+            assert_eq!(got.squared_distances[row], measured, "whole numbers of sixteen columns");
+            let Some(before) = &before else { continue };
+            assert!(measured <= squared_distance(points.row(row), seen.row(before[row] as usize)));
+        }
+        before = Some(got.labels);
+        // Whole numbers again, so that sums of squares are exact.
+        recenter(&mut centroids, &got.sums, &got.weight_sums);
+        centroids.iter_mut().for_each(|value: &mut f32| *value = value.round());
+    }
+}
+
+#[test]
+fn neither_threads_nor_what_was_before_another_shape_matter() {
+    let values = bytes(5, 3000, 24);
+    let centroids = floats::<f32>(&values[..300 * 24]);
+    let mut used = NearIndex::new();
+    for (rows, count) in [(3000, 300), (2000, 300), (2000, 150), (0, 150), (9, 150)] {
+        let points = Matrix::new(&values[..rows * 24], rows, 24);
+        let centroids = Matrix::new(&centroids[..count * 24], count, 24);
+        let want = pass(points, centroids, Some((&mut NearIndex::new(), 3)), &Threads::new(1));
+        for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 2), (simd, 5)]) {
+            let threads = Threads::with_simd(threads, simd);
+            let got = pass(points, centroids, Some((&mut NearIndex::new(), 3)), &threads);
+            assert!(got == want, "{simd:?}");
+        }
+        let exact = pass(points, centroids, None, &Threads::new(2));
+        let got = pass(points, centroids, Some((&mut used, 3)), &Threads::new(2));
+        assert!(got.inertia <= 1.05 * exact.inertia, "{rows} x {count}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "at least one group")]
+fn no_probes_are_refused() {
+    let points = [1.0f32, 2.0];
+    pass(Matrix::new(&points, 1, 2), Matrix::new(&points, 1, 2), Some((&mut NearIndex::new(), 0)), &Threads::new(1));
+}

@@ -1,0 +1,105 @@
+"""Near assignment: it loses little, says how much, and finds the same for any number of workers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.kmeans.near import FIRST_PROBES, NearPasses
+from ripieno.algorithms.kmeans.rows import WeightedRows
+from ripieno.cli import main
+
+SEED = 3
+K = 300
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Bytes around two hundred places."""
+    random = np.random.default_rng(SEED)
+    places = random.integers(40, 216, size=(200, 12))
+    return (places[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
+
+
+def near(rows, **parameters):
+    return rp.KMeans(K, assign="near", init=rows[:K].astype(np.float32), max_iter=12, random_state=SEED, **parameters)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_a_near_fit_loses_little_and_says_how_much(world, rows, workers, dtype):
+    X, weights = rows.astype(dtype), np.random.default_rng(SEED).random(len(rows)) + 0.5
+    events: list[dict] = []
+    model = near(X, engine=world(workers), on_iteration=events.append).fit(X, sample_weight=weights)
+    exact = rp.KMeans(K, init=X[:K], max_iter=12).fit(X, sample_weight=weights)
+
+    distances = np.square(X.astype(np.float64) - model.cluster_centers_[model.labels_].astype(np.float64)).sum(axis=1)
+    assert model.inertia_ == pytest.approx(distances @ weights, rel=1e-9)
+    assert model.inertia_ < 1.02 * exact.inertia_
+    # The sample is a quarter of the rows.
+    least = -model.score(X, sample_weight=weights)
+    assert abs(model.inertia_ / least - 1 - model.inertia_gap_) < 0.005
+    assert abs(np.mean(model.predict(X) == model.labels_) - model.assignment_recall_) < 0.05
+    assert 0 <= model.inertia_gap_ < 0.01 and model.assignment_recall_ > 0.9
+
+    iterations = [event for event in events if event["event"] == "iteration"]
+    assert [(event["recall"], event["gap"]) for event in iterations] == [
+        (each.recall, each.gap) for each in model.report_.iterations
+    ]
+    assert all(event["compared"] < 0.7 for event in iterations)
+    alone = near(X).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.labels_, alone.labels_)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_ranks_without_rows_take_part(world, workers):
+    points = np.array([[1.0, 2.0], [5.0, 6.0]])
+    model = rp.KMeans(2, assign="near", init=points, engine=world(workers)).fit(points)
+
+    assert list(model.labels_) == [0, 1]
+    assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)
+
+
+def test_an_exact_fit_loses_nothing(rows):
+    model = rp.KMeans(5, random_state=SEED).fit(rows)
+
+    assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)
+    with pytest.raises(rp.InputError, match="assign='nearly': expected one of exact, near"):
+        rp.KMeans(5, assign="nearly").fit(rows)
+
+
+def test_what_is_lost_decides_how_many_groups_are_probed(rows):
+    passes = NearPasses(WeightedRows(rows, None, 0, len(rows)), 10_000, threads=1)
+    assert passes.compared == FIRST_PROBES / 200
+    loss = passes.measured(np.array([512.0, 110.0, 100.0]))
+    assert (loss.recall, loss.gap) == (0.5, pytest.approx(0.1))
+    assert passes.compared == 2 * FIRST_PROBES / 200
+    passes.measured(np.array([1000.0, 100.2, 100.0]))
+    assert passes.compared == 2 * FIRST_PROBES / 200
+    passes.measured(np.array([1024.0, 100.0, 100.0]))
+    assert passes.compared == 1.5 * FIRST_PROBES / 200
+
+
+def test_a_near_fit_goes_on_from_its_checkpoint(rows, tmp_path):
+    near(rows, checkpoint=tmp_path).set_params(max_iter=3).fit(rows)
+    model = near(rows, checkpoint=tmp_path).fit(rows)
+
+    assert model.resumed_from_ >= 1
+    assert model.inertia_ == pytest.approx(near(rows).fit(rows).inertia_, rel=0.01)
+    with pytest.raises(rp.CheckpointError, match="assign was 'near' there and is 'exact' here"):
+        near(rows, checkpoint=tmp_path).set_params(assign="exact").fit(rows)
+
+
+def test_the_command_tells_what_is_lost(rows, tmp_path, capfd):
+    np.save(tmp_path / "rows.npy", rows)
+    command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "3", "-q"]
+    assert main([*command, "-o", str(tmp_path / "out")]) == 0
+
+    told = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert told["parameters"]["assign"] == "near"
+    assert 0.9 < told["assignment_recall"] <= 1 and 0 <= told["inertia_gap"] < 0.02
+    assert all(0.5 < each["recall"] <= 1 for each in told["iterations"])
+    assert "% more than exactly assigned" in capfd.readouterr().err
+    assert "inertia gap" in (tmp_path / "out" / "report.html").read_text()
