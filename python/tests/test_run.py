@@ -270,6 +270,28 @@ def test_under_another_launcher_the_script_just_runs(script, tmp_path):
     assert [output[:5] for output in outputs] == ["0 2 2", "1 2 2"]
 
 
+def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(
+        textwrap.dedent("""
+        import os, subprocess, sys
+        import ripieno as rp
+
+        handed_over = os.environ["RIPIENO_TOKEN"]
+        first = rp.init().world_size
+        inherited = subprocess.run(["env"], stdout=subprocess.PIPE, check=True, text=True).stdout
+        rp.init().close()
+        # A world that is met again is still this launcher's.
+        secrets = [handed_over, "what it is made of"]
+        print(first, rp.init().world_size, *(each in inherited for each in (*secrets, "WORLD_SIZE=2")))
+        """)
+    )
+
+    done = run("-n", 2, "--no-prefix", path, RIPIENO_SECRET="what it is made of")
+
+    assert done.stdout.splitlines() == ["2 2 False False True"] * 2, done.stderr
+
+
 def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()

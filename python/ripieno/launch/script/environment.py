@@ -38,7 +38,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     In a program of `Job.run`, and in threads that it starts, this is the communicator that the program got. Without a
     launcher, or as the only rank of one, the script is on its own, a world of one rank. Called again, it returns the
     same communicator. It is closed when the script ends; an exception that nobody catches is told to the
-    other ranks first.
+    other ranks first. RIPIENO_TOKEN is taken out of the environment: what the script starts does not inherit it.
 
     Parameters
     ----------
@@ -60,7 +60,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     own = running.of_this_thread() or current() or running.of_this_process()
     if own is not None:
         return own
-    _current = from_environment(os.environ, threads=threads, **options)
+    launchers.take_secrets()
+    _current = from_environment(launchers.own_variables(), threads=threads, **options)
     atexit.register(_close)
     _tell_peers_of_uncaught_exceptions()
     bind_together(_current, Binding.taken_from(os.environ), whole_process=True)

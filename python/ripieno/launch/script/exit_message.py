@@ -6,7 +6,6 @@ word, and leave it to the launcher to end them first: its exit code is that of t
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from contextlib import suppress
@@ -25,7 +24,7 @@ SPEAKER_S = 5.0
 def said_by(error: BaseException) -> bool:
     """Whether all has been said about an `error` that ends this rank, because it is another rank's failure."""
     failed = other_rank(error)
-    place = launchers.detect(os.environ)
+    place = launchers.detect(launchers.own_variables())
     if failed is None or place is None or not place.one_terminal:
         return False
     if place.rank == (0 if failed.rank != 0 else 1):
@@ -46,7 +45,7 @@ def said_by_first() -> bool:
 def is_first_here() -> bool:
     """Whether this is no rank of a launcher, or the first one of this host."""
     with suppress(RendezvousError):
-        place = launchers.detect(os.environ)
+        place = launchers.detect(launchers.own_variables())
         return place is None or place.local_rank == 0
     return True
 

@@ -41,6 +41,9 @@ MPI_VARIABLES = (
     "MPI_LOCALRANKID",
     "MPI_LOCALNRANKS",
 )
+# What a rank alone is to know, not what it starts.
+_SECRETS = ("RIPIENO_TOKEN", "RIPIENO_SECRET")
+_taken: dict[str, str] = {}
 # Steps above are not srun's: the batch script, the job's container, an interactive shell of salloc.
 _LAST_STEP = 0xFFFFFFF0
 
@@ -95,6 +98,16 @@ class LaunchedRank:
     def threads(self, usable_cores: int) -> int:
         """This rank's share of the cores of its host, at least 1, if it may use `usable_cores` of them itself."""
         return max(1, min(usable_cores, (self.cores or usable_cores) // (self.local_size or 1)))
+
+
+def take_secrets() -> None:
+    """Take the job's secrets out of the environment, so that no process that this one starts finds them there."""
+    _taken.update((name, os.environ.pop(name)) for name in _SECRETS if name in os.environ)
+
+
+def own_variables() -> Mapping[str, str]:
+    """The environment of this process as its launcher made it, with the secrets that were taken out of it."""
+    return {**_taken, **os.environ}
 
 
 def detect(variables: Mapping[str, str]) -> LaunchedRank | None:

@@ -110,7 +110,7 @@ def under_launcher(asks_for_workers: bool = False) -> bool:
 
     The only task of a launcher, such as an interactive shell of srun, is no rank to one who asks for workers.
     """
-    place = launchers.detect(os.environ)
+    place = launchers.detect(launchers.own_variables())
     return place is not None and not (asks_for_workers and place.is_alone)
 
 
@@ -118,7 +118,7 @@ def run_here(script: Script) -> None:
     """Become the script: this process is a rank already."""
     sys.stdout.flush()
     target = ["-m", script.target] if script.module else [script.target]
-    place = launchers.detect(os.environ)
+    place = launchers.detect(launchers.own_variables())
     share = usable_cores() if place is None else place.threads(usable_cores())
     # What a launcher or user has said of threads is left as it is.
     environment = {**process.thread_environment(share), **os.environ, **script.environment}
