@@ -15,6 +15,7 @@ import pytest
 from ripieno.bench import model
 from ripieno.bench.cases import Case
 from ripieno.cli import main
+from ripieno.features import hog_vectors
 from ripieno.lab import why_not
 
 BENCHES = Path(__file__).resolve().parents[2] / "benches"
@@ -300,6 +301,35 @@ def test_an_epoch_of_gradient_descent_is_timed_beside_scikit_learn(tmp_path):
     assert [figure["row"] for figure in report["figures"]] == ["an epoch, this process", "an epoch, 2 workers"]
     assert all(figure["peers"].keys() == {"SGDClassifier"} for figure in report["figures"])
     assert "objective after 2 epochs" in report["remarks"][0]
+
+
+def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHES)
+    import descriptors
+
+    def made(name, *options):
+        command = [sys.executable, str(BENCHES / "descriptors.py"), str(tmp_path / name), *options]
+        subprocess.run(command, check=True, capture_output=True, timeout=110)
+        return np.load(tmp_path / name, mmap_mode="r")
+
+    few, more, others = (
+        made("few.npy", "--count", "7"),
+        made("more.npy", "--count", "1030"),
+        made("o.npy", "--seed=1", "--count=7"),
+    )
+    assert (more.shape, more.dtype) == ((1030, 512), np.uint8)
+    np.testing.assert_array_equal(few, more[:7])
+    assert not np.array_equal(few, others) and len(np.unique(more, axis=0)) > 1000
+
+    # Noise, so that no gradient lies just between two directions.
+    grey = np.random.default_rng(0).random((90, 70), dtype=np.float32)
+    corners = [(row, column) for row in (0, 13, 50) for column in (1, 20)]
+    expected = hog_vectors(grey, corners, descriptors.OPTIONS).reshape(-1, 8, 8, 8)
+    cells = descriptors.described_cells(grey)
+    steps = np.arange(0, 32, 4)
+    found = np.array([cells[np.ix_(row + steps, column + steps)] for row, column in corners])
+    # A patch that stands alone has no gradients at its edge.
+    assert np.abs(found.astype(int) - expected)[:, 1:-1, 1:-1].max() <= 1
 
 
 @needs_lab
