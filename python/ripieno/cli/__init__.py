@@ -53,6 +53,7 @@ COMMANDS = {
     "split": "ripieno.cli.split:split_command",
     "topology": "ripieno.cli.topology:topology_command",
     "trace": "ripieno.cli.trace:trace_command",
+    "tune": "ripieno.cli.tune:tune_command",
     "wordcount": "ripieno.cli.wordcount:wordcount_command",
 }
 

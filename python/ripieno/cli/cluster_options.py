@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from ripieno.cli.options import Size
+from ripieno.cli.options import LocalPath, Size
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,6 +46,13 @@ _OPTIONS = (
         show_default=True,
         metavar="SIZE",
         help="Ranks pass on what has come once it has this size, or a segment's.",
+    ),
+    click.option(
+        "--costs",
+        "costs_file",
+        type=LocalPath(dir_okay=False),
+        metavar="FILE",
+        help="A file of `ripieno tune --write`: ranks and links are as measured, unless another option says otherwise.",
     ),
     click.option(
         "--packet",
@@ -96,40 +105,76 @@ def cluster_of(
     segment: str,
     packet_bytes: int | None,
     header_bytes: int | None,
+    costs_file: Path | None,
     **more: Any,
 ) -> Cluster:
-    """The cluster that options describe; nodes, ranks, or both say how large it is, or the file of racks does.
+    """The cluster that options describe; nodes, ranks, or both say how large it is, or a file of racks or costs does.
 
     Raises
     ------
     InputError
         If they describe none.
     """
-    from ripieno.simulation import Cluster
+    from ripieno.simulation import Cluster, link_costs
     from ripieno.units import bits_per_s, seconds_of
 
+    measured = None if costs_file is None else link_costs.read(costs_file).cluster()
     in_file = None if racks.isdecimal() else _racks_of(Path(racks))
     if nodes is None:
         nodes = len(in_file) if in_file is not None else ranks
+    if nodes is None and measured is None:
+        raise InputError("expected --nodes or --ranks, or a file of racks or of costs")
+    told = {
+        "rate_bits_per_s": bits_per_s("--rate", rate),
+        "uplink_bits_per_s": None if uplink is None else bits_per_s("--uplink", uplink),
+        "core_bits_per_s": None if core is None else bits_per_s("--core", core, most=10**15),
+        "alpha_s": seconds_of("--alpha", alpha),
+        "gamma_s_per_byte": seconds_of("--gamma", gamma),
+        "segment_bytes": None if segment == "none" else Size().convert(segment, None, None),
+        "packet_bytes": packet_bytes or 0,
+        "header_bytes": header_bytes or 0,
+        **more,
+    }
+    if measured is None:
+        return Cluster(**_places(nodes, ranks, racks, in_file), **told)
+    # What was measured stands for the defaults of options.
+    given = {name: value for name, value in told.items() if name not in _MEASURED or _is_told(_MEASURED[name])}
+    if "alpha_s" in given:
+        given["uplink_alpha_s"] = None
     if nodes is None:
-        raise InputError("expected --nodes or --ranks, or a file of racks")
+        if _is_told("racks"):
+            raise InputError(f"racks={racks}: expected --nodes, too: {costs_file} has racks of its own")
+        return replace(measured, **given)
+    return replace(measured, node_of_rank=None, **_places(nodes, ranks, racks, in_file), **given)
+
+
+#: What a file of costs has, and the option that is stronger.
+_MEASURED = {
+    "rate_bits_per_s": "rate",
+    "uplink_bits_per_s": "uplink",
+    "alpha_s": "alpha",
+    "gamma_s_per_byte": "gamma",
+}
+
+
+def costs_of(costs_file: Path | None, **_: Any) -> str:
+    """Where the costs of the options come from, for people."""
+    from ripieno.simulation import link_costs
+
+    return "as told" if costs_file is None else f"{link_costs.read(costs_file).source}, unless told"
+
+
+def _is_told(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is not ParameterSource.DEFAULT
+
+
+def _places(nodes: int | None, ranks: int | None, racks: str, in_file: list[int] | None) -> dict[str, Any]:
+    """How many nodes in which racks, and ranks on each."""
+    assert nodes is not None
     ranks = nodes if ranks is None else ranks
     if ranks % nodes:
         raise InputError(f"ranks={ranks}: expected as many on each of {nodes} nodes")
-    return Cluster(
-        nodes=nodes,
-        racks=int(racks) if in_file is None else in_file,
-        ranks_per_node=ranks // nodes,
-        rate_bits_per_s=bits_per_s("--rate", rate),
-        uplink_bits_per_s=None if uplink is None else bits_per_s("--uplink", uplink),
-        core_bits_per_s=None if core is None else bits_per_s("--core", core, most=10**15),
-        alpha_s=seconds_of("--alpha", alpha),
-        gamma_s_per_byte=seconds_of("--gamma", gamma),
-        segment_bytes=None if segment == "none" else Size().convert(segment, None, None),
-        packet_bytes=packet_bytes or 0,
-        header_bytes=header_bytes or 0,
-        **more,
-    )
+    return {"nodes": nodes, "racks": int(racks) if in_file is None else in_file, "ranks_per_node": ranks // nodes}
 
 
 def _racks_of(path: Path) -> list[int]:

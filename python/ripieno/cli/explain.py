@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
+from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
 from ripieno.cli.options import LocalPath, overwrite_option
 
 #: What stands for the name of any collective.
@@ -84,6 +84,7 @@ def _collective_command(collective: str) -> click.Command:
           ripieno explain allreduce --ranks 64 --bytes 64MiB --racks 4 --uplink 40gbit
           ripieno explain broadcast --ranks 8 --draw plan.svg --algorithm binomial
           ripieno explain broadcast --ranks 8 --bytes 64MiB --rate 100mbit --strategies
+          ripieno explain allreduce --costs costs.json --bytes 64KiB
         """
         from ripieno.files.results import check_results, new_file
         from ripieno.simulation import explain, explain_strategies, pictures
@@ -100,7 +101,7 @@ def _collective_command(collective: str) -> click.Command:
         if draw is not None:
             pictures.check_picture(draw)
             check_results({"--draw": draw}, overwrite=overwrite)
-        found = explain(collective, cluster, nbytes=nbytes, order=order, root=root)
+        found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs_of(**words))
         if draw is not None:
             name = f"{algorithm or found.fastest.algorithm}{'' if order is None else f'@{order}'}"
             picture = pictures.plan(collective, name, cluster, nbytes, root)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
-from ripieno.comm import rack_probes
+from ripieno.comm import cost_probes, rack_probes
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.file_distribution import FileDistribution
 from ripieno.comm.gathers import Gathers
@@ -29,12 +29,13 @@ from ripieno.comm.groups import Groups
 from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
+from ripieno.comm.rank import Rank
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
 from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
-from ripieno.simulation import Cluster, Explanation, explain
+from ripieno.simulation import Cluster, Explanation, MeasuredCosts, explain, link_costs
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire.calls import Handle, NativeCalls, StagedCall
 
@@ -44,6 +45,11 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def _measured_costs(comm: Rank) -> MeasuredCosts | None:
+    """Those of `Communicator.tune`, of this communicator or kept for its hosts."""
+    return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
 
 
 def _asynchronous(
@@ -324,8 +330,8 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
     def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
         """Price every algorithm of a collective for these ranks, where they stand. Any rank may call it alone.
 
-        Links cost what :meth:`measure_packets` has measured, or else what is usual; uplinks of racks are taken to be
-        never in the way.
+        Links cost what :meth:`tune` has measured, here or in an earlier program on the same hosts. Else they cost what
+        :meth:`measure_packets` has measured, or what is usual, and uplinks of racks are never in the way.
 
         Parameters
         ----------
@@ -342,11 +348,51 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
         -------
         Explanation
             "candidates", the fastest first, with "seconds" on this group and the terms of their formulae; "fastest",
-            "chosen", which runs by default, and "why". It prints as a table.
+            "chosen", which runs by default, "why", and "costs": where those of links come from. It prints as a table.
         """
-        packets, native = _native.packet_curve(self._native), self._native
-        cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
-        return explain(collective, cluster, nbytes=nbytes, order=order, root=root)
+        native = self._native
+        measured = _measured_costs(self) or _measured_costs(self._world)
+        if measured is not None:
+            cluster, costs = measured.cluster(native.nodes, native.racks), measured.source
+        else:
+            packets = _native.packet_curve(native)
+            cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
+            costs = "of packets, measured or usual; comm.tune() or ripieno tune measures them by kind"
+        return explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
+
+    def tune(self, *, budget_s: float = 1.0) -> MeasuredCosts:
+        """Measure what links, memory and cores cost here, and keep it for this cluster. Collective.
+
+        Up to three pairs of each kind of link, one after the other, exchange short and long messages: ranks of a node,
+        nodes of a rack, racks. With racks told, all hosts of two racks exchange at once, which shows what an uplink
+        carries. From now on `explain` counts with these costs, here and in later programs on the same hosts: each host
+        has them in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep network and hosts quiet meanwhile.
+
+        Which algorithm runs by default does not depend on it.
+
+        Parameters
+        ----------
+        budget_s : float
+            About how many seconds it takes.
+
+        Returns
+        -------
+        MeasuredCosts
+            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", what an uplink
+            carries, and seconds to add and to copy a byte. It prints as a table, and `cluster` is a modelled one.
+
+        Raises
+        ------
+        InputError
+            The time is not positive, or ranks have replicas.
+        """
+        if not number("budget_s", budget_s, "expected seconds") > 0:
+            raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
+        measured = self.kept[MeasuredCosts] = cost_probes.measure(self, budget_s)
+        if self.hosts.index(self.hosts[self.rank]) == self.rank:
+            link_costs.keep(measured)
+        self.barrier()
+        return measured
 
     def topology(self, *, measure: bool = False, round_s: float = 0.25) -> Topology:
         """The hosts of these ranks, their racks, cores and NUMA nodes. Collective.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ from ripieno.topology import Host, Racks, Topology, search
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+Pair = tuple[int, int]
 #: What a probe of the first rounds has, and any.
 FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
 #: Rounds after which the rates of cables are known well enough.
@@ -43,7 +45,7 @@ def _searched(comm: Communicator, leaders: list[int], round_s: float) -> Racks:
     pairs = next(search_of_racks)
     number = 0
     while True:
-        seconds = _round(comm, [(leaders[one], leaders[other]) for one, other in pairs], size_bytes)
+        seconds = exchange_round(comm, [(leaders[one], leaders[other]) for one, other in pairs], size_bytes)
         rates = [size_bytes / seconds[leaders[one]] for one, _ in pairs]
         fastest = max(fastest, *rates)
         number += 1
@@ -56,8 +58,11 @@ def _searched(comm: Communicator, leaders: list[int], round_s: float) -> Racks:
             return found
 
 
-def _round(comm: Communicator, pairs: list[tuple[int, int]], size_bytes: int) -> list[float]:
-    """Seconds of each rank's exchange; of a pair both have the shorter one, for who begins first waits."""
+def exchange_round(comm: Communicator, pairs: Sequence[Pair], size_bytes: int) -> list[float]:
+    """Pairs of ranks exchange so many bytes, all at once: seconds of each rank's exchange.
+
+    Of a pair both have the shorter one, for who begins first waits.
+    """
     partners = {one: other for pair in pairs for one, other in (pair, pair[::-1])}
     partner = partners.get(comm.rank)
     # The first bytes make acquaintances, which is not counted.

@@ -7,6 +7,7 @@ dynamic broadcast, too.
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import Distribution, distribute, search_block_bytes
 from ripieno.simulation.explanation import Explanation, explain
+from ripieno.simulation.link_costs import LinkCost, MeasuredCosts
 from ripieno.simulation.simulate import Simulation, simulate
 from ripieno.simulation.strategies import StrategyExplanation, explain_strategies
 
@@ -14,6 +15,8 @@ __all__ = [
     "Cluster",
     "Distribution",
     "Explanation",
+    "LinkCost",
+    "MeasuredCosts",
     "Simulation",
     "StrategyExplanation",
     "distribute",

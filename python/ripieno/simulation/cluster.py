@@ -48,6 +48,8 @@ class Cluster:
         Of all that passes between racks together; None if the core switch is never in the way.
     alpha_s
         Seconds per message, or segment, between nodes.
+    uplink_alpha_s
+        The same between racks; as between nodes, if None.
     memory_alpha_s, memory_s_per_byte
         The same inside a node, and seconds per byte there.
     gamma_s_per_byte
@@ -84,6 +86,7 @@ class Cluster:
     uplink_bits_per_s: float | None = None
     core_bits_per_s: float | None = None
     alpha_s: float = ALPHA_S
+    uplink_alpha_s: float | None = None
     memory_alpha_s: float = MEMORY_ALPHA_S
     memory_s_per_byte: float = MEMORY_S_PER_BYTE
     gamma_s_per_byte: float = GAMMA_S_PER_BYTE
@@ -100,16 +103,24 @@ class Cluster:
     def of_ranks(
         cls, nodes: Sequence[int], racks: Sequence[str | None], alpha_s: float, beta_s_per_byte: float
     ) -> Cluster:
-        """The cluster of ranks by their nodes, numbered from 0 by first appearance, and by the names of their racks.
+        """The cluster of ranks by their places, as `of_places` takes them.
 
         The cost of a message is that between nodes, or of the memory of the only one.
+        """
+        if len(set(nodes)) == 1:
+            return cls.of_places(nodes, racks, memory_alpha_s=alpha_s, memory_s_per_byte=beta_s_per_byte)
+        return cls.of_places(nodes, racks, alpha_s=alpha_s, rate_bits_per_s=8 / beta_s_per_byte)
+
+    @classmethod
+    def of_places(cls, nodes: Sequence[int], racks: Sequence[str | None], **costs: float | None) -> Cluster:
+        """The cluster of ranks by their nodes, numbered from 0 by first appearance, and by the names of their racks.
+
+        `costs` are attributes of a cluster.
         """
         names = list(dict.fromkeys(racks))
         rack_of = {node: names.index(rack) for node, rack in zip(nodes, racks, strict=True)}
         place = cls(nodes=len(rack_of), racks=[rack_of[node] for node in sorted(rack_of)], node_of_rank=nodes)
-        if place.nodes == 1:
-            return replace(place, memory_alpha_s=alpha_s, memory_s_per_byte=beta_s_per_byte)
-        return replace(place, alpha_s=alpha_s, rate_bits_per_s=8 / beta_s_per_byte)
+        return replace(place, **costs)  # type: ignore[arg-type]  # numbers that have been measured
 
     def __post_init__(self) -> None:
         whole("nodes", self.nodes, 1, NODES_MAX)
@@ -122,9 +133,10 @@ class Cluster:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value!r}: expected more than 0")
-        for name in ("alpha_s", "memory_alpha_s", "memory_s_per_byte", "gamma_s_per_byte"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise InputError(f"{name}={getattr(self, name)!r}: expected 0 or more")
+        for name in ("alpha_s", "uplink_alpha_s", "memory_alpha_s", "memory_s_per_byte", "gamma_s_per_byte"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise InputError(f"{name}={value!r}: expected 0 or more")
         for name in ("segment_bytes", "relay_bytes", "queue_bytes"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
@@ -176,7 +188,7 @@ class Cluster:
             [racks[node] for node in nodes],
             memory=(self.memory_alpha_s, self.memory_s_per_byte),
             cable=(self.alpha_s, 8 / self.rate_bits_per_s * carried),
-            uplink=(self.alpha_s, uplink_s),
+            uplink=(self.alpha_s if self.uplink_alpha_s is None else self.uplink_alpha_s, uplink_s),
             core_s_per_byte=core_s,
             gamma_s_per_byte=self.gamma_s_per_byte,
             segment_bytes=self.segment_bytes,
@@ -215,4 +227,4 @@ def _rate_text(bits_per_s: float) -> str:
         ((unit, factor) for unit, factor in (("Gbit/s", 1e9), ("Mbit/s", 1e6)) if bits_per_s >= factor),
         ("kbit/s", 1e3),
     )
-    return f"{bits_per_s / factor:g} {unit}"
+    return f"{bits_per_s / factor:.4g} {unit}"

@@ -60,6 +60,8 @@ class Explanation:
         In how many segments a vector goes: k of the formulae.
     candidates
         Every algorithm.
+    costs
+        Where the costs of links come from.
     """
 
     collective: str
@@ -68,6 +70,7 @@ class Explanation:
     chosen: str
     segment_count: int
     candidates: list[Candidate]
+    costs: str
 
     @property
     def fastest(self) -> Candidate:
@@ -98,6 +101,7 @@ class Explanation:
             "chosen": self.chosen,
             "fastest": self.fastest.algorithm,
             "why": self.why,
+            "costs": self.costs,
             "candidates": [asdict(each) for each in self.candidates],
         }
 
@@ -119,12 +123,21 @@ class Explanation:
             table.add_row(*_cells(each))
         target.print(table)
         target.print(self.why, soft_wrap=True)
+        target.print(f"Costs of links: {self.costs}.", soft_wrap=True)
         file = target.file
         assert isinstance(file, io.StringIO)
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
 
 
-def explain(collective: str, cluster: Cluster, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
+def explain(
+    collective: str,
+    cluster: Cluster,
+    *,
+    nbytes: int,
+    order: str | None = None,
+    root: int = 0,
+    costs: str = "as told",
+) -> Explanation:
     """Price and play every algorithm of a collective on a modelled cluster.
 
     Parameters
@@ -139,6 +152,8 @@ def explain(collective: str, cluster: Cluster, *, nbytes: int, order: str | None
         In which order chains and rings run: "racks" by default, "given" or "random:SEED".
     root
         Of a collective that has one.
+    costs
+        Where the costs of links come from, for people.
 
     Raises
     ------
@@ -155,6 +170,7 @@ def explain(collective: str, cluster: Cluster, *, nbytes: int, order: str | None
         chosen=found["chosen"],
         segment_count=found["segment_count"],
         candidates=[_candidate(each) for each in found["candidates"]],
+        costs=costs,
     )
 
 

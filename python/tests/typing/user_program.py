@@ -118,6 +118,12 @@ def sparse(comm: rp.Communicator, indices: NDArray[np.int64]) -> NDArray[np.floa
     return reduction.reduce(values)
 
 
+def costs(comm: rp.Communicator) -> float:
+    measured = comm.tune(budget_s=0.5)
+    assert_type(comm.explain("allreduce", nbytes=1 << 20).costs, str)
+    return measured.add_s_per_byte if measured.cable is None else measured.cable.latency_s
+
+
 def keyed(comm: rp.Communicator) -> rp.KeyValues:
     counts = rp.KeyValues(["pear", "fig"], [3, 1])
     assert_type(counts.combined(), rp.KeyValues)

@@ -1,0 +1,70 @@
+"""`ripieno tune`: what links, memory and cores cost, measured and kept for the cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ripieno.cli.options import LocalPath, overwrite_option
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.simulation import MeasuredCosts
+
+
+@click.command("tune", short_help="Measure what links, memory and cores cost.")
+@click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="How many ranks to start; 2 by default.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Seconds to measure.",
+)
+@click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="costs.json", help="Write a file of costs.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@overwrite_option
+def tune_command(ranks: int | None, budget_s: float, target: Path | None, as_json: bool, overwrite: bool) -> None:
+    """Measure latency and rate of each kind of link, and the cost of adding and copying.
+
+    Run it under a launcher, a rank or more on each host; alone it starts ranks on this machine. Links are those of
+    ranks of a node, of nodes of a rack, and of racks if these were told. What is found is kept on each host for
+    `comm.explain`; --write makes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Let nothing else
+    use the network and the hosts meanwhile.
+
+    \b
+    Examples:
+      ripieno tune --ranks 4 --write costs.json
+      srun --ntasks-per-node 2 ripieno tune --write costs.json
+      ripieno explain allreduce --costs costs.json --bytes 1MiB
+    """
+    from ripieno.files.results import check_results
+    from ripieno.launch import launch
+    from ripieno.launch.script.environment import init
+    from ripieno.launch.script.run import under_launcher
+    from ripieno.simulation import link_costs
+
+    check_results({"--write": target}, overwrite=overwrite)
+    if under_launcher(asks_for_workers=ranks is not None):
+        if ranks is not None:
+            raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
+        with init(threads=1) as comm:
+            found, is_first = _tuned(comm, budget_s), comm.rank == 0
+        if not is_first:
+            return
+    else:
+        with launch(workers=ranks or 2, threads=1) as job:
+            found = job.run(_tuned, budget_s)[0]
+    if target is not None:
+        link_costs.write(found, target)
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
+    if target is not None and not as_json:
+        click.echo(target)
+
+
+def _tuned(comm: Communicator, budget_s: float) -> MeasuredCosts:
+    return comm.tune(budget_s=budget_s)

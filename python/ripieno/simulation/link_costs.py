@@ -1,0 +1,200 @@
+"""What the links, the memory and the cores of a cluster were measured to cost; kept by the names of its hosts.
+
+`Communicator.tune` measures. ``ripieno tune`` writes a file, which ``ripieno explain --costs`` and ``ripieno simulate
+--costs`` read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ripieno.errors import InputError
+from ripieno.files.results import new_file
+from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
+from ripieno.units import duration_text
+
+#: The part of a full segment's time that its start has at most. What is longer is latency, which passes while others
+#: are on their way.
+START_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class LinkCost:
+    """A kind of link between two ranks.
+
+    Attributes
+    ----------
+    latency_s
+        Seconds of a message of 8 bytes.
+    bytes_per_s
+        Of long messages, each way, while both send.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+
+    @property
+    def alpha_s(self) -> float:
+        """Seconds per segment, as the model counts them."""
+        return min(self.latency_s, START_SHARE * SEGMENT_BYTES / self.bytes_per_s)
+
+    @property
+    def beta_s_per_byte(self) -> float:
+        """Seconds per byte: with a segment's alpha they come to the measured rate."""
+        return 1 / self.bytes_per_s - self.alpha_s / SEGMENT_BYTES
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCosts:
+    """Costs of a cluster, and where its ranks stood when they were measured.
+
+    Attributes
+    ----------
+    hosts
+        The host of every rank.
+    nodes
+        The node of every rank, numbered from 0 by first appearance.
+    racks
+        The rack of every rank; all None if nobody had told them.
+    measured_at
+        When, in seconds since 1970.
+    memory, cable, uplink
+        Between ranks of a node, of different nodes of a rack, and of different racks; None where there were no two
+        such ranks.
+    uplink_bytes_per_s
+        Of a rack's uplink, each way; None if it carried all that the cables of its hosts did, or was not measured.
+    add_s_per_byte, copy_s_per_byte
+        To add a vector of float32 to another, and to copy one, by all ranks at once; the slowest rank's.
+    """
+
+    hosts: Sequence[str]
+    nodes: Sequence[int]
+    racks: Sequence[str | None]
+    measured_at: float
+    memory: LinkCost | None
+    cable: LinkCost | None
+    uplink: LinkCost | None
+    uplink_bytes_per_s: float | None
+    add_s_per_byte: float
+    copy_s_per_byte: float
+
+    def cluster(self, nodes: Sequence[int] | None = None, racks: Sequence[str | None] | None = None) -> Cluster:
+        """The cluster that was measured, or one of its links with ranks elsewhere.
+
+        Parameters
+        ----------
+        nodes, racks
+            Of every rank its node, numbered from 0 by first appearance, and the name of its rack.
+        """
+        node_of_rank = self.nodes if nodes is None else nodes
+        cable = self.cable or self.uplink
+        costs: dict[str, float] = (
+            {} if cable is None else {"alpha_s": cable.alpha_s, "rate_bits_per_s": 8 / cable.beta_s_per_byte}
+        )
+        if self.memory is not None:
+            costs |= {"memory_alpha_s": self.memory.alpha_s, "memory_s_per_byte": self.memory.beta_s_per_byte}
+        return Cluster.of_places(
+            node_of_rank,
+            self.racks if racks is None else racks,
+            uplink_alpha_s=None if self.uplink is None else self.uplink.alpha_s,
+            uplink_bits_per_s=None if self.uplink_bytes_per_s is None else 8 * self.uplink_bytes_per_s,
+            gamma_s_per_byte=self.add_s_per_byte,
+            **costs,
+        )
+
+    @property
+    def source(self) -> str:
+        """Who measured this, and when, for people."""
+        when = datetime.fromtimestamp(self.measured_at).isoformat(" ", "minutes")
+        host_count = len(set(self.hosts))
+        return f"measured on {host_count} host{'s'[: host_count != 1]}, {when}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
+        """The costs that `as_json` told."""
+        links = {
+            kind: None if found[kind] is None else LinkCost(**found[kind]) for kind in ("memory", "cable", "uplink")
+        }
+        costs = cls(**{**found, **links})
+        numbers = [costs.add_s_per_byte, costs.copy_s_per_byte, costs.measured_at]
+        numbers += [part for link in links.values() if link is not None for part in (link.latency_s, link.bytes_per_s)]
+        if not all(0 < number < float("inf") for number in numbers):
+            raise ValueError(f"expected positive numbers, not {numbers}")
+        return costs
+
+    def __str__(self) -> str:
+        named = (("memory of a node", self.memory), ("cable", self.cable), ("between racks", self.uplink))
+        lines = [f"costs {self.source}", f"{'':18} {'latency':>9}  {'rate':>11}"]
+        lines += [
+            f"{name:18} {duration_text(link.latency_s):>9}  {_rate_text(link.bytes_per_s):>11}"
+            for name, link in named
+            if link is not None
+        ]
+        if self.uplink is not None:
+            whole = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
+            lines.append(f"{'uplink of a rack':18} {'':9}  {whole:>11}")
+        lines.append(f"{'adding float32':18} {'':9}  {_rate_text(1 / self.add_s_per_byte):>11}")
+        lines.append(f"{'copying':18} {'':9}  {_rate_text(1 / self.copy_s_per_byte):>11}")
+        return "\n".join(lines)
+
+
+def _rate_text(bytes_per_s: float) -> str:
+    return f"{bytes_per_s / 1e6:,.4g} MB/s" if bytes_per_s < 1e9 else f"{bytes_per_s / 1e9:,.3g} GB/s"
+
+
+def place(hosts: Iterable[str]) -> Path:
+    """Where the costs of a cluster of these hosts are kept: under XDG_CACHE_HOME, or ~/.cache."""
+    told = os.environ.get("XDG_CACHE_HOME", "")
+    folder = Path(told) if Path(told).is_absolute() else Path("~/.cache").expanduser()
+    digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
+    return folder / "ripieno" / "costs" / f"{digest[:16]}.json"
+
+
+def write(costs: MeasuredCosts, path: Path) -> None:
+    """Write a file of costs."""
+    with new_file(path) as part:
+        part.write_text(json.dumps(costs.as_json(), indent=2) + "\n", "utf-8")
+
+
+def keep(costs: MeasuredCosts) -> Path | None:
+    """Keep the costs of a cluster on this host; None if there is no place for them."""
+    path = place(costs.hosts)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(costs, path)
+    except (OSError, InputError):
+        return None
+    return path
+
+
+def kept(hosts: Iterable[str]) -> MeasuredCosts | None:
+    """What is kept of a cluster on this host, if anything."""
+    path = place(hosts)
+    return read(path) if path.is_file() else None
+
+
+def read(path: Path) -> MeasuredCosts:
+    """The costs in a file.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or it holds something else.
+    """
+    try:
+        return MeasuredCosts.from_json(json.loads(path.read_text("utf-8")))
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected what ripieno tune writes, but {error!r}; measure anew") from error

@@ -1,0 +1,184 @@
+"""What links cost is measured by kind, kept for the cluster, and counted with."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import pytest
+import ripieno as rp
+from click.testing import CliRunner
+from ripieno.cli import main
+from ripieno.cli.tune import tune_command
+from ripieno.comm.cost_probes import _crowd, _pairs
+from ripieno.lab import Lab, why_not
+from ripieno.simulation import Cluster, LinkCost, MeasuredCosts, explain, link_costs, simulate
+
+cannot_emulate = why_not()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """What this process keeps, it keeps there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def costs_of_two_racks(**other):
+    """Four hosts in two racks, a message of 100 µs, cables of 100 MB/s, an uplink of 50."""
+    return MeasuredCosts(
+        **{
+            "hosts": ["h0", "h0", "h1", "h2", "h3"],
+            "nodes": [0, 0, 1, 2, 3],
+            "racks": ["left", "left", "left", "right", "right"],
+            "measured_at": time.time(),
+            "memory": LinkCost(2e-6, 4e9),
+            "cable": LinkCost(100e-6, 100e6),
+            "uplink": LinkCost(150e-6, 100e6),
+            "uplink_bytes_per_s": 50e6,
+            "add_s_per_byte": 1e-9,
+            "copy_s_per_byte": 0.5e-9,
+            **other,
+        }
+    )
+
+
+def test_the_model_takes_for_a_message_what_was_measured():
+    cluster = costs_of_two_racks().cluster()
+    one_way = [
+        simulate("point-to-point", Cluster(nodes=2, **by_kind), nbytes=size).seconds
+        for by_kind, size in (
+            ({"alpha_s": cluster.alpha_s, "rate_bits_per_s": cluster.rate_bits_per_s}, 8),
+            ({"alpha_s": cluster.alpha_s, "rate_bits_per_s": cluster.rate_bits_per_s}, 64 << 20),
+        )
+    ]
+
+    assert one_way == pytest.approx([100e-6, (64 << 20) / 100e6], rel=0.01)
+    assert (cluster.nodes, cluster.rack_numbers, cluster.ranks) == (4, [0, 0, 1, 1], 5)
+    assert (cluster.uplink_bits_per_s, cluster.gamma_s_per_byte) == (8 * 50e6, 1e-9)
+    assert cluster.uplink_alpha_s == 150e-6
+
+
+def test_a_latency_longer_than_segments_leaves_the_rate_as_measured():
+    link = LinkCost(10e-3, 100e6)
+
+    assert link.alpha_s == pytest.approx(0.5 * 65536 / 100e6)
+    assert link.alpha_s / 65536 + link.beta_s_per_byte == pytest.approx(1 / 100e6)
+
+
+def test_costs_come_back_as_they_were_kept_for_the_same_hosts_only(cache):
+    costs = costs_of_two_racks()
+
+    path = link_costs.keep(costs)
+
+    assert path is not None and path.is_relative_to(cache)
+    assert link_costs.kept(["h3", "h2", "h1", "h0", "h0"]) == costs
+    assert link_costs.kept(["h0", "h1", "h2"]) is None
+    path.write_text('{"hosts": 3}')
+    with pytest.raises(rp.InputError, match="expected what ripieno tune writes"):
+        link_costs.kept(costs.hosts)
+
+
+def test_costs_are_kept_nowhere_if_there_is_no_place(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+
+    assert link_costs.keep(costs_of_two_racks()) is None
+    assert link_costs.kept(["h0", "h1", "h2", "h3"]) is None
+
+
+def test_pairs_are_of_one_kind_each():
+    costs = costs_of_two_racks()
+
+    found = _pairs(costs.nodes, costs.racks)
+
+    assert found == {"memory": [(0, 1)], "cable": [(0, 2), (3, 4)], "uplink": [(0, 3)]}
+    assert _crowd(costs.nodes, costs.racks) == [(0, 3), (2, 4)]
+    assert _crowd([0, 1, 2], [None] * 3) == []
+
+
+def tune_and_explain(comm, cache):
+    import os
+
+    os.environ["XDG_CACHE_HOME"] = cache
+    before = comm.explain("allreduce", nbytes=1 << 20).costs
+    found = comm.tune(budget_s=0.05)
+    part = comm.split(comm.rank % 2)
+    return before, found, comm.explain("allreduce", nbytes=1 << 20).costs, part.explain("barrier", nbytes=0).costs
+
+
+def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
+    with rp.launch(workers=3, threads=1) as job:
+        told = job.run(tune_and_explain, str(cache))
+    (before, found, after, of_part), *others = told
+
+    assert all(other[1:] == told[0][1:] for other in others)
+    assert "measured or usual" in before
+    assert after == of_part == found.source
+    assert found.memory is not None and found.cable is None and found.uplink is None
+    assert len(list(cache.rglob("*.json"))) == 1
+
+
+def test_a_single_rank_knows_what_adding_costs(threads):
+    (found,) = threads(1, lambda comm: comm.tune(budget_s=0.01))
+
+    assert (found.memory, found.cable) == (None, None)
+    assert 0 < found.add_s_per_byte < 1e-6
+    assert "adding float32" in str(found)
+
+
+def test_time_to_measure_is_positive(threads):
+    def refused(comm):
+        with pytest.raises(rp.InputError, match="budget_s=0: expected more than 0 seconds"):
+            comm.tune(budget_s=0)
+
+    threads(1, refused)
+
+
+def test_the_command_writes_a_file_that_others_count_with(tmp_path):
+    target = tmp_path / "costs.json"
+    told = CliRunner().invoke(tune_command, ["--ranks", "2", "--budget", "0.05", "--write", str(target)])
+
+    assert told.exit_code == 0, told.output
+    assert "memory of a node" in told.output
+    assert link_costs.read(target).memory is not None
+
+
+def test_a_file_of_costs_stands_for_defaults_and_not_for_what_is_told(tmp_path, capsys):
+    target = tmp_path / "costs.json"
+    costs = costs_of_two_racks()
+    link_costs.write(costs, target)
+
+    def explained(*words):
+        assert main(["explain", "allreduce", "--bytes", "1MiB", "--json", *words]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    measured = explained("--costs", str(target))
+    assert measured["ranks"] == 5
+    alike = explain("allreduce", costs.cluster(), nbytes=1 << 20)
+    assert measured["candidates"] == json.loads(json.dumps(alike.as_json()))["candidates"]
+    assert measured["costs"].startswith("measured on 4 hosts")
+    more = explained("--costs", str(target), "--ranks", "16", "--rate", "1gbit")
+    assert more["ranks"] == 16
+    ring = next(each for each in more["candidates"] if each["algorithm"] == "ring")
+    assert ring["terms_s"][0] == pytest.approx(30 * 100e-6)
+    assert ring["terms_s"][1] == pytest.approx(2 * 15 / 16 * (1 << 20) * 8e-9)
+    assert main(["explain", "allreduce", "--costs", str(target), "--racks", "2"]) == 2
+    assert "expected --nodes, too" in capsys.readouterr().err
+    assert main(["simulate", "broadcast", "--costs", str(tmp_path / "none.json")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
+def test_links_of_emulated_racks_are_measured_each_by_its_kind(tmp_path):
+    target = tmp_path / "costs.json"
+    words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--write", str(target)]
+
+    with Lab(racks=2, hosts=2, rate="100mbit", uplink="50mbit") as lab:
+        assert lab.run(words, timeout_s=60) == 0
+    found = link_costs.read(target)
+
+    # How fast they are on a busy machine says nothing.
+    assert found.memory is None and found.cable is not None and found.uplink is not None
+    assert len(set(found.racks)) == 2
