@@ -21,17 +21,19 @@ TIMELINE_MESSAGES = 2_000_000
 
 
 class _Simulate(click.Command):
-    """Collectives; `kmeans` is a command of its own."""
+    """Collectives; `kmeans` and a trace are commands of their own."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         if args[:1] == [KMEANS]:
             return kmeans_command.make_context(f"{info_name} {KMEANS}", args[1:], parent, **extra)
+        if any(each.partition("=")[0] == TRACE for each in args):
+            return trace_command.make_context(info_name, args, parent, **extra)
         return super().make_context(info_name, args, parent, **extra)
 
 
-KMEANS = "kmeans"
+KMEANS, TRACE = "kmeans", "--trace"
 
 
 @click.command("simulate", cls=_Simulate, short_help="Play a collective on a modelled cluster.")
@@ -96,13 +98,15 @@ def simulate_command(
     """Play a collective on a cluster that is only modelled: its time, what each kind of link carries, the busiest wire.
 
     The plans are those that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
-    `ripieno simulate kmeans` plays an iteration of K-means; see its --help.
+    `ripieno simulate kmeans` plays an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
+    --help.
 
     \b
     Examples:
       ripieno simulate broadcast --nodes 100000 --racks 2400 --uplink 40gbit --bytes 1GiB --algorithm chain
       ripieno simulate allreduce --nodes 32 --racks 4 --rate 1gbit --uplink 2gbit --timeline ring.html
       ripieno simulate broadcast --nodes 32 --bytes 64MiB --rate 100mbit --algorithm csb --kill 3@50% --slow 5@0.2
+      ripieno simulate --trace trace.json --hosts 64 --rate 1gbit
     """
     from ripieno.cli.options import Size
     from ripieno.files.results import check_results, new_file
@@ -189,6 +193,41 @@ def kmeans_command(
     cluster = cluster_of(ranks=None, **words)
     rate = None if gflops is None else gflops * 1e9
     found = kmeans_iteration(cluster, points=points, dim=dim, clusters=clusters, cores=cores, operations_per_s=rate)
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
+
+
+@click.command("simulate")
+@click.option(
+    TRACE, type=LocalPath(dir_okay=False), required=True, metavar="FILE", help="Of `--trace` or `ripieno trace`."
+)
+@click.option("--hosts", "--nodes", "nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
+@click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
+@click.option(
+    "--compute",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="FACTOR",
+    help="How many times as long computing takes there: 1 if each rank has as much to do as it had.",
+)
+@click.option("--as-recorded", is_flag=True, help="Keep the algorithms of the trace. By default the usual ones run.")
+@cluster_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool, **words: Any) -> None:
+    """Play the collectives of a recorded job on a cluster that is only modelled.
+
+    A vector has as many bytes there as it had, and so has a rank's block of an allgather, gather or scatter, and all
+    that a rank sends in an alltoall. Calls of some ranks only, messages and sparse reductions count as recorded.
+
+    \b
+    Examples:
+      ripieno run -n 4 --trace trace.json script.py
+      ripieno simulate --trace trace.json --hosts 64 --rate 1gbit
+    """
+    from ripieno.simulation import replay
+
+    calls, ranks = replay.read(trace)
+    found = replay.replay(calls, ranks, cluster_of(**words), compute=compute, as_recorded=as_recorded)
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
 
 
