@@ -12,8 +12,11 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.launch.job.conversation import Conversation, Member
+from ripieno.launch.process.channel import Channel, pair
+from ripieno.launch.process.report import FailureReport
 from test_run import COMMAND
-from watching import PROMPT_S, SLACK_S
+from watching import PROMPT_S, SLACK_S, gone_within
 
 WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
@@ -21,6 +24,8 @@ LENGTH = 20_000
 ROUNDS = 60
 # A victim goes no further, so it is killed somewhere before.
 LAST_ROUND_OF_VICTIMS = 30
+#: A process that is killed has ended by then.
+GONE_S = 60.0
 
 
 def deaths() -> list[tuple[int, ...]]:
@@ -174,6 +179,89 @@ def test_calls_on_the_world_itself_name_the_dead_at_once():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         for rank, cause in job.run(call_world):
             assert rank == 0 and "process ended" in cause
+
+
+@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
+def test_a_program_that_needs_every_rank_fails_when_one_has_died_before(links):
+    with rp.launch(workers=WORKERS, replicas=2, threads=1, links=links) as job:
+        os.kill(job.pids[2], signal.SIGKILL)
+        assert gone_within(GONE_S, [job.pids[2]])
+        with pytest.raises(rp.RankFailed) as raised:
+            job.run(lambda comm: comm.barrier())
+        assert raised.value.rank == 2
+        assert job.run(lambda comm: comm.replicate(2).allreduce(1)) == [2, 2]
+
+
+class Said:
+    """What four ranks, two replicas of each of two, say to their launcher."""
+
+    def __init__(self):
+        self.members, self.theirs = [], []
+        for rank in range(WORKERS):
+            channel, theirs = pair(GONE_S)
+            self.members.append(Member(rank, "host", channel))
+            self.theirs.append(Channel(theirs))
+        self.heard = Conversation("result", self.members, 2, lambda member: (member, "its process ended"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for channel in (*self.theirs, *(member.channel for member in self.members)):
+            channel.close()
+
+    def say(self, rank, kind, value=None):
+        """One message, which the launcher hears at once."""
+        self.theirs[rank].send(kind, value)
+        self.heard.hear(self.members[rank])
+
+    def fail_because_of(self, rank, culprit):
+        failed = rp.RankFailed(culprit, "host", "its process ended")
+        self.say(rank, "error", FailureReport.of(failed, rank, "host"))
+
+    def end(self, rank):
+        self.theirs[rank].close()
+        self.heard.hear(self.members[rank])
+
+
+def test_ranks_that_all_fail_because_of_one_end_the_wait():
+    with Said() as said:
+        said.end(2)
+        said.fail_because_of(1, 2)
+        with pytest.raises(rp.RankFailed, match="rank 2"):
+            said.fail_because_of(0, 2)
+    with Said() as said:
+        for rank in (0, 1, 3):
+            said.fail_because_of(rank, 2)
+        with pytest.raises(rp.RankFailed, match="rank 2"):
+            said.end(2)
+
+
+def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
+    with Said() as said:
+        said.fail_because_of(1, 2)
+        said.end(2)
+        said.say(0, "result", "of 0")
+        assert not said.heard.complete
+        said.say(3, "result", "of 3")
+        assert said.heard.complete and said.heard.results() == ["of 0", "of 3"]
+        assert [member.loss is not None for member in said.members] == [False, True, True, False]
+
+
+def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
+    with Said() as said:
+        said.fail_because_of(3, 3)
+        assert said.members[3].loss == "its process ended"
+        for rank in (0, 1, 2):
+            said.say(rank, "result", rank)
+        assert said.heard.complete and said.heard.results() == [0, 1]
+
+
+def test_a_rank_that_failed_is_no_replica_to_go_on_with():
+    with Said() as said:
+        said.fail_because_of(1, 2)
+        with pytest.raises(rp.RankFailed, match="rank 3"):
+            said.end(3)
 
 
 def differ(comm):

@@ -176,7 +176,7 @@ class Conversation:
             went_on = all(lost <= set(self._without.get(rank, ())) for rank in self.replies)
             if self.reports or not self.replies or not went_on or self._on_failure == "respawn":
                 raise self._loss
-        elif self.reports:
+        elif any(self._members[rank].loss is None for rank in self.reports):
             # All live, but one was taken for dead.
             min(self.reports.values(), key=lambda report: report.rank).throw()
         by_rank = [self._replicas_of(logical) for logical in range(len(self._members) // self._replicas)]
@@ -267,6 +267,7 @@ class Conversation:
             return {"rank": member.rank, **value}
         elif kind == "error":
             self._reported(member, value)
+        self._do_without_failed()
         return None
 
     def hear_witness(self, member: Member) -> bool:
@@ -291,7 +292,7 @@ class Conversation:
         if returned.failure is not None:
             self.apart.append(returned)
             if returned.failure.victim is not None:
-                self._blame(returned.failure, returned.failure.victim, unless_it_returns=True)
+                self._blame(member, returned.failure, returned.failure.victim, unless_it_returns=True)
         for rank in returned.without:
             self._accuse(RankFailed(rank, self._members[rank].host, f"rank {member.rank} went on without it"))
 
@@ -304,9 +305,16 @@ class Conversation:
         return any(each.rank == rank and self._is_spared(each) for each in self._members)
 
     def _is_spared(self, member: Member) -> bool:
-        """Whether a replica of it lives, which goes on in its place."""
+        """Whether a replica of it lives and has not failed, which goes on in its place."""
         others = (self._members[rank] for rank in self._replicas_of(member.rank) if rank != member.rank)
-        return self._awaited == "result" and any(each.loss is None for each in others)
+        return self._awaited == "result" and any(each.loss is None and each.rank not in self.reports for each in others)
+
+    def _do_without_failed(self) -> None:
+        """Whoever has failed because another rank has is lost when a replica of it has returned."""
+        for rank, report in self.reports.items():
+            member, replicas = self._members[rank], self._replicas_of(rank)
+            if member.loss is None and any(replica in self.replies for replica in replicas if replica != rank):
+                self._lose(member, report.cause)
 
     def _until_silence_counts(self, silent: list[Member], now: float) -> float:
         """How long to wait; whoever was to speak and did not in time is lost."""
@@ -350,13 +358,19 @@ class Conversation:
         victim = report.victim
         if victim is None:
             report.throw()
-        self._blame(report, victim)
+        self._blame(member, report, victim)
+        if victim.rank == member.rank and self._is_spared(member):
+            # It lives, but the others have gone on without it.
+            self._lose(member, victim.cause)
 
-    def _blame(self, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False) -> None:
+    def _blame(
+        self, member: Member, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False
+    ) -> None:
         """Another rank has failed, as this one tells, which may have gone on itself."""
         if victim.was_silent:
             self._silent.add(victim.rank)
-        if self._outlives or self._spares(victim.rank):
+        goes_on = unless_it_returns or self._is_spared(member)
+        if self._outlives or (goes_on and self._spares(victim.rank)):
             self._accuse(victim)
         elif any(each.rank == victim.rank and each.loss is not None for each in self._members):
             report.throw()
