@@ -77,6 +77,7 @@ soak: setup ## Long seeded runs of what fails by chance: random faults, played a
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
 	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q python/tests/test_hostile.py
+	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q python/tests/test_random_programs.py
 	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q --timeout 1800 python/tests/test_soak.py -k launches
 
 soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before

@@ -1,11 +1,17 @@
 //! What ranks make sure of before data travels: that all have asked for the same, and what the largest of them have.
 
 use crate::communicator::Communicator;
+use crate::elements::{Elements, Shape};
 use crate::error::Error;
+use crate::owned_buffers::NO_MEMORY;
+use crate::task::{Task, Whole};
 use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
-use ripieno_run::Element;
+use ripieno_run::{Element, Memory};
 
+/// What is exchanged here is no call of a user's, whose numbers may be as many.
+const NUMBERS: Elements<'static> =
+    Elements { element: Element::U64, shape: Shape::Told("numbers of a call of several steps") };
 /// What a rank asked for is told by so many bytes of text.
 const TOLD_BYTES: usize = 256;
 
@@ -29,7 +35,7 @@ pub(crate) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], o
 /// The same, of as many numbers as every rank has.
 pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Result<Vec<u64>, Error> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    comm.allreduce(&mut bytes, Element::U64, op, None)?;
+    comm.run(&Task::Allreduce { op, vector: Whole }, NUMBERS, None, [Memory::Write(&mut bytes), NO_MEMORY])?;
     Ok(words(&bytes).collect())
 }
 
@@ -40,7 +46,8 @@ pub(crate) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Er
     for (place, word) in all[rank * own.len() * 8..].chunks_exact_mut(8).zip(own) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    comm.allgather(&mut all, Element::U64, &vec![own.len(); p], None)?;
+    let counts = vec![own.len(); p];
+    comm.run(&Task::Allgather { chunks: &counts }, NUMBERS, None, [Memory::Write(&mut all), NO_MEMORY])?;
     Ok(words(&all).collect())
 }
 

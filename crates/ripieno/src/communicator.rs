@@ -8,7 +8,7 @@
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
 use crate::core::{Core, Held, REPLICATED_MAX, Shared};
-use crate::elements::Elements;
+use crate::elements::{Elements, Shape};
 use crate::error::{Error, argument};
 use crate::flight::{self, Flight};
 use crate::handle::Handle;
@@ -370,7 +370,8 @@ impl Communicator {
         let counts = vec![3; p];
         let (mut runtime, state) = held.communicator(self.number)?;
         let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, Element::U64.into(), None, memory)?;
+        let elements = Elements { element: Element::U64, shape: Shape::Told("colors and keys of a split") };
+        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, None, memory)?;
         let words: Vec<u64> =
             bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();

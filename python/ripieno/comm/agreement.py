@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def agreement(comm: Communicator) -> Iterator[None]:
-    """Make bad input that one worker finds known to all, so that all stop and the first finder's words are told."""
+def agreement(comm: Communicator, call: str = "a look at the input") -> Iterator[None]:
+    """Make bad input that one worker finds known to all, so that all stop and the first finder's words are told.
+
+    All ranks name the call, with its options, in the same words: otherwise it raises `CollectiveMismatch` on all.
+    """
     message = None
     try:
         yield
     except InputError as error:
         message = str(error)
-    first = next((text for text in comm.allgather(message) if text is not None), None)
+    first = next((text for text in comm._said_by_all(call, message) if text is not None), None)
     if first is not None:
         raise InputError(first)

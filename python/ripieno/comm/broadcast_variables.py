@@ -335,7 +335,7 @@ class BroadcastVariables(Gathers):
         packed = packing.pack(value, within_bytes=0) if self.rank == root else None
         packed_s = time.perf_counter() - begun_s
         places = checked_for(strategy, places) if self.rank == root else []
-        strategy, per_host = Gathers.broadcast(self, (strategy, per_host), root)
+        strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
         if strategy == SHARED_FILE:
             made = self._begin_shared_file(self._service(), packed, root, places)
         else:
@@ -402,7 +402,7 @@ class BroadcastVariables(Gathers):
                 written = write(packed, places)
             except BroadcastError as error:
                 written = error
-        written = Gathers.broadcast(self, written, root)
+        written = self._given_by(root, "broadcast_variable", written)
         if isinstance(written, BroadcastError):
             raise written
         assert written is not None, "the root has told where it is"
@@ -463,7 +463,7 @@ class BroadcastVariables(Gathers):
 
     def _meet_to_serve(self) -> Serving:
         invited = self._native.invite()
-        native = invited.meet(Gathers.allgather(self, invited.address), of_this_process().native)
+        native = invited.meet(self._said_by_all("broadcast_variable", invited.address), of_this_process().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
 
 

@@ -457,7 +457,7 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
         if not all_ranks:
             waited = {"seconds_waited_for": seconds_waited_for}
             return {**self._native.statistics(), **waited, "threads": thread_statistics()}
-        return Waiting(np.array(self.allgather(np.array(seconds_waited_for))))
+        return Waiting(np.array(self._said_by_all("stats", np.array(seconds_waited_for))))
 
     def flight(self, count: int | None = None) -> list[dict[str, Any]]:
         """The latest collectives of this rank, at most `count`, oldest first; by default all that are kept.

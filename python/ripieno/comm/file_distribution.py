@@ -16,7 +16,6 @@ from ripieno._checks import check_count
 from ripieno._native import BlockFile, Shown
 from ripieno._native import Variable as NativeVariable
 from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, checked_for
-from ripieno.comm.gathers import Gathers
 from ripieno.comm.shared_files import Place, copied, remove, sentence, turn
 from ripieno.disciplines import DISCIPLINES, discipline_of
 from ripieno.errors import BroadcastError, InputError, RipienoError
@@ -187,7 +186,7 @@ class FileDistribution(BroadcastVariables):
                 orders = _Orders(entries, os.fspath(out), strategy, overwrite, keep_partial)
             except InputError as error:
                 orders = error
-        orders = Gathers.broadcast(self, orders, root)
+        orders = self._given_by(root, "distribute", orders)
         if isinstance(orders, InputError):
             raise orders
         assert orders is not None, "the root has given them"
@@ -197,7 +196,7 @@ class FileDistribution(BroadcastVariables):
         try:
             for landing, given in zip(landings, files if self.rank == root else [None] * len(landings), strict=True):
                 landing.open(None if given is None else os.fspath(given))
-            claims = Gathers.allgather(self, [landing.row for landing in landings])
+            claims = self._said_by_all("distribute", [landing.row for landing in landings])
             if orders.strategy == SHARED_FILE:
                 return self._by_places(root, claims, landings, files, listed, on_progress)
             begun = self._begin(root, orders, members, claims, sources, landings)
@@ -232,7 +231,7 @@ class FileDistribution(BroadcastVariables):
                         copies += names[-1]
                 except BroadcastError as error:
                     names = error
-            names = Gathers.broadcast(self, names, root)
+            names = self._given_by(root, "distribute", names)
             if isinstance(names, BroadcastError):
                 raise names
             assert names is not None, "the root has told where they are"

@@ -109,21 +109,31 @@ class Gathers(Rank):
             if value is not None and self.rank == root:
                 fill(out, value)
             return self._once(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
-        if self.rank != root:
-            return self._do(
-                StagedCall(
-                    lambda native: objects.receive(lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
-                )
-            )
-        array = as_array(value)
+        array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
             value = np.array(array, order="C", copy=True)
+        return self._do(self._object_of(root, value, algorithm, forms.OBJECT))
 
+    def _given_by(self, root: int, call: str, value: Any) -> Any:
+        """The root's value, in a step of a call that all ranks name, with its options, in the same words."""
+        return self._do(self._object_of(root, value, None, forms.of_object(call)))
+
+    def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
         def talk(native: NativeCommunicator) -> Any:
-            objects.send(value, lambda piece: native.broadcast(piece, root, algorithm, forms.OBJECT))
+            def move(piece: NDArray[Any]) -> object:
+                return native.broadcast(piece, root, algorithm, form)
+
+            if self.rank != root:
+                return objects.receive(move)
+            objects.send(value, move)
             return value
 
-        return self._do(StagedCall(talk))
+        return StagedCall(talk)
+
+    def _said_by_all(self, call: str, value: Any = None) -> list[Any]:
+        """Every rank's value, in a step of a call that all ranks name, with its options, in the same words."""
+        form = forms.of_object(call)
+        return self._do(StagedCall(lambda native: objects.allgather(native, value, None, form)))
 
     @overload
     def scatter(

@@ -80,7 +80,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             self._memory[name] = [Kept(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
             return
         # Ranks that have come later know of no version.
-        version = max(self.allgather(version)) + 1
+        version = max(self._said_by_all(f"checkpoint({name!r})", version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
         mine = Kept(version, self.world_size, self.rank, states, False)
@@ -111,8 +111,9 @@ class MemoryCheckpoints(Exchanges, Gathers):
             The communicator is not that of the world.
         """
         mine = self._kept_under(name, None)
-        everybodys = self.allgather(
-            [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in mine]
+        everybodys = self._said_by_all(
+            f"restore({name!r})",
+            [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in mine],
         )
         holders: dict[tuple[int, int, bool], dict[int, list[tuple[bool, int]]]] = {}
         for rank, entries in enumerate(everybodys):

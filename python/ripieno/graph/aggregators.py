@@ -45,6 +45,10 @@ class Aggregators:
         self.results: dict[str, Any] = {name: part[()] for name, part in self._parts.items()}
         self._identities = {name: part.copy() for name, part in self._parts.items()}
 
+    def __str__(self) -> str:
+        parts = ((name, self._ops[name], part) for name, part in self._parts.items())
+        return "{" + ", ".join(f"{name!r}: {op} of {part.dtype} {part.shape}" for name, op, part in parts) + "}"
+
     def add(self, name: str, contributions: Any) -> None:
         """Combine something of the form of an aggregator, or all rows of such, into it."""
         if name not in self._parts:

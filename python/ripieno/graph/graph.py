@@ -193,7 +193,7 @@ class Graph:
             On every rank: ids or weights of any rank are wrong, there is no vertex at all, or a callable `home` gives
             ranks out of range.
         """
-        with agreement(comm):
+        with agreement(comm, f"a graph of edges, directed={bool(directed)}, duplicates={duplicates}"):
             edges = checked(sources, targets, weights, where=f"edges of rank {comm.rank}")
             lone = checked(vertices, vertices, where=f"vertices of rank {comm.rank}").sources
         weighted = comm.allreduce(weights is not None and len(edges) > 0, op="or")
@@ -225,7 +225,7 @@ class Graph:
         InputError
             On every rank: the edges of some rank cannot be read, or a callable `home` gives ranks out of range.
         """
-        with agreement(comm):
+        with agreement(comm, f"a graph's partition, directed={self.directed}, duplicates={self.duplicates}"):
             edges = self.read_share(comm.rank, comm.world_size)
         edges = settled_directions(comm, edges, directed=self.directed)
         once = self.duplicates == "once"

@@ -13,6 +13,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home, Homes
+from ripieno.keyed.combiners import name_of
 from ripieno.keyed.groups import offsets_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Layout:
         self.comm, self.by = comm, by
         ids = (edges.sources, edges.targets, edges.lone)
         self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
-        with agreement(comm):
+        with agreement(comm, f"a graph, home={name_of(home) if callable(home) else home}, by={by}"):
             self._homes = Homes(home, comm.world_size, self.largest)
             ranks = self._homes(edges.sources if by == "source" else edges.targets)
         edges = edges.sent(comm, ranks)

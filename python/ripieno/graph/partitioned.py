@@ -183,6 +183,7 @@ class PartitionedGraph(Layout):
         if by not in ("source", "target"):
             raise InputError(f"by={by!r}: expected 'source' or 'target'")
         edges = self._some_edges() if edges is None else edges
+        self.comm._said_by_all(f"send_edges, by={by}")
         return edges.sent(self.comm, self._homes(edges.targets if by == "target" else edges.sources)).sorted(by)
 
     def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:

@@ -92,6 +92,10 @@ def run(
     if len(message.shape) > 1 or not (is_native(message.base) or message.base == np.bool_):
         raise InputError(f"message={message}: expected a type that comm.allreduce takes, alone or (width,) of it")
     board = Aggregators(aggregators)
+    graph.comm._said_by_all(
+        f"superstep, combine={combiner.name}, message={message}, aggregators={board}, max_supersteps={max_supersteps}"
+        f", missing={missing}"
+    )
     post = Post(graph, combiner, message, along, missing)
     halted = np.zeros(len(graph.vertices), np.bool_)
     came, steps = post.nothing(), []

@@ -18,6 +18,7 @@ import numpy as np
 
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.keyed.combiners import combiner_of
 from ripieno.launch import Job
 from ripieno.launch.job.accumulators import Amounts, fold
 from ripieno.mapreduce import statistics, worker
@@ -192,7 +193,9 @@ class MapReduce(Progress):
         dealt = deal(items, names, team.hosts)
         sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
         load = Sealed(worker.as_given if loader is None else loader, "loader")
-        laps = team.run(worker.load, sealed, load, self._threads)
+        laps = team.run(
+            worker.load, sealed, load, self._threads, options=f", tasks of ranks {[task.rank for task in dealt]}"
+        )
         self.tasks = dealt
         self._load = Stage(*zip(*laps, strict=True))
         return dealt
@@ -231,7 +234,8 @@ class MapReduce(Progress):
         team = self._team
         if self._known_accumulators != len(self._accumulators):
             program = worker.Program(self._map, self._reduce, self._shuffle, self._threads, self._ops)
-            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators))
+            options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"
+            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators), options=options)
             self._known_accumulators = len(self._accumulators)
         results: list[worker.Result] = team.run(worker.step)
         begin = time.perf_counter()

@@ -28,8 +28,8 @@ class Team(ABC):
         self.hosts: list[str] = self.run(worker.open_part, replicas)
 
     @abstractmethod
-    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
-        """``function(comm, key, *args)`` of every rank, in order of rank."""
+    def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
+        """``function(comm, key, *args)`` of every rank, in order of rank; several drivers have the same `options`."""
 
     @abstractmethod
     def close(self, error: BaseException | None) -> None:
@@ -50,7 +50,7 @@ class Workers(Team):
             self.close(error)
             raise
 
-    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
         return self._job.run(function, self._key, *args)
 
     def close(self, error: BaseException | None) -> None:
@@ -67,9 +67,9 @@ class Ranks(Team):
         self._comm = comm
         super().__init__(1)
 
-    def run(self, function: Callable[..., Any], *args: Any) -> list[Any]:
+    def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
         mine: object = function(self._comm, self._key, *args)
-        return self._comm.allgather(mine)
+        return self._comm._said_by_all(f"{function.__name__} of a map-reduce job{options}", mine)
 
     def close(self, error: BaseException | None) -> None:
         worker.close_part(self._comm, self._key)

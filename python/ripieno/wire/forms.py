@@ -17,6 +17,12 @@ from ripieno.wire.arrays import is_seen
 #: Of the messages that make up an object.
 OBJECT = "parts of an object"
 
+
+def of_object(call: str) -> str:
+    """Of an object that ranks exchange within a call of several steps, which is named with its options."""
+    return f"{OBJECT} in {call}"
+
+
 #: Of a number that is combined exactly.
 WHOLE = "int"
 

@@ -56,7 +56,7 @@ def receive(take: Callable[[NDArray[Any]], object]) -> Any:
     return packing.unpack(pickled, buffers)
 
 
-def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> list[Any]:
+def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
     """Every rank's value, on every rank."""
     packed = packing.pack(movable(value))
     mine_bytes = packing.blob_bytes(packed)
@@ -65,13 +65,13 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None) -> 
     lengths[native.rank].view(np.int64)[0] = mine_bytes
     if mine_bytes <= _INLINE_BYTES:
         packing.write_blob(packed, inline[native.rank])
-    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, algorithm, OBJECT)
+    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, algorithm, form)
     sizes = lengths.copy().view(np.int64)[:, 0].tolist()
     if max(sizes) <= _INLINE_BYTES:
         return [packing.read_blob(blob.copy()) for blob in inline]
     blobs, chunks = _chunks(sizes)
     packing.write_blob(packed, chunks[native.rank])
-    native.allgather(blobs, sizes, algorithm, OBJECT)
+    native.allgather(blobs, sizes, algorithm, form)
     return [packing.read_blob(chunk) for chunk in chunks]
 
 

@@ -452,6 +452,53 @@ fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
 }
 
 #[test]
+fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_part_of_it() {
+    for (first, second) in [(0, 1), (1, 0), (1, 2)] {
+        let mut world = World::met(3);
+        world.enter(first, of(5, barrier(0)));
+        for _ in 0..3 {
+            world.request(first, stalled(of(5, barrier(0)), vec![second]));
+            world.request(second, stalled(of(5, message_to(second as u32, 0)), vec![first]));
+            world.pass(Duration::from_secs(1));
+        }
+        assert_all_wait_in_a_circle(&world, "called barrier as its collective 0 of communicator 5");
+        assert_all_wait_in_a_circle(&world, "as its message 0");
+    }
+}
+
+#[test]
+fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
+    for odd in 0..3 {
+        let (next, last) = ((odd + 1) % 3, (odd + 2) % 3);
+        let mut world = World::met(3);
+        world.enter(odd, of(5, barrier(0)));
+        [next, last].into_iter().for_each(|rank| world.enter(rank, of(9, barrier(0))));
+        for _ in 0..4 {
+            world.request(odd, stalled(of(5, barrier(0)), vec![next]));
+            world.request(next, stalled(of(9, barrier(0)), vec![last]));
+            world.request(last, stalled(of(9, barrier(0)), vec![odd]));
+            world.pass(Duration::from_secs(1));
+        }
+        for rank in 0..3 {
+            let communicator = if rank == odd { 5 } else { 9 };
+            let words = format!("rank {rank} called barrier as its collective 0 of communicator {communicator}");
+            assert_all_wait_in_a_circle(&world, &words);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
+    let mut world = World::met(3);
+    (0..3).for_each(|rank| world.enter(rank, barrier(4)));
+    for _ in 0..4 {
+        (0..3).for_each(|rank| world.request(rank, stalled(barrier(4), vec![(rank + 1) % 3])));
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
 fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_for_ever() {
     let mut world = World::met(3);
     for rank in [1, 2] {

@@ -1,5 +1,6 @@
 //! Ranks that wait for each other: found when all ranks of a circle have been stalled at one moment, each in a call
-//! that the rank it waits for has not come to.
+//! that the rank it waits for has not come to, or is in with it: of the circle one at least waits for another that has
+//! not come.
 //!
 //! A rank that is blocked does nothing else, so a circle of such ranks ends never. A rank reports about once a second
 //! that it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at
@@ -53,7 +54,9 @@ impl Waits {
         let Some(wait) = self.by_rank.get(&rank) else { return false };
         for &peer in &wait.peers {
             let closes = peer == circle[0] && circle.len() > 1;
-            if (!closes && seen.contains(&peer)) || !self.is_owed(rank, peer, is_absent) {
+            // The first waits for one that has not come to where it is, so this is more than a slow collective.
+            let is_held = |peer| circle.len() > 1 && self.are_together(rank, peer);
+            if (!closes && seen.contains(&peer)) || !(is_held(peer) || self.is_owed(rank, peer, is_absent)) {
                 continue;
             }
             if closes {
@@ -72,13 +75,21 @@ impl Waits {
         false
     }
 
+    /// Whether both wait in one collective, in which the one holds up the other.
+    fn are_together(&self, rank: usize, peer: usize) -> bool {
+        let wait = |rank| self.by_rank.get(&rank).map(|wait| wait.header);
+        let (Some(mine), Some(theirs)) = (wait(rank), wait(peer)) else { return false };
+        mine.call.concerns_all() && theirs.call.concerns_all() && mine.collective_id() == theirs.collective_id()
+    }
+
     /// Whether `peer`, which waits elsewhere, has not come to what `rank` waits in.
     fn is_owed(&self, rank: usize, peer: usize, is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool) -> bool {
         let (Some(mine), Some(theirs)) = (self.by_rank.get(&rank), self.by_rank.get(&peer)) else { return false };
         let (call, other) = (mine.header.call, theirs.header.call);
         if call.concerns_all() {
-            return theirs.header.collective_id() != mine.header.collective_id()
-                && is_absent(peer, mine.header.collective_id(), theirs.first);
+            // Messages have numbers of their own.
+            let is_there = other.concerns_all() && theirs.header.collective_id() == mine.header.collective_id();
+            return !is_there && is_absent(peer, mine.header.collective_id(), theirs.first);
         }
         // The two may be the ends of one message that is just slow: then both name the same receiver.
         let is_one_message = !other.concerns_all()

@@ -1,0 +1,611 @@
+"""Random programs, in which one rank may differ from the others in one thing. A seed is a program.
+
+`KINDS` are the calls, each with the options that ranks must give alike. What a call gives is taken apart nowhere: other
+tests do that. A program is played in a world of threads, and ends like a job's, with a call that nothing else makes.
+"""
+
+from __future__ import annotations
+
+import queue
+import random
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import ripieno as rp
+from ripieno import _native
+
+#: Nobody waits for longer; a difference is told in some 2 s.
+BOUND_S = 60.0
+CALLS = range(1, 6)
+
+
+class Kind(NamedTuple):
+    """Calls of a kind.
+
+    Attributes
+    ----------
+    call : callable
+        Makes one; it is given the stage and the options.
+    options : dict of str to sequence
+        What each option may be. No two of them mean the same.
+    places : str
+        Where it can be made: in the "world", "part" of it, the "turned" world, its "copies".
+    """
+
+    call: Callable[..., Any]
+    options: dict[str, tuple[Any, ...]]
+    places: str = "world part turned copies"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a kind, made at a place.
+
+    Attributes
+    ----------
+    later : bool
+        Whether it is begun, and waited for when all others have been made; no option: ranks may differ in it.
+    """
+
+    kind: str
+    options: tuple[tuple[str, Any], ...]
+    place: str
+    later: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.place}"
+
+    def with_option(self, name: str, value: Any) -> Call:
+        """The same but for an option."""
+        return replace(self, options=tuple((each, value if each == name else old) for each, old in self.options))
+
+
+@dataclass
+class Stage:
+    """Where a rank plays its part.
+
+    Attributes
+    ----------
+    comm : Communicator
+        Of the place of the call.
+    places : dict of str to Communicator
+    later : callable
+        Makes a call that is begun only if it is to be.
+    """
+
+    comm: rp.Communicator
+    places: dict[str, rp.Communicator]
+    begun: list[Any] = field(default_factory=list)
+    is_later: bool = False
+
+    def do(self, name: str, *args: Any, **options: Any) -> None:
+        """Make a call of the communicator now, or begin it."""
+        if self.is_later:
+            self.begun.append(getattr(self.comm, f"{name}_async")(*args, **options))
+        else:
+            getattr(self.comm, name)(*args, **options)
+
+
+def array(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    return (np.arange(np.prod(shape, dtype=int)).reshape(shape) % 3 + rank).astype(dtype)
+
+
+def rows(comm: rp.Communicator, keys: str, dtype: str, width: int) -> rp.KeyValues:
+    """Five rows, some under the keys of other ranks' rows."""
+    numbers = np.arange(5) + comm.rank
+    given: Any = numbers if keys == "int64" else [f"key {number}" for number in numbers]
+    return rp.KeyValues(given, array(comm.rank, dtype, (5, width) if width > 1 else (5,)))
+
+
+def table(comm: rp.Communicator, combine: str, dtype: str, length: int) -> rp.Table:
+    return rp.Table({number: array(comm.rank, dtype, (length,)) for number in (comm.rank, 7)}, combine)
+
+
+DTYPES = ("float64", "int64", "float32", "uint8")
+SHAPES = ((6,), (7,), (2, 3), (3, 2), (1, 6), (700,), (20000,))
+OPS = ("sum", "max", "min")
+ROOTS = (0, 1)
+KEYS = ("int64", "str")
+COMBINES = ("sum", "max", "concat")
+
+ARRAY = {"dtype": DTYPES, "shape": SHAPES}
+REDUCED = {**ARRAY, "op": OPS}
+TREES: tuple[Callable[[np.ndarray], Any], ...] = (
+    lambda x: {"a": x, "b": x},
+    lambda x: {"a": x, "c": x},
+    lambda x: (x, x),
+    lambda x: [x, x],
+    lambda x: (x, (x,)),
+    lambda x: (x, x[:3]),
+    lambda x: (x, x.astype("i4")),
+    lambda x: (1, 2.0),
+    lambda x: [1, 2.0],
+    lambda x: 1,
+    lambda x: 1.0,
+)
+
+
+def reduction(name: str, algorithms: bool = True) -> Kind:
+    def call(at: Stage, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any) -> None:
+        at.do(name, array(at.comm.rank, dtype, shape), op, **more, algorithm=algorithm)
+
+    options = dict(REDUCED)
+    if algorithms:
+        options["algorithm"] = (None, *_native.algorithms(name)[:3])
+    return Kind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
+
+
+def reduce_tree(at: Stage, tree: int, op: str) -> None:
+    at.do("allreduce", TREES[tree](array(at.comm.rank, "f8", (6,))), op)
+
+
+def broadcast(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+    at.do("broadcast", root=root, out=array(at.comm.rank, dtype, shape))
+
+
+def broadcast_object(at: Stage, root: int) -> None:
+    at.do("broadcast", {"x": [1, 2]} if at.comm.rank == root else None, root)
+
+
+def allgather(at: Stage, dtype: str, shape: tuple[int, ...]) -> None:
+    at.do("allgather", array(at.comm.rank, dtype, shape), counts=[shape[0]] * at.comm.world_size)
+
+
+def reduce_scatter(at: Stage, dtype: str, width: int, op: str) -> None:
+    at.do("reduce_scatter", array(at.comm.rank, dtype, (at.comm.world_size * 2, width)), op)
+
+
+def gather(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+    at.do("gather", array(at.comm.rank, dtype, shape), root, counts=[shape[0]] * at.comm.world_size)
+
+
+def scatter(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+    p = at.comm.world_size
+    every = array(0, dtype, (shape[0] * p, *shape[1:])) if at.comm.rank == root else None
+    at.do("scatter", every, root, counts=[shape[0]] * p, out=array(0, dtype, shape))
+
+
+def alltoall(at: Stage, dtype: str, width: int) -> None:
+    sent = array(at.comm.rank, dtype, (2 * at.comm.world_size, width))
+    at.do("alltoall", sent, out=sent.copy())
+
+
+def rotate(at: Stage, dtype: str, shape: tuple[int, ...], distance: int) -> None:
+    block = array(at.comm.rank, dtype, shape)
+    at.do("rotate", block, distance, out=block.copy())
+
+
+def objects(at: Stage, how: str) -> None:
+    p, value = at.comm.world_size, ("some", at.comm.rank)
+    if how == "alltoall":
+        at.do("alltoall", [value] * p)
+    elif how == "neighbour_exchange":
+        at.do("neighbour_exchange", dict.fromkeys(range(p), value))
+    elif how == "rotate":
+        at.do("rotate", value, 1)
+    else:
+        at.do("allgather", value)
+
+
+def objects_of_root(at: Stage, how: str, root: int) -> None:
+    value = ("some", at.comm.rank)
+    if how == "gather":
+        at.do("gather", value, root)
+    else:
+        at.do("scatter", [value] * at.comm.world_size if at.comm.rank == root else None, root)
+
+
+def message(at: Stage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
+    """From rank 0 to rank 1, and perhaps one back."""
+    if at.comm.rank < 2:
+        for sender in (0, 1) if back else (0,):
+            if at.comm.rank == sender:
+                at.comm.send_into(array(sender, dtype, shape), 1 - sender)
+            else:
+                at.comm.recv(sender, out=array(sender, dtype, shape))
+
+
+def regroup(at: Stage, keys: str, dtype: str, width: int, combine: str, partitioner: str, local: bool) -> None:
+    given = rows(at.comm, keys, dtype, width)
+    at.comm.regroup(given, combine=combine, partitioner=partitioner, local_reduction=local)
+
+
+def keyed_allreduce(at: Stage, keys: str, dtype: str, width: int, combine: str) -> None:
+    at.comm.allreduce(rows(at.comm, keys, dtype, width), combine)
+
+
+def keyed_allgather(at: Stage, keys: str, dtype: str, width: int) -> None:
+    at.comm.allgather(rows(at.comm, keys, dtype, width))
+
+
+def table_call(at: Stage, how: str, combine: str, dtype: str, length: int) -> None:
+    getattr(at.comm, how)(table(at.comm, combine, dtype, length))
+
+
+def sparse(at: Stage, once: bool, size: int, missing: str, dtype: str, width: int, op: str) -> None:
+    rank = at.comm.rank
+    indices, wanted = (np.arange(20) * 2 + rank) % 40, np.arange(8)
+    values = array(rank, dtype, (20, width) if width > 1 else (20,))
+    if once:
+        at.comm.sparse_reduce(indices, values, wanted, op, size=size, missing=missing)
+    else:
+        at.comm.sparse(indices, wanted, size=size, missing=missing).reduce(values, op)
+
+
+def sparse_degrees(at: Stage, degrees: Any) -> None:
+    at.comm.sparse(np.arange(20), np.arange(20), degrees=degrees).reduce(np.ones(20))
+
+
+def persistent(at: Stage, dtype: str, shape: tuple[int, ...], op: str, times: int) -> None:
+    given = array(at.comm.rank, dtype, shape)
+    call = at.comm.allreduce_init(given, op, out=given.copy())
+    for _ in range(times):
+        call()
+
+
+def broadcast_variable(at: Stage, root: int) -> None:
+    with at.comm.broadcast_variable({"x": 1} if at.comm.rank == root else None, root) as variable:
+        assert variable.value == {"x": 1}
+
+
+def checkpoint(at: Stage, name: str, restored: str) -> None:
+    at.comm.checkpoint(name, at.comm.rank)
+    at.comm.restore(restored)
+
+
+def split(at: Stage, times: int) -> None:
+    for _ in range(times):
+        at.comm.split(0)
+
+
+def waiting(at: Stage) -> None:
+    at.comm.stats(all_ranks=True)
+
+
+def graph_of(comm: rp.Communicator, home: str = "hash", by: str = "source") -> Any:
+    ids = np.arange(6) + comm.rank
+    return rp.Graph.from_edges(ids, (ids * 5 + 1) % 9, comm=comm, home=home, by=by)
+
+
+def graph(at: Stage, home: str, by: str, how: str, to: str) -> None:
+    getattr(graph_of(at.comm, home, by), how)(by=to)
+
+
+def messages(at: Stage, how: str, combine: str, dtype: str, width: int) -> None:
+    made, shape = graph_of(at.comm), (width,) if width > 1 else ()
+    if how == "send_messages":
+        made.send_messages(made.vertices[:1], array(0, dtype, (min(len(made.vertices), 1), *shape)), combine)
+    else:
+        made.send_along_edges(array(0, dtype, (len(made.vertices), *shape)), combine)
+
+
+def supersteps(at: Stage, combine: str, message: str, op: str, name: str, most: int) -> None:
+    made = graph_of(at.comm)
+
+    def fn(block: Any) -> None:
+        block.aggregate(name, np.ones(len(block)))
+        block.send_along_edges(np.ones(len(block), message))
+
+    made.superstep(fn, combine=combine, message=message, aggregators={name: op}, max_supersteps=most)
+
+
+def map_reduce(at: Stage, combine: str, dtype: str, iterations: int, tasks: int, op: str) -> None:
+    counted = None
+
+    def emit(part: Any, value: Any) -> Any:
+        counted.add(1)
+        return part, np.ones(len(part), dtype)
+
+    with rp.MapReduce(emit, combine=combine, comm=at.comm) as job:
+        counted = job.accumulator(0, op)
+        job.cache(np.arange(40) % 7, tasks=tasks)
+        for _ in range(iterations):
+            job.broadcast(3)
+            job.step()
+
+
+KINDS = {
+    "allreduce": reduction("allreduce"),
+    "reduce": reduction("reduce"),
+    "scan": reduction("scan"),
+    "exscan": reduction("exscan"),
+    "reduce_scatter": Kind(reduce_scatter, {"dtype": DTYPES, "width": (1, 2, 300), "op": OPS}),
+    "trees": Kind(reduce_tree, {"tree": tuple(range(len(TREES))), "op": OPS}),
+    "broadcast": Kind(broadcast, {**ARRAY, "root": ROOTS}),
+    "object": Kind(broadcast_object, {"root": ROOTS}),
+    "allgather": Kind(allgather, ARRAY),
+    "gather": Kind(gather, {**ARRAY, "root": ROOTS}),
+    "scatter": Kind(scatter, {**ARRAY, "root": ROOTS}),
+    "alltoall": Kind(alltoall, {"dtype": DTYPES, "width": (1, 2, 300)}),
+    "rotate": Kind(rotate, {**ARRAY, "distance": (1, -1)}),
+    "barrier": Kind(lambda at: at.do("barrier"), {}),
+    "objects": Kind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
+    "objects of a root": Kind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
+    "message": Kind(message, {**ARRAY, "back": (False, True)}, "world part copies"),
+    "regroup": Kind(
+        regroup,
+        {
+            "keys": KEYS,
+            "dtype": DTYPES[:3],
+            "width": (1, 2),
+            "combine": COMBINES,
+            "partitioner": ("hash", "balanced"),
+            "local": (True, False),
+        },
+    ),
+    "allreduce of rows": Kind(
+        keyed_allreduce, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2), "combine": ("sum", "max")}
+    ),
+    "allgather of rows": Kind(keyed_allgather, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2)}),
+    "table": Kind(
+        table_call,
+        {
+            "how": ("regroup", "allreduce", "allgather"),
+            "combine": ("sum", "max"),
+            "dtype": DTYPES[:3],
+            "length": (3, 4),
+        },
+        # To a replica, what is in its tables is data, in which it may not differ.
+        "world part turned",
+    ),
+    "sparse": Kind(
+        sparse,
+        {
+            "once": (False, True),
+            "size": (50, 60),
+            "missing": ("error", "zero"),
+            "dtype": DTYPES[:3],
+            "width": (1, 2),
+            "op": OPS,
+        },
+    ),
+    "degrees": Kind(sparse_degrees, {"degrees": ("direct", "binary")}),
+    "persistent": Kind(persistent, {**REDUCED, "times": (1, 2)}),
+    "variable": Kind(broadcast_variable, {"root": ROOTS}, "world part turned"),
+    "checkpoint": Kind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
+    "split": Kind(split, {"times": (1, 2)}),
+    "waiting": Kind(waiting, {}, "world part turned"),
+    "graph": Kind(
+        graph,
+        {
+            "home": ("hash", "blocks"),
+            "by": ("source", "target"),
+            "how": ("regroup", "send_edges"),
+            "to": ("source", "target"),
+        },
+        "world part turned",
+    ),
+    "messages": Kind(
+        messages,
+        {
+            "how": ("send_messages", "send_along_edges"),
+            "combine": COMBINES,
+            "dtype": DTYPES[:3],
+            "width": (1, 2),
+        },
+        "world part turned",
+    ),
+    "supersteps": Kind(
+        supersteps,
+        {
+            "combine": COMBINES[:2],
+            "message": ("float64", "float32"),
+            "op": OPS,
+            "name": ("one", "two"),
+            "most": (1, 2),
+        },
+        "world part turned",
+    ),
+    "map-reduce": Kind(
+        map_reduce,
+        {
+            "combine": COMBINES[:2],
+            "dtype": ("float64", "int64"),
+            "iterations": (1, 2),
+            "tasks": (4, 5),
+            "op": ("sum", "max"),
+        },
+        "world part turned",
+    ),
+}
+
+
+#: Options in which ranks may differ as long as it comes to the same, as one algorithm and the choice of it.
+MAY_COME_TO_THE_SAME = ("algorithm", "degrees", "distance")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What the odd rank does otherwise.
+
+    Attributes
+    ----------
+    what : str
+        In words.
+    calls : tuple of Call
+        All that it calls.
+    may_be_none : bool
+        Whether it may come to the same.
+    """
+
+    what: str
+    calls: tuple[Call, ...]
+    may_be_none: bool = False
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a seed stands for: what all ranks call, and what one of them calls in its place."""
+
+    seed: int
+    workers: int
+    replicas: int
+    links: str
+    odd: int
+    calls: tuple[Call, ...]
+    difference: Difference
+
+    def __str__(self) -> str:
+        calls = "; ".join(map(str, self.calls))
+        return f"seed {self.seed}: {calls}. Of {self.workers} ranks {self.odd} differs: {self.difference.what}"
+
+    @classmethod
+    def drawn(cls, seed: int) -> Program:
+        """The program of a seed."""
+        draw = random.Random(seed)
+        replicas = draw.choice((1, 1, 1, 1, 2))
+        workers = 4 if replicas == 2 else draw.choice((2, 3))
+        # Rank 2 of 3 is no part of the "part", and gets no messages.
+        odd = draw.randrange(workers if replicas == 2 else 2)
+        # With several calls in flight nobody looks for circles of ranks in different communicators.
+        place = "copies" if replicas == 2 else draw.choice(("world", None, None))
+        calls = tuple(_drawn(draw, place) for _ in range(draw.choice(CALLS)))
+        difference = None
+        while difference is None:
+            difference = _differing(draw, calls, place)
+        return cls(seed, workers, replicas, draw.choice(("shared-memory", "tcp")), odd, calls, difference)
+
+
+def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> Call:
+    place = only_place or draw.choice(("world", "world", "part", "turned"))
+    name = draw.choice([name for name, kind in KINDS.items() if place in kind.places.split() and name != but])
+    options = tuple((option, draw.choice(choices)) for option, choices in KINDS[name].options.items())
+    return Call(name, options, place, later=only_place is not None and draw.random() < 0.4)
+
+
+def _differing(draw: random.Random, calls: tuple[Call, ...], only_place: str | None) -> Difference | None:
+    """One way to differ from these calls, or None if what was drawn is none."""
+    number = draw.randrange(len(calls))
+    before, call, after = calls[:number], calls[number], calls[number + 1 :]
+    how = draw.choice(("option", "option", "option", "option", "less", "more", "order", "other", "place"))
+    if how == "option" and call.options:
+        name, value = draw.choice(call.options)
+        others = [other for other in KINDS[call.kind].options[name] if other != value]
+        other = call.with_option(name, draw.choice(others))
+        what = f"call {number} is {other}"
+        return Difference(what, (*before, other, *after), name in MAY_COME_TO_THE_SAME)
+    if how == "less":
+        return Difference(f"call {number} is left out", (*before, *after))
+    if how == "more":
+        other = _drawn(draw, only_place)
+        return Difference(f"{other} comes before call {number}", (*before, other, call, *after))
+    if how == "order" and after and replace(after[0], later=call.later) != call:
+        # Calls of two communicators, and a message and a call, need no order as long as they do not wait for each other.
+        need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
+        turned = (*before, after[0], call, *after[1:])
+        return Difference(f"calls {number} and {number + 1} are turned", turned, need_none)
+    if how == "other":
+        other = _drawn(draw, only_place, but=call.kind)
+        return Difference(f"call {number} is {other}", (*before, other, *after))
+    if how == "place" and only_place is None:
+        places = [place for place in KINDS[call.kind].places.split() if place not in (call.place, "copies")]
+        if places:
+            other = replace(call, place=draw.choice(places))
+            return Difference(f"call {number} is {other}", (*before, other, *after))
+    return None
+
+
+def perform(comm: rp.Communicator, calls: tuple[Call, ...], replicas: int) -> None:
+    """One rank's part."""
+    if replicas == 2:
+        places = {"copies": comm.replicate(2)}
+    else:
+        part = comm.split(0 if comm.rank < 2 else None)
+        turned = comm.split(0, key=-comm.rank)
+        assert turned is not None
+        places = {"world": comm, "turned": turned, **({} if part is None else {"part": part})}
+    begun: list[Any] = []
+    for call in calls:
+        if call.place in places:
+            at = Stage(places[call.place], places, begun, call.later)
+            KINDS[call.kind].call(at, **dict(call.options))
+    for handle in begun:
+        handle.wait()
+    # A call that was left out comes to light in the next of the same communicator. And what one rank finds out in a
+    # call another may find out in the one that follows.
+    for each in (*places.values(), comm, comm):
+        each.allreduce(np.zeros(11, np.uint8), op="xor")
+
+
+def play(program: Program, is_odd: bool = True) -> dict[int, BaseException | None]:
+    """Play it in a world of threads, with the odd rank as drawn, or like the others.
+
+    Returns
+    -------
+    dict of int to error or None
+        How each rank has ended; one that still waits is missing.
+    """
+    workers = program.workers
+    cards, met, over = [""] * workers, threading.Barrier(workers), threading.Event()
+    ends: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+
+    def exchange(rank: int, card: str) -> list[str]:
+        cards[rank] = card
+        met.wait(BOUND_S)
+        return cards
+
+    def be(rank: int) -> None:
+        options: dict[str, Any] = {"token": b"test", "replicas": program.replicas, "links": program.links}
+        native = _native.Communicator.connect(rank, workers, lambda card: exchange(rank, card), **options)
+        # Nobody begins before all have met, for a failure would be one of the meeting.
+        met.wait(BOUND_S)
+        with rp.Communicator(native) as comm:
+            ends.put((rank, _error_of(comm, program, rank, is_odd)))
+            # Nobody leaves before all have been told.
+            over.wait(BOUND_S)
+
+    ranks = [threading.Thread(target=be, args=(rank,), daemon=True) for rank in range(workers)]
+    for each in ranks:
+        each.start()
+    ended: dict[int, BaseException | None] = {}
+    try:
+        while len(ended) < workers:
+            rank, error = ends.get(timeout=BOUND_S)
+            ended[rank] = error
+    except queue.Empty:
+        return ended
+    over.set()
+    for each in ranks:
+        each.join(BOUND_S)
+    return ended
+
+
+def _error_of(comm: rp.Communicator, program: Program, rank: int, is_odd: bool) -> BaseException | None:
+    try:
+        perform(comm, program.difference.calls if is_odd and rank == program.odd else program.calls, program.replicas)
+    except Exception as error:
+        comm.abort(f"{type(error).__name__}: {error}")
+        return error
+    return None
+
+
+def fault_of(program: Program, is_odd: bool = True) -> str | None:
+    """What is wrong with the way in which a program ends, or None."""
+    ended = play(program, is_odd)
+    missing = set(range(program.workers)) - ended.keys()
+    if missing:
+        return f"{program}\n  ranks {sorted(missing)} still wait after {BOUND_S:g} s; the others: {ended}"
+    wrong = {rank: error for rank, error in ended.items() if error is not None}
+    if not is_odd:
+        return f"{program}\n  though no rank differed: {wrong}" if wrong else None
+    if program.difference.may_be_none and not wrong:
+        return None
+    for rank, error in sorted(ended.items()):
+        if not _tells(error):
+            return f"{program}\n  rank {rank} was told {error!r}"
+    return None
+
+
+def _tells(error: BaseException | None) -> bool:
+    """Whether an error says what two ranks have done, and which ranks these are."""
+    text = str(error)
+    told = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text
+    if isinstance(error, rp.CollectiveMismatch):
+        return "rank" in text and told
+    # Sparse reductions compare their options, tables their partitions; replicas tell each other by the failure of one.
+    words = ("expected the same on every rank", "beside shape")
+    return isinstance(error, rp.InputError | rp.RankFailed) and any(each in text for each in words)

@@ -1,0 +1,42 @@
+"""A rank that calls something else than the others is told so, and so are they, whatever it is: nothing is silent.
+
+Programs are drawn by a seed. One that fails is played again by ``RIPIENO_PROGRAMS=17..18 pytest`` with this file;
+``make soak`` plays thousands.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from random_programs import KINDS, Program, fault_of
+
+#: Most wait a second or two until somebody looks who waits for whom.
+AT_ONCE = 8
+
+
+def seeds(default: str) -> range:
+    first, _, last = os.environ.get("RIPIENO_PROGRAMS", default).rpartition("..")
+    return range(int(first or 0), int(last))
+
+
+def assert_without_fault(programs: list[Program], is_odd: bool) -> None:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        faults = [fault for fault in pool.map(lambda program: fault_of(program, is_odd), programs) if fault]
+    if faults:
+        pytest.fail("\n".join([f"{len(faults)} of {len(programs)} programs:", *faults[:10]]))
+
+
+def test_programs_in_which_all_ranks_call_the_same_end_well():
+    programs = [Program.drawn(seed) for seed in seeds("0..40")]
+    assert_without_fault(programs, is_odd=False)
+
+
+def test_every_rank_is_told_what_one_rank_has_called_otherwise():
+    programs = [Program.drawn(seed) for seed in seeds("0..80")]
+    assert_without_fault(programs, is_odd=True)
+
+
+def test_every_kind_of_call_is_drawn():
+    assert {call.kind for seed in range(400) for call in Program.drawn(seed).calls} == KINDS.keys()
