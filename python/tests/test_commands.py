@@ -36,6 +36,7 @@ RESULTS = {
     "pagerank --out": ["pagerank", "none.txt", "--out", "result.csv"],
     "pagerank --report": ["pagerank", "none.txt", "--report", "result.json"],
     "pagerank --trace": ["pagerank", "none.txt", "--trace", "result.json"],
+    "predict --out": ["predict", "none", "none.npy", "--out", "result.npy"],
     "run --trace": ["run", "--trace", "result.json", "script.py"],
     "trace --out": ["trace", "flights", "--out", "result.json"],
     "wordcount --out": ["wordcount", "none.txt", "--out", "result.csv"],

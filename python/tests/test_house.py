@@ -85,6 +85,7 @@ INNER_ROOMS = {
         "journal",
         "fit_checkpoint",
         "worker_estimator",
+        "result_folder",
         "class_scores",
         "classifier",
         "kmeans",

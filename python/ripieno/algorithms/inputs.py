@@ -67,7 +67,10 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
     elif count != estimator.n_features_in_:
         name = type(estimator).__name__
         raise InputError(f"{source.names[0]} has {count} columns, but {name} was fitted on {estimator.n_features_in_}")
-    _check_feature_names(estimator, _header(source, target), reset=reset)
+    try:
+        _check_feature_names(estimator, _header(source, target), reset=reset)
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bool) -> tuple[Dataset, int]:

@@ -46,6 +46,7 @@ COMMANDS = {
     "packets": "ripieno.cli.packets:packets_command",
     "mds": "ripieno.cli.mds:mds_command",
     "pca": "ripieno.cli.pca:pca_command",
+    "predict": "ripieno.cli.predict:predict_command",
     "ridge": "ripieno.cli.ridge:ridge_command",
     "reproduce": "ripieno.cli.reproduce:reproduce_command",
     "run": "ripieno.cli.run:run_command",
@@ -95,6 +96,7 @@ OPTIONS = {
     "logistic": LOGISTIC_OPTIONS,
     "mds": MDS_OPTIONS,
     "pca": PCA_OPTIONS,
+    "predict": {"method": "--method"},
     "ridge": TARGET_OPTIONS,
     "split": RECORD_OPTIONS,
 }

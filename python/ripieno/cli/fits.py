@@ -31,7 +31,7 @@ from ripieno.report import Charted, write_fit_report
 #: What a model was told that is nothing to the result.
 _UNLISTED = ("on_iteration",)
 
-_workers_option = click.option(
+fit_workers_option = click.option(
     "-w",
     "--workers",
     type=click.IntRange(min=1),
@@ -107,7 +107,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Inputs, the folder to write, workers, threads, what becomes of failures, trace, overwrite and quiet."""
-    ways = [_on_failure_option, threads_option, _workers_option]
+    ways = [_on_failure_option, threads_option, fit_workers_option]
     for option in [quiet_option, overwrite_option, trace_option, *ways, _out_option, _inputs_argument]:
         command = option(command)
     return command

@@ -102,7 +102,14 @@ def logistic_command(
         algorithm="logistic",
         title="Logistic regression",
         what="iteration",
-        facts={"objective": model.objective_, "accuracy": share, "iteration_count": model.n_iter_},
+        facts={
+            "target": target if isinstance(y, str) else None,
+            "libsvm": y is None,
+            "first_column": model.first_column_,
+            "objective": model.objective_,
+            "accuracy": share,
+            "iteration_count": model.n_iter_,
+        },
         tiles={"of these rows told right": f"{share:.2%}", "objective": f"{model.objective_:.6g}"},
         charted=[
             Charted(

@@ -83,7 +83,12 @@ def ridge_command(
         algorithm="ridge",
         title="Linear regression",
         what="stage",
-        facts={"r2": share, "solver": model.solver_},
+        facts={
+            "target": target if isinstance(y, str) else None,
+            "target_count": None if model.coef_.ndim == 1 else len(model.coef_),
+            "r2": share,
+            "solver": model.solver_,
+        },
         tiles={"R² on these rows": f"{share:.4f}"},
         charted=[],
     )

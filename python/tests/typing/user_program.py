@@ -202,6 +202,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     rp.KMeans(2, init=X[:2], engine="spark", bounds="none").fit([Path("a.npy"), Path("b.npy")], comm=comm)
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
     near = rp.KMeans(2, assign="near").fit(X)
+    assert_type(rp.KMeans.load(Path("result")), rp.KMeans)
     assert_type((near.assignment_recall_, near.inertia_gap_), tuple[float, float])
     batches = rp.MiniBatchKMeans(3, init=model.cluster_centers_, batch_size=256, max_no_improvement=None, workers=2)
     assert_type(batches.fit(X, comm=comm).partial_fit(X, sample_weight=np.ones(len(X))), rp.MiniBatchKMeans)

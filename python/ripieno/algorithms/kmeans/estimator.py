@@ -24,6 +24,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
+from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory
@@ -40,7 +41,7 @@ INITS = ("k-means||", "k-means++", "random")
 RANDOM_RUN_COUNT = 10
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, ObservedEstimator):
+class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FromResult, ObservedEstimator):
     """K-means clustering by Lloyd's iteration, on rows divided among workers.
 
     Parameters
@@ -141,6 +142,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     array([[ 1.,  2.],
            [10.,  2.]])
     """
+
+    _command = "kmeans"
 
     cluster_centers_: NDArray[Any]
     labels_: NDArray[np.int32]
@@ -282,6 +285,16 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Ob
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
+
+    def _restore(self, result: ResultFolder) -> None:
+        if self.init not in INITS:
+            self.init = next(iter(INITS))
+        self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
+        self.labels_ = result.array("labels", result.fact("row_count", int))
+        self.inertia_ = result.fact("inertia", float)
+        self.assignment_recall_ = result.fact("assignment_recall", float)
+        self.inertia_gap_ = result.fact("inertia_gap", float)
+        self.n_iter_ = result.fact("iteration_count", int)
 
     def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
         labels, squared_distances = zip(*self._apply_centers(program.predict, X), strict=True)

@@ -26,6 +26,7 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
@@ -232,7 +233,7 @@ class LinearRegression(LeastSquares):
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
 
 
-class Ridge(LeastSquares):
+class Ridge(FromResult, LeastSquares):
     """Least squares with a penalty of the squared weights, on rows divided among workers.
 
     Parameters
@@ -284,6 +285,8 @@ class Ridge(LeastSquares):
     array([0.666667])
     """
 
+    _command = "ridge"
+
     solver_: str
 
     def __init__(
@@ -304,6 +307,15 @@ class Ridge(LeastSquares):
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.solver = solver
+
+    def _restore(self, result: ResultFolder) -> None:
+        self._target_name = result.told.get("target")
+        count = result.told.get("target_count")
+        shape = (result.column_count,) if count is None else (count, result.column_count)
+        self.coef_ = result.array("coef", *shape)
+        intercept = result.array("intercept", count or 1)
+        self.intercept_ = float(intercept[0]) if count is None else intercept
+        self.solver_ = result.fact("solver", str)
 
     def _keep(self, solution: program.Solution) -> None:
         self.solver_ = solution.solver

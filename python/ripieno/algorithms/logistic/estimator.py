@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
@@ -32,6 +33,7 @@ from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 
-class LogisticRegression(LinearClassifier, ObservedEstimator):
+class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
     """Logistic regression by all rows at once, dense or sparse ones, divided among workers.
 
     Minimises half the squared weights plus `C` times the losses of all rows: minus the logarithms of the probabilities
@@ -102,6 +104,8 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         After how many iterations the fit went on from a checkpoint.
     n_features_in_ : int
         Columns of the input.
+    first_column_ : int
+        What the first of them is counted as: 0, but 1 of libsvm text without an index 0.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
     report_ : RunReport
@@ -123,12 +127,15 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
     array(['low', 'high'], dtype='<U4')
     """
 
+    _command = "logistic"
+
     coef_: Reals
     intercept_: Reals
     objective_: float
     n_iter_: int
     resumed_from_: int | None
     n_features_in_: int
+    first_column_: int
     report_: RunReport
 
     def __init__(
@@ -284,7 +291,7 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         outcome = first.outcome
         self.objective_, self.n_iter_ = first.objective, max(outcome.iteration_count, 1)
         self.resumed_from_ = outcome.resumed_from
-        self._columns = first.columns
+        self.first_column_ = first.columns.start
         self.n_features_in_ = len(first.columns)
         self.report_ = RunReport.of(
             [part.record for part in parts],
@@ -301,6 +308,17 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
                 stacklevel=3,
             )
 
+    def _restore(self, result: ResultFolder) -> None:
+        self.classes_ = result.array("classes", None)
+        count = weight_count(len(self.classes_))
+        self.coef_ = result.array("coef", count, result.column_count)
+        self.intercept_ = result.array("intercept", count)
+        self.objective_ = result.fact("objective", float)
+        self.n_iter_ = result.fact("iteration_count", int)
+        self._target_name = result.told.get("target")
+        self.first_column_ = result.fact("first_column", int)
+        self._is_libsvm = result.fact("libsvm", bool)
+
     def _scores(self, X: Any) -> Reals:
         check_is_fitted(self, "coef_")
         if in_files(X):
@@ -314,7 +332,8 @@ class LogisticRegression(LinearClassifier, ObservedEstimator):
         check_is_fitted(self, "coef_")
         source, target = (_libsvm(X), None) if self._is_libsvm else open_again(self, X, target_name)
         coef = np.vstack([self.coef_.T, self.intercept_])
-        parts = self._run(program.scores, source, coef, self._columns, target, comm=None)
+        columns = range(self.first_column_, self.first_column_ + self.n_features_in_)
+        parts = self._run(program.scores, source, coef, columns, target, comm=None)
         labels = None if parts[0][1] is None else np.concatenate([labels for _, labels in parts])
         return np.concatenate([scores for scores, _ in parts]), labels
 

@@ -18,6 +18,7 @@ from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
+from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 
@@ -31,7 +32,7 @@ SOLVERS = ("auto", "covariance", "tsqr", "randomized")
 FLOATS = [np.float64, np.float32]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, ObservedEstimator):
     """The axes along which rows vary most, of rows divided among workers.
 
     Parameters
@@ -99,6 +100,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
     >>> PCA(n_components=1).fit(X).explained_variance_ratio_.round(4)
     array([0.9924])
     """
+
+    _command = "pca"
 
     components_: NDArray[Any]
     explained_variance_: NDArray[Any]
@@ -207,6 +210,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ObservedEstimator):
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
+
+    def _restore(self, result: ResultFolder) -> None:
+        self.n_components_ = count = result.fact("component_count", int)
+        self.components_ = result.array("components", count, result.column_count)
+        self.explained_variance_ = result.array("explained_variance", count)
+        self.explained_variance_ratio_ = np.array(
+            result.fact("explained_variance_ratio", list), self.explained_variance_.dtype
+        )
+        self.mean_ = result.array("mean", result.column_count)
+        self.noise_variance_ = result.fact("noise_variance", float)
+        self.n_samples_ = result.fact("row_count", int)
+        self.singular_values_ = np.sqrt(self.explained_variance_ * (self.n_samples_ - 1))
+        self.solver_ = result.fact("solver", str)
 
     def _scaled(self) -> NDArray[Any]:
         """The axes, each divided by the deviation along it if that is wanted."""

@@ -1,0 +1,153 @@
+"""Fitted estimators, made again of the folders that their commands have written."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import IO, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from ripieno.errors import InputError
+from ripieno.files import sources
+from ripieno.files.sources import PathLike
+
+Value = TypeVar("Value")
+
+#: Where and how a fit ran is nothing to the model.
+_OF_THE_RUN = ("checkpoint", "engine", "on_failure", "threads", "workers")
+
+
+@dataclass(frozen=True)
+class ResultFolder:
+    """What a command has written.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    told
+        What its model.json says.
+    """
+
+    path: str
+    told: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: PathLike) -> ResultFolder:
+        """Read model.json.
+
+        Raises
+        ------
+        InputError
+            There is none, or it is damaged.
+        """
+        path = os.fspath(folder)
+        name = f"{path}/model.json"
+        told = _read(name, json.load)
+        if not isinstance(told, dict):
+            raise InputError(f"{name} is damaged: expected an object")
+        return cls(path, told)
+
+    @property
+    def algorithm(self) -> str:
+        """The name of the command."""
+        return self.fact("algorithm", str)
+
+    @property
+    def column_count(self) -> int:
+        """Of the rows that the model was fitted on."""
+        return self.fact("column_count", int)
+
+    def fact(self, name: str, kind: type[Value]) -> Value:
+        """What model.json says of something.
+
+        Raises
+        ------
+        InputError
+            Nothing, or nothing of that kind.
+        """
+        value = self.told.get(name)
+        if not isinstance(value, kind):
+            raise InputError(f"{self.path}/model.json: {name!r} is {value!r}, expected a {kind.__name__}")
+        return value
+
+    def array(self, name: str, *shape: int | None) -> NDArray[Any]:
+        """An array of the folder; None stands for any length.
+
+        Raises
+        ------
+        InputError
+            It is missing or damaged, or has another shape.
+        """
+        path = f"{self.path}/{name}.npy"
+        array: NDArray[Any] = _read(path, np.lib.format.read_array)
+        fits = len(array.shape) == len(shape) and all(
+            want in (None, have) for have, want in zip(array.shape, shape, strict=True)
+        )
+        if not fits:
+            expected = ", ".join("any" if each is None else str(each) for each in shape)
+            raise InputError(f"{path} has the shape {array.shape}: expected ({expected}), by model.json")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise InputError(f"{path} holds values that are not finite")
+        return array
+
+
+def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
+    with sources.opened(path) as file, sources.blamed_on(path):
+        try:
+            return read(file)
+        except ValueError as error:
+            raise InputError(f"{path} is damaged: {error}") from error
+
+
+class FromResult(BaseEstimator):
+    """An estimator that can be made again of what its command has written."""
+
+    #: The name of the command.
+    _command: ClassVar[str]
+
+    @classmethod
+    def load(cls, folder: PathLike) -> Self:
+        """Make the fitted estimator again of the folder that its command has written.
+
+        It predicts as that which was fitted. Workers, threads and the engine are those of a new estimator, and there
+        is no `report_`: the folder has it as a page.
+
+        Parameters
+        ----------
+        folder : path or URL
+            With model.json and arrays.
+
+        Returns
+        -------
+        The estimator, fitted.
+
+        Raises
+        ------
+        InputError
+            The folder holds no result, that of another command, or one that is damaged.
+        """
+        result = ResultFolder.read(folder)
+        if result.algorithm != cls._command:
+            raise InputError(
+                f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} takes those of "
+                f"`ripieno {cls._command}`"
+            )
+        known = set(cls._get_param_names()).difference(_OF_THE_RUN)
+        model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})
+        model.n_features_in_ = result.column_count
+        names = result.told.get("column_names")
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
+        model._restore(result)
+        return model
+
+    @abstractmethod
+    def _restore(self, result: ResultFolder) -> None:
+        """Take what was fitted out of the folder."""

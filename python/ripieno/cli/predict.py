@@ -1,0 +1,74 @@
+"""`ripieno predict`: apply to new rows what another command has fitted."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+
+from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
+from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.cli.fits import fit_workers_option
+from ripieno.cli.options import PathOrUrl, overwrite_option, quiet_option, threads_option
+from ripieno.errors import InputError
+from ripieno.files.results import ResultPath, check_results, new_file, save_array
+
+#: What results can be applied, by the command that has written them, and what for, first what is done by default.
+APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
+    "kmeans": (KMeans, ("predict", "transform")),
+    "logistic": (LogisticRegression, ("predict", "predict_proba", "predict_log_proba", "decision_function")),
+    "pca": (PCA, ("transform",)),
+    "ridge": (Ridge, ("predict",)),
+}
+
+
+@click.command("predict", short_help="Apply to new rows what another command has fitted.")
+@click.argument("result", type=PathOrUrl())
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("-o", "--out", type=PathOrUrl(), required=True, help="File to write, .npy.")
+@click.option(
+    "--method",
+    metavar="METHOD",
+    help="What to write: predict, the default where there are predictions; of kmeans and pca transform, the distances "
+    "to all centroids and the values along the axes; of logistic predict_proba, predict_log_proba, decision_function.",
+)
+@fit_workers_option
+@threads_option
+@overwrite_option
+@quiet_option
+def predict_command(
+    result: ResultPath,
+    inputs: tuple[str, ...],
+    out: ResultPath,
+    method: str | None,
+    workers: int,
+    threads: int | None,
+    overwrite: bool,
+    quiet: bool,
+) -> None:
+    """Apply RESULT, a folder that kmeans, logistic, pca or ridge has written, to the rows of INPUTS.
+
+    INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
+    that holds the target may be there, or not. Every worker reads its own share. OUT gets an entry for each row, in
+    their order: the cluster, the class, or the value.
+
+    \b
+    Example:
+      ripieno kmeans vectors.npy --clusters 1000 --out result/
+      ripieno predict result/ more.npy --out clusters.npy
+    """
+    check_results({"--out": out}, inputs, overwrite=overwrite)
+    algorithm = ResultFolder.read(result).algorithm
+    if algorithm not in APPLIED:
+        raise InputError(f"{result} holds a result of {algorithm!r}, of which there is nothing to predict")
+    kind, methods = APPLIED[algorithm]
+    chosen = method or methods[0]
+    if chosen not in methods:
+        raise InputError(f"method={chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
+    model = kind.load(result).set_params(workers=workers, threads=threads)
+    found = getattr(model, chosen)(list(inputs))
+    with new_file(out) as path:
+        save_array(path, found)
+    if not quiet:
+        words = " × ".join(f"{length:,}" for length in found.shape)
+        Console(stderr=True).print(f"{chosen} of {algorithm}: {words} of {found.dtype}", highlight=False)
+    click.echo(str(out))

@@ -1,0 +1,160 @@
+"""What a command has written is an estimator again, and `ripieno predict` applies it as the one that wrote it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import ripieno as rp
+from ripieno.cli import main
+from sklearn.datasets import dump_svmlight_file
+
+random = np.random.default_rng(1)
+X = random.normal(size=(60, 4))
+MORE = random.normal(size=(7, 4))
+PRICE = X @ [1.0, 2, 3, 4] + 5
+DEAR = np.where(PRICE > 5, 7, 3)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", X)
+    np.save("more.npy", MORE)
+    names = "a,b,c,d"
+    for name, rows, prices in [("prices", X, PRICE), ("later", MORE, MORE[:, 0])]:
+        np.savetxt(f"{name}.csv", np.c_[rows, prices], "%.17g", ",", header=f"{names},price", comments="")
+    np.savetxt("bare.csv", MORE, "%.17g", ",", header=names, comments="")
+    np.savetxt("other.csv", MORE, "%.17g", ",", header="d,c,b,a", comments="")
+    dump_svmlight_file(X, (PRICE > 5).astype(int), "dear.svm", zero_based=False)
+    dump_svmlight_file(MORE, np.zeros(len(MORE)), "later.svm", zero_based=False)
+    return tmp_path
+
+
+def predicted(*words):
+    assert main(["predict", "result", *words, "--out", "found.npy", "--overwrite", "-q"]) == 0
+    return np.load("found.npy")
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_clusters_of_new_rows_are_those_of_the_fitted_estimator(workers):
+    assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "-q"]) == 0
+    fitted = rp.KMeans(3, random_state=4).fit(X)
+
+    np.testing.assert_array_equal(predicted("more.npy", "-w", str(workers)), fitted.predict(MORE))
+    np.testing.assert_array_equal(predicted("more.npy", "rows.npy"), fitted.predict(np.vstack([MORE, X])))
+    np.testing.assert_allclose(predicted("more.npy", "--method", "transform"), fitted.transform(MORE), rtol=1e-12)
+
+
+def test_a_loaded_estimator_has_what_was_fitted_but_not_where_it_ran():
+    assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "--tol", "0.01", "-w", "2", "-q"]) == 0
+
+    model = rp.KMeans.load("result")
+
+    fitted = rp.KMeans(3, random_state=4, tol=0.01).fit(X)
+    assert model.get_params() == fitted.get_params()
+    for name in ("cluster_centers_", "labels_", "inertia_", "n_iter_", "inertia_gap_", "n_features_in_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(fitted, name), rtol=1e-12)
+    with pytest.raises(ValueError, match="has 3 features, but KMeans is expecting 4"):
+        model.predict(MORE[:, :3])
+    np.testing.assert_array_equal(model.fit(X).labels_, fitted.labels_)
+
+
+def test_a_start_from_a_file_is_no_parameter_of_the_loaded_estimator():
+    np.save("start.npy", X[:3])
+    assert main(["kmeans", "rows.npy", "-k", "3", "--start", "start.npy", "-q"]) == 0
+
+    assert rp.KMeans.load("result").init == "k-means||"
+
+
+def test_values_along_axes_and_prices_of_new_rows():
+    assert main(["pca", "rows.npy", "-n", "2", "-q"]) == 0
+    fitted = rp.PCA(2, random_state=0).fit(X)
+    np.testing.assert_allclose(predicted("more.npy", "-w", "2"), fitted.transform(MORE), rtol=1e-9)
+    loaded = rp.PCA.load("result")
+    np.testing.assert_allclose(loaded.get_covariance(), fitted.get_covariance(), rtol=1e-9)
+    np.testing.assert_allclose(loaded.singular_values_, fitted.singular_values_, rtol=1e-9)
+
+    assert main(["ridge", "prices.csv", "--target", "price", "--overwrite", "-q", "-o", "ridge"]) == 0
+    expected = rp.Ridge().fit(X, PRICE).predict(MORE)
+    for name in ("later.csv", "bare.csv"):
+        assert main(["predict", "ridge", name, "-o", f"{name}.npy", "-q"]) == 0
+        np.testing.assert_allclose(np.load(f"{name}.npy"), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("targets", [np.c_[PRICE, -PRICE], PRICE[:, None]], ids=["two", "one"])
+def test_targets_in_columns_are_predicted(targets):
+    np.save("targets.npy", targets)
+    assert main(["ridge", "rows.npy", "--target", "targets.npy", "-q"]) == 0
+
+    np.testing.assert_allclose(predicted("more.npy"), rp.Ridge().fit(X, targets).predict(MORE), rtol=1e-9)
+
+
+def test_classes_of_new_rows():
+    pq.write_table(pa.table({**dict(zip("abcd", X.T, strict=True)), "dear": DEAR}), "dear.parquet")
+    assert main(["logistic", "dear.parquet", "--target", "dear", "-q"]) == 0
+    fitted = rp.LogisticRegression().fit(X, DEAR)
+
+    np.testing.assert_array_equal(predicted("bare.csv"), fitted.predict(MORE))
+    found = predicted("bare.csv", "--method", "predict_proba", "-w", "2")
+    np.testing.assert_allclose(found, fitted.predict_proba(MORE), rtol=1e-6)
+
+
+def test_classes_of_new_libsvm_text():
+    assert main(["logistic", "dear.svm", "-q"]) == 0
+
+    fitted = rp.LogisticRegression().fit(X, (PRICE > 5).astype(int))
+    np.testing.assert_array_equal(predicted("later.svm"), fitted.predict(MORE))
+    np.testing.assert_array_equal(rp.LogisticRegression.load("result").predict(MORE), fitted.predict(MORE))
+
+
+def refusal(capfd, *words):
+    assert main(["predict", *words, "-o", "found.npy"]) == 2
+    assert not Path("found.npy").exists()
+    return capfd.readouterr().err
+
+
+def test_what_cannot_be_applied_is_said(folder, capfd):
+    assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
+    assert main(["ridge", "prices.csv", "--target", "price", "-o", "ridge", "-q"]) == 0
+    (folder / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nbob,9,1\n")
+    assert main(["als", "ratings.csv", "-o", "als", "-q"]) == 0
+
+    assert "nothing/model.json does not exist" in refusal(capfd, "nothing", "more.npy")
+    assert "result of 'als', of which there is nothing to predict" in refusal(capfd, "als", "more.npy")
+    assert "missing.npy" in refusal(capfd, "result", "missing.npy")
+    assert "--method 'fly'" in refusal(capfd, "result", "more.npy", "--method", "fly")
+    assert "has 5 columns, but KMeans was fitted on 4" in refusal(capfd, "result", "later.csv")
+    assert "feature names" in refusal(capfd, "ridge", "other.csv")
+    with pytest.raises(rp.InputError, match="holds a result of `ripieno kmeans`: PCA takes those of `ripieno pca`"):
+        rp.PCA.load("result")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
+        (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
+        (lambda folder: told(folder, "parameters", None), "'parameters' is None, expected a dict"),
+        (lambda folder: told(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
+        (lambda folder: (folder / "centroids.npy").unlink(), "centroids.npy does not exist"),
+        (lambda folder: (folder / "centroids.npy").write_bytes(b"\x93NUMPY\x01"), "centroids.npy is damaged"),
+        (lambda folder: np.save(folder / "centroids.npy", np.full((3, 4), np.nan)), "not finite"),
+        (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 60)), "labels.npy is damaged"),
+    ],
+)
+def test_a_damaged_result_is_refused(folder, spoil, message):
+    assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
+    spoil(folder / "result")
+
+    with pytest.raises(rp.InputError, match=message):
+        rp.KMeans.load("result")
+
+
+def told(folder, name, value):
+    known = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps(known | {name: value}))
