@@ -14,7 +14,7 @@ from PIL import Image
 from ripieno.features import demo_images, extract, find_patches
 from ripieno.input.matrix import open_source
 from ripieno.report import charts, write_report
-from ripieno.report.page import _figure
+from ripieno.report.page import figure
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_the_page_is_well_formed_and_refers_to_nothing_outside(page):
 
 
 def test_figures_of_the_fit_are_on_the_page(page, model):
-    for text in (_figure(model.inertia_), "520 rows × 512 columns", "8 clusters", "2 workers", "rank 0", "rank 1"):
+    for text in (figure(model.inertia_), "520 rows × 512 columns", "8 clusters", "2 workers", "rank 0", "rank 1"):
         assert text in page
     assert page.count('role="img"') == 3
     threads = sum(len(counted["threads"]) for counted in model.report_.traffic)

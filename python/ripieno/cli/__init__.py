@@ -47,6 +47,7 @@ COMMANDS = {
     "mds": "ripieno.cli.mds:mds_command",
     "pca": "ripieno.cli.pca:pca_command",
     "predict": "ripieno.cli.predict:predict_command",
+    "report": "ripieno.cli.report:report_command",
     "ridge": "ripieno.cli.ridge:ridge_command",
     "reproduce": "ripieno.cli.reproduce:reproduce_command",
     "run": "ripieno.cli.run:run_command",

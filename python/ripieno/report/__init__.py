@@ -1,5 +1,6 @@
-"""The report of a fit: one HTML file that holds everything and fetches nothing."""
+"""The report of a fit, and of several beside each other: one HTML file that holds everything and fetches nothing."""
 
+from ripieno.report.compared import write_comparison
 from ripieno.report.page import Charted, write_fit_report, write_report
 
-__all__ = ["Charted", "write_fit_report", "write_report"]
+__all__ = ["Charted", "write_comparison", "write_fit_report", "write_report"]

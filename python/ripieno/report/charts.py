@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,9 @@ INK, MUTED, GRID, FIRST, SECOND = "#010101", "#020202", "#030303", "#040404", "#
 THIRD, FOURTH, FIFTH = "#060606", "#070707", "#080808"
 VARIABLES = {INK: "--ink", MUTED: "--muted", GRID: "--grid", FIRST: "--first", SECOND: "--second"}
 VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
+
+#: Of lines that stand beside each other.
+COLOURS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 WIDTH_INCHES = 9.0
 PANEL_LIMIT = 8
@@ -102,6 +106,23 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
             _label(axes, x, "")
         told = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
         return svg_of(figure, name, "; ".join(told) + ".")
+
+
+def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+    """What several runs, of which each has a colour, measured: after each iteration, and after so many seconds."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
+        left, right = figure.subplots(1, 2, sharey=True)
+        for colour, (ends_s, values) in zip(COLOURS, runs.values(), strict=False):
+            marker = "o" if len(values) <= BAR_LIMIT else ""
+            for axes, places in ((left, np.arange(1, len(values) + 1)), (right, ends_s)):
+                axes.plot(places, values, color=colour, linewidth=2, marker=marker, markersize=3.5)
+        for axes in (left, right):
+            axes.margins(y=0.12)
+        _label(left, "iteration", "")
+        right.set_xlabel("seconds")
+        told = (f"{run} ends at {values[-1]:.6g} after {ends_s[-1]:.3g} s" for run, (ends_s, values) in runs.items())
+        return svg_of(figure, name, escape(f"{what}: {'; '.join(told)}."))
 
 
 def time_chart(iterations: Sequence[Lap]) -> str:

@@ -57,9 +57,9 @@ def write_report(
         title="K-means",
         what="iteration",
         tiles={
-            "inertia at the end": _figure(inertia),
+            "inertia at the end": figure(inertia),
             "iterations": str(len(fit.iterations)),
-            "rows per second": _count(fit.rows_per_s),
+            "rows per second": count(fit.rows_per_s),
         },
         charted=[
             Charted(
@@ -160,11 +160,10 @@ def _write(
     words: tuple[str, str] = ("rows", "columns"),
     **more: Any,
 ) -> None:
-    page = _pages().get_template(template)
-    html = page.render(
+    html = filled(
+        template,
         fit=fit,
         charts=charted,
-        now=datetime.datetime.now().astimezone(),
         compute_s=_per_rank(fit.iterations, "compute_s"),
         communication_s=_per_rank(fit.iterations, "communication_s"),
         time_chart=charts.time_chart(fit.iterations),
@@ -180,11 +179,16 @@ def _write(
     path.write_text(html, encoding="utf-8")
 
 
+def filled(template: str, **values: Any) -> str:
+    """A page."""
+    return _pages().get_template(template).render(now=datetime.datetime.now().astimezone(), **values)
+
+
 def _pages() -> Environment:
     pages = Environment(
         loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    pages.filters.update(count=_count, seconds=_seconds, counted=_counted, measure=_measure, zip=zip)
+    pages.filters.update(count=count, seconds=seconds, counted=_counted, measure=_measure, zip=zip)
     return pages
 
 
@@ -237,23 +241,24 @@ def _version(name: str) -> str:
         return "from source"
 
 
-def _count(number: float) -> str:
+def count(number: float) -> str:
     """1234567 as 1 234 567, with thin spaces."""
     return f"{number:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _counted(number: int | None) -> str:
     """What the kernel has counted, if it tells."""
-    return "?" if number is None else _count(number)
+    return "?" if number is None else count(number)
 
 
-def _seconds(seconds: float) -> str:
+def seconds(seconds: float) -> str:
+    """Seconds, or milliseconds."""
     return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
-def _figure(number: float) -> str:
+def figure(number: float) -> str:
     """A number with six digits that count, or all digits before the point."""
-    return _count(number) if 1e5 <= abs(number) < 1e12 else f"{number:.6g}"
+    return count(number) if 1e5 <= abs(number) < 1e12 else f"{number:.6g}"
 
 
 def _measure(value: float | str) -> str:

@@ -1,0 +1,175 @@
+"""The page that puts results of several runs of an algorithm side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ripieno.algorithms.result_folder import ResultFolder
+from ripieno.errors import InputError
+from ripieno.report import charts, page
+
+#: Of which each has a colour.
+RUNS_MAX = len(charts.COLOURS)
+WORDS = ("iteration", "stage")
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One result.
+
+    Parameters
+    ----------
+    folder
+        What the command has written.
+    name
+        What it is called on the page.
+    """
+
+    folder: ResultFolder
+    name: str
+
+    @cached_property
+    def word(self) -> str:
+        """What it consists of, "iteration" or "stage"."""
+        return next((word for word in WORDS if f"{word}s" in self.folder.told), WORDS[0])
+
+    @cached_property
+    def laps(self) -> list[dict[str, Any]]:
+        """Its iterations or stages."""
+        return self.folder.fact(f"{self.word}s", list)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of the estimator, but for the number of workers, which stands among what the run came to."""
+        return {name: value for name, value in self.folder.fact("parameters", dict).items() if name != "workers"}
+
+    @property
+    def measures(self) -> dict[str, list[float]]:
+        """The numbers that were measured in each iteration, by name."""
+        names = [name for name, value in self.laps[0].items() if isinstance(value, int | float)]
+        return {name: [float(lap[name]) for lap in self.laps] for name in names}
+
+    @property
+    def ends_s(self) -> list[float]:
+        """Seconds from the first iteration's begin to the end of each, by the slowest rank."""
+        lasted = [
+            max(map(sum, zip(lap["compute_s"], lap["communication_s"], strict=True)), default=0.0) for lap in self.laps
+        ]
+        return [float(end) for end in np.cumsum(lasted)]
+
+    def figures(self) -> Iterator[tuple[str, float | None, str]]:
+        """What it came to: a name, the number that a ratio can be made of if there is one, and its text."""
+        told = self.folder.told
+        for name in ("row_count", "column_count"):
+            yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
+        yield "workers", None, page.count(len(self.laps[0]["compute_s"]))
+        yield f"{self.word}s", len(self.laps), page.count(len(self.laps))
+        for name, value in told.items():
+            if isinstance(value, float):
+                yield name.replace("_", " "), value, page.figure(value)
+        for name, values in self.measures.items():
+            if name not in told:
+                yield f"{name.replace('_', ' ')} at the end", values[-1], page.figure(values[-1])
+        compute, communication = (sum(sum(lap[name]) for lap in self.laps) for name in ("compute_s", "communication_s"))
+        seconds = {name: value for name, value in self.folder.fact("seconds", dict).items() if name != "iterate"}
+        seconds |= {f"all {self.word}s": self.ends_s[-1]}
+        for name, value in seconds.items():
+            yield f"seconds: {name}", value, page.seconds(value)
+        share = communication / max(compute + communication, 1e-12)
+        yield "of it communication", None, f"{share:.1%}"
+
+
+def write_comparison(path: Path, folders: Sequence[ResultFolder]) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    path
+        File to write.
+    folders
+        Results of one command; the first is the one that others are compared with.
+
+    Raises
+    ------
+    InputError
+        They are of several commands, or too many, or one tells nothing of its iterations.
+    """
+    runs = [Run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    _check(runs)
+    figures = [{name: (number, text) for name, number, text in run.figures()} for run in runs]
+    rows = [(name, [_beside(each.get(name), figures[0].get(name)) for each in figures]) for name in _keys(figures)]
+    parameters = [
+        (name, [str(run.parameters.get(name, NOTHING)) for run in runs]) for name in _keys([r.parameters for r in runs])
+    ]
+    different = [each for each in parameters if len(set(each[1])) > 1]
+    measured = [run.measures for run in runs]
+    html = page.filled(
+        "compared.html",
+        algorithm=runs[0].folder.algorithm,
+        runs=runs,
+        colours=[charts.VARIABLES[colour] for colour in charts.COLOURS],
+        rows=rows,
+        different=different,
+        same=[(name, values[0]) for name, values in parameters if len(set(values)) == 1],
+        other_input=len({str(run.folder.told.get("inputs")) for run in runs}) > 1,
+        word=runs[0].word,
+        charts=[
+            (
+                name.replace("_", " "),
+                charts.runs_chart(
+                    f"measure{number}",
+                    name.replace("_", " "),
+                    {
+                        run.name: (run.ends_s, each[name])
+                        for run, each in zip(runs, measured, strict=True)
+                        if name in each
+                    },
+                ),
+            )
+            for number, name in enumerate(_keys(measured))
+            # A line that is level in all runs shows nothing.
+            if len({value for each in measured for value in each.get(name, ())}) > 1
+        ],
+    )
+    path.write_text(html, encoding="utf-8")
+
+
+def _check(runs: Sequence[Run]) -> None:
+    if not 2 <= len(runs) <= RUNS_MAX:
+        raise InputError(f"{len(runs)} results: expected 2 to {RUNS_MAX}")
+    for run in runs:
+        if run.folder.algorithm != runs[0].folder.algorithm:
+            raise InputError(
+                f"{run.folder.path} is of {run.folder.algorithm}, {runs[0].folder.path} of {runs[0].folder.algorithm}: "
+                "expected results of one command"
+            )
+        if not run.laps:
+            raise InputError(f"{run.folder.path}/model.json tells of no {run.word}")
+
+
+def _names(folders: Sequence[ResultFolder]) -> list[str]:
+    """The last parts of their paths, or the whole paths if those are the same."""
+    last = [folder.path.rstrip("/").rpartition("/")[2] for folder in folders]
+    return last if len(set(last)) == len(last) else [folder.path for folder in folders]
+
+
+def _keys(each: Sequence[dict[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for names in each for name in names))
+
+
+def _beside(own: tuple[float | None, str] | None, first: tuple[float | None, str] | None) -> tuple[str, str]:
+    """The text of a figure, and its ratio to that of the first run if there is one that says something."""
+    if own is None:
+        return NOTHING, ""
+    number, text = own
+    base = None if first is None else first[0]
+    if number is None or base is None or number == base or base <= 0 or number <= 0:
+        return text, ""
+    return text, f"× {number / base:.3g}"
