@@ -494,7 +494,7 @@ def _differing(draw: random.Random, calls: tuple[Call, ...], only_place: str | N
         other = _drawn(draw, only_place)
         return Difference(f"{other} comes before call {number}", (*before, other, call, *after))
     if how == "order" and after and replace(after[0], later=call.later) != call:
-        # Calls of two communicators, and a message and a call, need no order as long as they do not wait for each other.
+        # Calls of two communicators, and a message and a call, need no order as long as none waits for the other.
         need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
         turned = (*before, after[0], call, *after[1:])
         return Difference(f"calls {number} and {number + 1} are turned", turned, need_none)

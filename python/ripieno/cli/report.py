@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli.options import PathOrUrl, overwrite_option
 from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.report import write_comparison
@@ -27,7 +26,6 @@ def report_command(results: tuple[ResultPath, ...], out: ResultPath, overwrite: 
       ripieno report all/ near/ --out compared.html
     """
     check_results({"--out": out}, overwrite=overwrite)
-    folders = [ResultFolder.read(result) for result in results]
     with new_file(out) as path:
-        write_comparison(path, folders)
+        write_comparison(path, results)
     click.echo(str(out))

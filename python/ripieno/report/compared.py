@@ -12,6 +12,7 @@ import numpy as np
 
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
 from ripieno.report import charts, page
 
 #: Of which each has a colour.
@@ -86,21 +87,22 @@ class Run:
         yield "of it communication", None, f"{share:.1%}"
 
 
-def write_comparison(path: Path, folders: Sequence[ResultFolder]) -> None:
+def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
     """Write the page.
 
     Parameters
     ----------
     path
         File to write.
-    folders
-        Results of one command; the first is the one that others are compared with.
+    results
+        Two to five folders that one command has written; the others are compared with the first.
 
     Raises
     ------
     InputError
-        They are of several commands, or too many, or one tells nothing of its iterations.
+        They are of several commands, or too many; one is damaged, or tells nothing of its iterations.
     """
+    folders = [ResultFolder.read(result) for result in results]
     runs = [Run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     _check(runs)
     figures = [{name: (number, text) for name, number, text in run.figures()} for run in runs]
