@@ -602,6 +602,9 @@ def simulate(
     *,
     transfers: bool = False,
 ) -> dict[str, Any]: ...
+def simulate_sparse(
+    cluster: Cluster, degrees: str, features: int, sets: list[list[int]], row_bytes: int
+) -> tuple[float | None, list[int]]: ...
 def distribute(
     cluster: Cluster,
     algorithm: str,

@@ -13,8 +13,10 @@ from xml.etree import ElementTree
 import pytest
 import ripieno as rp
 from ripieno import _native
+from ripieno._native import DensityCurve, design_estimate
 from ripieno.cli import main
-from ripieno.simulation import Cluster, explain, papers, pictures, simulate, spark_report
+from ripieno.simulation import Cluster, explain, kylix, papers, pictures, simulate, spark_report
+from ripieno.sparse import packets
 from ripieno.units import bits_per_s, seconds_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/simulator.md"
@@ -297,6 +299,25 @@ def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
     growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.WAYS.values()}
     assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
     assert all(grown < 2 for grown in growth.values())
+
+
+def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_small():
+    for graph in (kylix.TWITTER, kylix.TWITTER_HALVED, kylix.YAHOO):
+        features = graph.features // graph.fewer
+        curve = DensityCurve.power_law(features, kylix.ALPHA, graph.density)
+        costs = packets.of_rate(kylix.RATE_BITS_PER_S, kylix.EFFICIENT_BYTES)
+        sets = (curve, graph.density * features)
+        for degrees in (kylix.DIRECT, graph.degrees, kylix.BINARY):
+            seconds, sent_bytes = kylix.reduced(graph, degrees)
+            priced = design_estimate(64, degrees, sets, sets, graph.row_bytes, costs)
+            assert sent_bytes == pytest.approx(priced["sent_bytes"], rel=0.01)
+            # Where something is played, packets of one layer go while those of another are added.
+            assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
+
+    rows = papers.reproduce("kylix-figure-6").rows
+    twitter, halved, yahoo = ([row.simulated for row in rows[place : place + 3]] for place in (0, 3, 6))
+    assert all(direct > designed < binary for direct, designed, binary in (twitter, halved, yahoo))
+    assert halved[0] / halved[1] > 2
 
 
 def test_reproductions_are_listed(capsys):

@@ -18,6 +18,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let is_streamed = |name: &&str| Discipline::named(name).is_some_and(Discipline::is_streamed);
     module.add("STREAMED", Discipline::NAMES.into_iter().filter(is_streamed).collect::<Vec<_>>())?;
     module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate_sparse, module)?)?;
     module.add_function(wrap_pyfunction!(distribute, module)?)?;
     module.add_function(wrap_pyfunction!(search_block_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(explain, module)?)
@@ -89,6 +90,21 @@ fn simulate<'py>(
     let collective = parse_collective(collective)?;
     let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root));
     simulation_dict(py, &cluster.0, &found.map_err(errors::from_collective)?, transfers)
+}
+
+/// Plays a sparse reduction: its seconds, if it ends, and the bytes that each rank sends.
+#[pyfunction]
+fn simulate_sparse(
+    py: Python<'_>,
+    cluster: &Cluster,
+    degrees: &str,
+    features: u64,
+    sets: Vec<Vec<u64>>,
+    row_bytes: usize,
+) -> PyResult<(Option<f64>, Vec<usize>)> {
+    let found = py.detach(|| simulation::simulate_sparse(&cluster.0, degrees, features, &sets, row_bytes));
+    let played = found.map_err(errors::from_collective)?;
+    Ok((played.time_s(), played.sent_bytes))
 }
 
 /// Prices and plays every algorithm of a collective.

@@ -10,6 +10,7 @@ mod explain;
 mod fair;
 mod faults;
 mod play;
+mod sparse;
 pub mod swarm;
 mod waits;
 
@@ -18,3 +19,4 @@ pub use cluster::{Cluster, Kind, Link, WireName};
 pub use explain::{Candidate, Explanation, Outcome};
 pub use faults::Faults;
 pub use play::{Load, OPERATIONS_MAX, Played, Unplayable, play};
+pub use sparse::play_sparse;

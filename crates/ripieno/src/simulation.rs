@@ -3,10 +3,11 @@
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
 pub use ripieno_plan::simulate::Transfer;
+use ripieno_plan::sparse::{Degrees, InvalidDegrees};
 pub use ripieno_plan::swarm::{Discipline, Failure};
 use ripieno_plan::{Collective, Group};
 pub use ripieno_sim::swarm;
-use ripieno_sim::{Asked, Unanswered};
+use ripieno_sim::{Asked, Unanswered, play_sparse};
 pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Load, Outcome, Played};
 use swarm::{Casting, Swarmed};
 
@@ -50,6 +51,38 @@ pub fn explain(
     let (asked, group) = asked(cluster, collective, bytes, root)?;
     let order = Overrides::default().choice(collective, order, &group, bytes)?.order;
     Ok(Explanation::of(&asked, order, cluster))
+}
+
+/// A reduction of rows by a butterfly of `degrees` on `cluster`; of the features below `features` every rank
+/// contributes and wants those of its set, which ascend.
+pub fn simulate_sparse(
+    cluster: &Cluster,
+    degrees: &str,
+    features: u64,
+    sets: &[Vec<u64>],
+    row_bytes: usize,
+) -> Result<Played, Error> {
+    let p = cluster.topology.size();
+    let told: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
+        name: "degrees",
+        value: degrees.to_string(),
+        expected: error.to_string(),
+    })?;
+    if told.world_size() != p {
+        return Err(argument("degrees", degrees, &format!("those of {p} ranks")));
+    }
+    if sets.len() != p {
+        return Err(argument("sets", sets.len(), &format!("one for each of {p} ranks")));
+    }
+    if row_bytes == 0 {
+        return Err(argument("row_bytes", row_bytes, "at least 1"));
+    }
+    let is_sound = |keys: &Vec<u64>| keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < features);
+    if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
+        return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
+    }
+    play_sparse(cluster, &told, features, sets, row_bytes)
+        .map_err(|unplayable| argument("degrees", degrees, &format!("fewer messages: {unplayable}")))
 }
 
 /// More ranks than this share wires by turns, a thousand in the time of the bytes alone: all flows of a swarm concern
@@ -114,5 +147,22 @@ mod tests {
         assert!(told("chain", 0).starts_with("algorithm=chain: expected one of ring"));
         assert_eq!(told("ring", 5), "root=5: expected a rank, 0 … 4");
         assert_eq!(told("ring@random:7", 0), "ring");
+    }
+
+    #[test]
+    fn sparse_reductions_that_there_cannot_be_are_told() {
+        let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
+        let told = |degrees: &str, sets: &[Vec<u64>], row_bytes: usize| {
+            simulate_sparse(&Cluster::uniform(4, &model), degrees, 10, sets, row_bytes).unwrap_err().to_string()
+        };
+        let sets = vec![vec![3, 9]; 4];
+        assert_eq!(told("3x2", &sets, 4), "degrees=3x2: expected those of 4 ranks");
+        assert!(told("0x4", &sets, 4).starts_with("degrees=0x4: expected "));
+        assert_eq!(told("2x2", &sets[1..], 4), "sets=3: expected one for each of 4 ranks");
+        assert_eq!(told("2x2", &sets, 0), "row_bytes=0: expected at least 1");
+        for wrong in [vec![3, 3], vec![9, 3], vec![3, 10]] {
+            let sets = [sets[0].clone(), wrong, sets[0].clone(), sets[0].clone()];
+            assert_eq!(told("2x2", &sets, 4), "sets=those of rank 1: expected ascending features below 10");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 Sources: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figure 6, section 6.1; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop",
-IC2E 2015: table I. The report on Spark's broadcasts is in `spark_report.py`.
+IC2E 2015: table I. The report on Spark's broadcasts is in `spark_report.py`, Kylix in `kylix.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from statistics import median
 
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.kylix import kylix_figure_6
 from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
 from ripieno.simulation.spark_report import spark_figure_4, spark_table_2
 
@@ -163,6 +164,7 @@ def harp_table_1() -> Reproduction:
 
 REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "harp-table-1": harp_table_1,
+    "kylix-figure-6": kylix_figure_6,
     "spark-figure-4": spark_figure_4,
     "spark-table-2": spark_table_2,
     "twister-figure-6": twister_figure_6,

@@ -201,6 +201,20 @@ impl Configuring {
         (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes), missing)
     }
 
+    /// What all ranks find, by rank: their machines, run in memory.
+    pub fn finish_all(mut machines: Vec<Configuring>) -> Result<Vec<(Routes, Missing)>, Malformed> {
+        for step in 0..machines.first().map_or(0, Configuring::step_count) {
+            let mut arrived: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|_| Vec::new()).collect();
+            for (from, machine) in machines.iter().enumerate() {
+                machine.outgoing(step).into_iter().for_each(|(to, bytes)| arrived[to].push((from, bytes)));
+            }
+            for (machine, messages) in machines.iter_mut().zip(&arrived) {
+                machine.absorb(step, messages)?;
+            }
+        }
+        Ok(machines.into_iter().map(Configuring::finish).collect())
+    }
+
     fn layer(&self, step: usize) -> &Layer {
         assert_eq!(step, self.steps.len(), "steps come one after the other");
         &self.layers[step]

@@ -39,11 +39,8 @@ pub fn take_step(machines: &mut [Configuring], step: usize) {
 
 /// Runs all machines to their end.
 pub fn configured(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Configured {
-    let mut machines = machines(degrees, keys, dense_above);
-    for step in 0..machines[0].step_count() {
-        take_step(&mut machines, step);
-    }
-    let (routes, missing) = machines.into_iter().map(Configuring::finish).unzip();
+    let found = Configuring::finish_all(machines(degrees, keys, dense_above)).unwrap();
+    let (routes, missing) = found.into_iter().unzip();
     Configured { routes, missing }
 }
 

@@ -1,0 +1,33 @@
+//! Sparse reductions take what their layers take one after the other.
+
+use ripieno_plan::simulate::Model;
+use ripieno_sim::{Cluster, play_sparse};
+
+const MODEL: Model = Model { alpha_s: 8.0, beta_s_per_byte: 0.5, gamma_s_per_byte: 0.0 };
+const ROW_BYTES: usize = 4;
+
+fn seconds(degrees: &str, sets: &[Vec<u64>]) -> f64 {
+    let cluster = Cluster::uniform(sets.len(), &MODEL);
+    play_sparse(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES).unwrap().time_s().unwrap()
+}
+
+/// Down and up again, each with so many packets of so many rows.
+fn layer_s(packet_count: f64, rows: f64) -> f64 {
+    2.0 * packet_count * (MODEL.alpha_s + rows * ROW_BYTES as f64 * MODEL.beta_s_per_byte)
+}
+
+#[test]
+fn sets_of_all_keys_are_halved_from_layer_to_layer() {
+    let all: Vec<Vec<u64>> = (0..4).map(|_| (0..64).collect()).collect();
+
+    assert_eq!(seconds("4", &all), layer_s(3.0, 16.0));
+    assert_eq!(seconds("2x2", &all), layer_s(1.0, 32.0) + layer_s(1.0, 16.0));
+}
+
+#[test]
+fn sets_without_a_common_key_are_united_as_they_go_down() {
+    let apart: Vec<Vec<u64>> = (0..4).map(|rank| (0..16).map(|place| 4 * place + rank).collect()).collect();
+
+    assert_eq!(seconds("4", &apart), layer_s(3.0, 4.0));
+    assert_eq!(seconds("2x2", &apart), layer_s(1.0, 8.0) + layer_s(1.0, 8.0));
+}
