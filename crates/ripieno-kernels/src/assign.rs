@@ -373,7 +373,8 @@ impl<C: Centroid> Way<C> {
         }
     }
 
-    /// Labels and squared distances of a block of rows; rows without a centroid as near as `within` says may go without.
+    /// Labels and squared distances of a block of rows; rows without a centroid as near as `within` says may go
+    /// without.
     fn block<P: Point<Centroid = C>>(
         &self,
         points: Matrix<P>,
