@@ -3,6 +3,7 @@
 use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
 use crate::config::{Config, Links, Token};
 use crate::error::{Address, Attempt, NetError};
+use crate::lack::lack;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use std::net::SocketAddr;
@@ -76,6 +77,9 @@ impl Connector {
                 match self.try_one(peer, purpose, address, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
+                        if let Some(cause) = failure.lack() {
+                            return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
+                        }
                         may_come |= matches!(&failure, Failure::Denied(denied) if !denied.is_proven());
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
                     }
@@ -174,6 +178,14 @@ enum Failure {
 }
 
 impl Failure {
+    /// What this process lacks for a connection, if it does.
+    fn lack(&self) -> Option<String> {
+        match self {
+            Failure::Connect(error) => lack(error),
+            Failure::Denied(_) => None,
+        }
+    }
+
     /// Whether nobody of this job is there, and never will be again.
     fn is_end(&self) -> bool {
         match self {

@@ -1,6 +1,6 @@
 //! What can go wrong between ranks, before a job runs: one enum, whose texts name rank, peer, address and what to do.
 
-use ripieno_run::Failure;
+use ripieno_run::{Failure, LinkError};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -101,6 +101,16 @@ pub enum NetError {
         /// What the operating system said.
         cause: String,
     },
+}
+
+/// Why there is no link: what this process lacks, or else what is told of the other end.
+impl From<NetError> for LinkError {
+    fn from(error: NetError) -> LinkError {
+        match error {
+            NetError::Os { what, cause, .. } => LinkError::Lacking { what: format!("it cannot {what}: {cause}") },
+            error => LinkError::Closed { cause: error.to_string() },
+        }
+    }
 }
 
 /// One try to reach an address.

@@ -10,6 +10,7 @@ pub mod error;
 pub mod exchange;
 pub mod host;
 pub mod introduction;
+mod lack;
 pub mod links;
 mod listeners;
 pub mod mesh;

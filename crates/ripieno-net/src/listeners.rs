@@ -3,6 +3,7 @@
 use crate::config::{Config, Ports, fill_random};
 use crate::error::NetError;
 use crate::host::{Addresses, host_name};
+use crate::lack::{lack, told};
 use crate::stream::Stream;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
@@ -30,7 +31,7 @@ impl Listeners {
             Some(host) => on_host(config, host)?,
             None => everywhere(config)?,
         };
-        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
+        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
         listener.set_nonblocking(true).map_err(os("listen"))?;
         let port = listener.local_addr().map_err(os("listen"))?.port();
         Ok(Listeners { tcp: listener, port, unix: unix()?, addresses })
@@ -65,11 +66,7 @@ fn accept_own(listener: &UnixListener) -> io::Result<UnixStream> {
 }
 
 fn everywhere(config: &Config) -> Result<(TcpListener, Addresses), NetError> {
-    let addresses = Addresses::of_interfaces().map_err(|error| NetError::Address {
-        rank: config.rank,
-        host: host_name(),
-        cause: error.to_string(),
-    })?;
+    let addresses = Addresses::of_interfaces().map_err(|error| address_error(config, &host_name(), &error))?;
     // One dual-stack socket serves both families; a kernel without IPv6 has only the other.
     let any = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let listener = bind_first(&any, config.ports).map_err(|error| bind_error(config, "*", error))?;
@@ -77,11 +74,10 @@ fn everywhere(config: &Config) -> Result<(TcpListener, Addresses), NetError> {
 }
 
 fn on_host(config: &Config, host: &str) -> Result<(TcpListener, Addresses), NetError> {
-    let address_error = |cause| NetError::Address { rank: config.rank, host: host.to_string(), cause };
-    let mut addresses = Addresses::of_name(host).map_err(|error| address_error(error.to_string()))?;
+    let mut addresses = Addresses::of_name(host).map_err(|error| address_error(config, host, &error))?;
     let candidates: Vec<IpAddr> = addresses.usable.iter().chain(&addresses.loopback).copied().collect();
     if candidates.is_empty() {
-        return Err(address_error(addresses.explain()));
+        return Err(NetError::Address { rank: config.rank, host: host.to_string(), cause: addresses.explain() });
     }
     let listener = bind_first(&candidates, config.ports).map_err(|error| bind_error(config, host, error))?;
     let bound = listener.local_addr().map_err(|error| bind_error(config, host, error))?.ip();
@@ -90,7 +86,18 @@ fn on_host(config: &Config, host: &str) -> Result<(TcpListener, Addresses), NetE
     Ok((listener, addresses))
 }
 
+fn address_error(config: &Config, host: &str, error: &io::Error) -> NetError {
+    let rank = config.rank;
+    match lack(error) {
+        Some(cause) => NetError::Os { rank, what: "look up addresses", cause },
+        None => NetError::Address { rank, host: host.to_string(), cause: error.to_string() },
+    }
+}
+
 fn bind_error(config: &Config, host: &str, error: io::Error) -> NetError {
+    if let Some(cause) = lack(&error) {
+        return NetError::Os { rank: config.rank, what: "listen on a port", cause };
+    }
     let (rank, host, ports) = (config.rank, host.to_string(), config.ports.to_string());
     NetError::Bind { rank, host, ports, cause: error.to_string() }
 }

@@ -9,6 +9,7 @@ use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor};
 use crate::config::Config;
 use crate::connector::{Connector, judge};
 use crate::error::NetError;
+use crate::lack::{no_thread, told};
 use crate::links::{Bell, Doorbell, TcpLink, Watch};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
@@ -56,18 +57,18 @@ pub struct Mesh {
     slots: BTreeMap<usize, Slot>,
     newcomers: Vec<usize>,
     doorbell: Doorbell,
-    opened: Receiver<(usize, Result<Stream, String>)>,
-    opener: Sender<(usize, Result<Stream, String>)>,
+    opened: Receiver<(usize, Result<Stream, LinkError>)>,
+    opener: Sender<(usize, Result<Stream, LinkError>)>,
 }
 
 enum Slot {
     /// Being opened, until then; what went wrong so far.
     Opening {
         until: Instant,
-        cause: String,
+        cause: LinkError,
     },
     Open(TcpLink),
-    Closed(String),
+    Closed(LinkError),
 }
 
 impl Invited {
@@ -93,7 +94,7 @@ impl Invited {
         let os = |error: io::Error| NetError::Os {
             rank: config.rank,
             what: "make a doorbell of shared memory",
-            cause: error.to_string(),
+            cause: told(&error),
         };
         let doorbell = Doorbell::new().map_err(os)?;
         let (opener, opened) = channel();
@@ -200,14 +201,15 @@ impl Mesh {
     }
 
     /// Takes a connection, or the news that there will be none.
-    fn open(&mut self, peer: usize, outcome: Result<Stream, String>) {
+    fn open(&mut self, peer: usize, outcome: Result<Stream, LinkError>) {
+        let closed = |cause: String| LinkError::Closed { cause };
         let link = outcome.and_then(|stream| match stream {
             Stream::Tcp(stream) => {
                 // Where the kernel cannot, words wait longer.
                 let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
-                TcpLink::new(stream).map_err(|error| error.to_string())
+                TcpLink::new(stream).map_err(|error| closed(error.to_string()))
             }
-            Stream::Unix(_) => Err("a Unix socket carries no link of its own".to_string()),
+            Stream::Unix(_) => Err(closed("a Unix socket carries no link of its own".to_string())),
         });
         self.slots.insert(peer, link.map_or_else(Slot::Closed, Slot::Open));
     }
@@ -215,7 +217,9 @@ impl Mesh {
     fn take_opened(&mut self) {
         while let Ok((peer, outcome)) = self.opened.try_recv() {
             match (self.slots.get_mut(&peer), outcome) {
-                (Some(Slot::Opening { until, cause }), Err(error)) if peer < self.own.rank => {
+                (Some(Slot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
+                    if peer < self.own.rank =>
+                {
                     // It may have refused this one because it opens one itself.
                     (*until, *cause) = (Instant::now() + CROSSING_TIMEOUT, error);
                 }
@@ -233,7 +237,7 @@ impl Mesh {
 
     fn connect(&mut self, peer: usize) {
         let deadline = Instant::now() + OPEN_TIMEOUT;
-        let cause = "it could not be opened in time".to_string();
+        let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // A little longer than the thread that connects: its reason is the better one.
         self.slots.insert(peer, Slot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
@@ -241,11 +245,11 @@ impl Mesh {
         let connect = move || {
             let reached = connector.connect_by_tcp(&address, Purpose::Data, deadline);
             // A mesh that is gone takes no links.
-            let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(|error| error.to_string())));
+            let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(LinkError::from)));
             bell.ring();
         };
         if let Err(error) = std::thread::Builder::new().name("ripieno-open".to_string()).spawn(connect) {
-            self.open(peer, Err(format!("no thread to open it: {error}")));
+            self.open(peer, Err(no_thread(&error)));
         }
     }
 }
@@ -270,7 +274,7 @@ impl Wires for Mesh {
         }
         match self.slots.get_mut(&peer) {
             Some(Slot::Open(link)) => Ok(Some(link)),
-            Some(Slot::Closed(cause)) => Err(LinkError::Closed { cause: cause.clone() }),
+            Some(Slot::Closed(error)) => Err(error.clone()),
             _ => Ok(None),
         }
     }
@@ -282,6 +286,6 @@ impl Wires for Mesh {
     }
 
     fn close(&mut self, peer: usize, cause: &str) {
-        self.slots.insert(peer, Slot::Closed(cause.to_string()));
+        self.slots.insert(peer, Slot::Closed(LinkError::Closed { cause: cause.to_string() }));
     }
 }

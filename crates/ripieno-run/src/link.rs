@@ -12,6 +12,21 @@ pub enum LinkError {
         /// What the operating system said.
         cause: String,
     },
+    /// This end lacks what the link needs, which is no fault of the peer's.
+    #[error("{what}")]
+    Lacking {
+        /// What was tried, what the operating system said, and what to do.
+        what: String,
+    },
+}
+
+impl LinkError {
+    /// What the operating system said, or what this end lacks.
+    pub fn why(&self) -> &str {
+        match self {
+            LinkError::Closed { cause: why } | LinkError::Lacking { what: why } => why,
+        }
+    }
 }
 
 /// A byte stream to and from one peer.

@@ -6,6 +6,7 @@ import array
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -62,7 +63,8 @@ def as_array(value: Any) -> NDArray[Any] | None:
 
 def check_unmasked(value: Any, what: str) -> None:
     """`InputError` if `value` is a masked array in which something is hidden, which would count as if it were there."""
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+    # Who has a masked array has imported the module, which takes time, and descriptors that a rank may lack.
+    if "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         hidden = np.ma.getmaskarray(value)
         first = ", ".join(map(str, np.argwhere(hidden)[0]))
         where = f", the first at [{first}]" if first else ""

@@ -78,8 +78,8 @@ impl Endpoint {
             Slot::Unasked | Slot::Opening => LinkKind::NotOpen,
             Slot::Ring(..) => LinkKind::SharedMemory,
             Slot::Tcp(_) => LinkKind::Tcp,
-            Slot::Broken(cause) => {
-                notes.push(cause.clone());
+            Slot::Broken(error) => {
+                notes.push(error.why().to_string());
                 LinkKind::Broken
             }
         };

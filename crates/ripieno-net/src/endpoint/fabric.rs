@@ -41,11 +41,17 @@ impl Fabric for Endpoint {
         if matches!(self.slots[peer], Slot::Unasked) {
             self.open_link(peer);
         }
+        if matches!(self.slots[peer], Slot::Opening)
+            && self.config.rank > peer
+            && let Some(lack) = self.lack()
+        {
+            return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
+        }
         match &mut self.slots[peer] {
             Slot::Ring(link, _) => Ok(Some(&mut **link)),
             Slot::Tcp(link) => Ok(Some(link)),
             Slot::Unasked | Slot::Opening => Ok(None),
-            Slot::Broken(cause) => Err(LinkError::Closed { cause: cause.clone() }),
+            Slot::Broken(error) => Err(error.clone()),
         }
     }
 
@@ -65,7 +71,12 @@ impl Fabric for Endpoint {
         self.shared.status().losses.into_values().collect()
     }
 
-    fn report(&mut self, failure: Failure) {
+    fn report(&mut self, mut failure: Failure) {
+        if let Failure::RankFailed { rank, host, .. } = &mut failure
+            && host.is_empty()
+        {
+            *host = self.host(*rank).to_string();
+        }
         report_failure(&self.shared, failure);
     }
 
@@ -208,12 +219,16 @@ impl Endpoint {
         }
     }
 
+    fn lack(&self) -> Option<String> {
+        self.shared.lacks().then(|| self.shared.status().lack)?
+    }
+
     /// Closes the links to ranks that have died while replicas of them live.
     fn close_lost(&mut self) {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();
         for (rank, failure) in losses {
-            self.slots[rank] = Slot::Broken(failure.to_string());
+            self.slots[rank] = Slot::Broken(LinkError::Closed { cause: failure.to_string() });
         }
     }
 

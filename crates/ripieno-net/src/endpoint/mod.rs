@@ -18,6 +18,7 @@ use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::core_count;
+use crate::lack::told;
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
 use crate::monitor::{Monitor, Setup, Shared};
@@ -26,7 +27,7 @@ use crate::stream::Stream;
 use open::{Delivery, Opener};
 use ripieno_run::membership::agreement::{Agreement, Patience};
 use ripieno_run::membership::{Membership, Request, Timing};
-use ripieno_run::{Failure, Topology};
+use ripieno_run::{Failure, LinkError, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -75,7 +76,7 @@ enum Slot {
     Opening,
     Ring(Box<RingLink>, LivenessSocket),
     Tcp(TcpLink),
-    Broken(String),
+    Broken(LinkError),
 }
 
 /// The socket over which memory was agreed. Memory does not tell of a peer's death; the end of the socket does.
@@ -126,7 +127,7 @@ impl Endpoint {
         hubs: Vec<(usize, Stream)>,
         first: Option<Arc<FirstWorld>>,
     ) -> Result<Endpoint, NetError> {
-        let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: error.to_string() };
+        let os = |what| move |error: std::io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
         let own_identity = &addresses[config.rank].identity;
         let neighbours = addresses.iter().filter(|address| address.identity.shares_cores(own_identity)).count();
         let has_core_per_rank = neighbours <= core_count();

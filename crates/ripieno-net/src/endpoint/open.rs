@@ -4,10 +4,12 @@ use super::{Endpoint, LivenessSocket, Slot};
 use crate::auth::Purpose;
 use crate::config::Links;
 use crate::connector::{Connection, Connector};
-use crate::error::{Address, NetError};
+use crate::error::Address;
+use crate::lack::{lack, no_thread};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
+use ripieno_run::LinkError;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -28,7 +30,7 @@ pub(super) struct Opened {
 /// The outcome of opening the link to `peer`.
 pub(super) struct Delivery {
     pub peer: usize,
-    pub outcome: Result<Opened, String>,
+    pub outcome: Result<Opened, LinkError>,
 }
 
 /// What the threads that open links need.
@@ -55,12 +57,12 @@ impl Opener {
     }
 
     /// Opens on a thread of its own, then wakes the rank.
-    fn deliver(&self, peer: usize, open: impl FnOnce(&Opener) -> Result<Opened, String> + Send + 'static) {
+    fn deliver(&self, peer: usize, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
         let opener = self.clone();
         let thread = std::thread::Builder::new().name("ripieno-open".to_string());
         let spawned = thread.spawn(move || opener.hand_over(Delivery { peer, outcome: open(&opener) }));
         if let Err(error) = spawned {
-            self.hand_over(Delivery { peer, outcome: Err(format!("no thread to open it: {error}")) });
+            self.hand_over(Delivery { peer, outcome: Err(no_thread(&error)) });
         }
     }
 
@@ -70,35 +72,38 @@ impl Opener {
         self.bell.ring();
     }
 
-    fn connected(&self, address: &PeerAddress) -> Result<Opened, String> {
+    fn connected(&self, address: &PeerAddress) -> Result<Opened, LinkError> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
-        let reached = self.connector.connect(address, Purpose::Data, deadline).map_err(|error| error.to_string())?;
+        let reached = self.connector.connect(address, Purpose::Data, deadline)?;
         let mut notes = notes(&reached);
         let failed = match reached.stream {
             Stream::Unix(socket) => {
                 let stream = Stream::Unix(socket);
                 match self.share(&stream, |socket, bell| shared_memory::connect(socket, bell, DEFAULT_CAPACITY_BYTES)) {
                     Ok(ring) => return Ok(Opened { link: shared(ring, stream), notes }),
-                    Err(error) => error,
+                    Err(error) => not_shared(&error),
                 }
             }
             stream => return tcp(stream).map(|link| Opened { link, notes }),
         };
-        notes.push(format!("shared memory cannot be had ({failed})"));
         if self.connector.links == Links::SharedMemory {
-            return Err(notes.join("; "));
+            return Err(failed);
         }
-        let by_tcp = |error: NetError| format!("{}; {error}", notes.join("; "));
-        let reached = self.connector.connect_by_tcp(address, Purpose::Data, deadline).map_err(by_tcp)?;
+        notes.push(failed.why().to_string());
+        let reached = self.connector.connect_by_tcp(address, Purpose::Data, deadline);
+        let reached = reached.map_err(|error| match LinkError::from(error) {
+            LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
+            lacking => lacking,
+        })?;
         tcp(reached.stream).map(|link| Opened { link, notes })
     }
 
-    fn accepted(&self, stream: Stream) -> Result<Opened, String> {
+    fn accepted(&self, stream: Stream) -> Result<Opened, LinkError> {
         let link = match stream {
             Stream::Tcp(_) => tcp(stream)?,
             Stream::Unix(_) => {
                 let ring = self.share(&stream, shared_memory::accept);
-                shared(ring.map_err(|error| format!("shared memory cannot be had ({error})"))?, stream)
+                shared(ring.map_err(|error| not_shared(&error))?, stream)
             }
         };
         Ok(Opened { link, notes: vec![] })
@@ -122,10 +127,18 @@ fn shared(ring: RingLink, socket: Stream) -> Slot {
     Slot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
 }
 
-fn tcp(stream: Stream) -> Result<Slot, String> {
+fn tcp(stream: Stream) -> Result<Slot, LinkError> {
+    let closed = |cause: String| LinkError::Closed { cause };
     match stream {
-        Stream::Tcp(stream) => TcpLink::new(stream).map(Slot::Tcp).map_err(|error| error.to_string()),
-        Stream::Unix(_) => Err("a Unix socket carries no link of its own".to_string()),
+        Stream::Tcp(stream) => TcpLink::new(stream).map(Slot::Tcp).map_err(|error| closed(error.to_string())),
+        Stream::Unix(_) => Err(closed("a Unix socket carries no link of its own".to_string())),
+    }
+}
+
+fn not_shared(error: &io::Error) -> LinkError {
+    match lack(error) {
+        Some(what) => LinkError::Lacking { what: format!("it cannot have shared memory: {what}") },
+        None => LinkError::Closed { cause: format!("shared memory cannot be had ({error})") },
     }
 }
 
@@ -154,12 +167,19 @@ impl Endpoint {
                     self.slots[peer] = opened.link;
                     self.notes.extend(opened.notes.into_iter().map(|note| (peer, note)));
                 }
-                // An acceptor's failed try is followed by the connector's next.
-                Err(cause) if peer < self.config.rank => self.notes.push((peer, cause)),
-                Err(cause) => self.slots[peer] = Slot::Broken(cause),
+                // An acceptor's failed try is followed by the connector's next, if there is another kind of link.
+                Err(error) if peer < self.config.rank && !is_lasting(&error, self.config.links) => {
+                    self.notes.push((peer, error.why().to_string()));
+                }
+                Err(error) => self.slots[peer] = Slot::Broken(error),
             }
         }
     }
+}
+
+/// Whether a peer that tries again finds no more than it did.
+fn is_lasting(error: &LinkError, links: Links) -> bool {
+    links == Links::SharedMemory && matches!(error, LinkError::Lacking { .. })
 }
 
 #[cfg(test)]
@@ -168,7 +188,7 @@ mod tests {
     use crate::config::{Config, Token};
     use crate::endpoint::LinkKind;
     use crate::exchange::ThreadExchange;
-    use ripieno_run::{Fabric, LinkError};
+    use ripieno_run::Fabric;
 
     /// Two endpoints of which the first believes in another Unix socket of the second than there is.
     fn misled(links: Links) -> Vec<Endpoint> {

@@ -14,7 +14,7 @@ use crate::listeners::Listeners;
 use crate::monitor::{Order, Outcome, Shared};
 use crate::peer_address::PeerAddress;
 use ripieno_run::membership::agreement::{Decision, Event};
-use ripieno_run::{Failure, NotShrunk, Shrunk};
+use ripieno_run::{Failure, LinkError, NotShrunk, Shrunk};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -120,7 +120,7 @@ impl Endpoint {
             return Err(NotShrunk::Unsupported("it has more than 4096 ranks"));
         }
         for slot in &mut self.slots {
-            *slot = Slot::Broken("its world has been left for a smaller one".to_string());
+            *slot = Slot::Broken(LinkError::Closed { cause: "its world has been left for a smaller one".to_string() });
         }
         let former = self.members.clone();
         let mut last = None;

@@ -1,5 +1,6 @@
 //! Passing descriptors to another process over a Unix socket.
 
+use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags,
@@ -43,7 +44,8 @@ pub fn receive_fds<const N: usize>(socket: &UnixStream) -> io::Result<[OwnedFd; 
         ));
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "descriptors were lost: too many or no room for them"));
+        // The buffer holds all that a message can have, so this process may have no more.
+        return Err(Errno::MFILE.into());
     }
     fds.try_into().map_err(|fds: Vec<OwnedFd>| {
         io::Error::new(io::ErrorKind::InvalidData, format!("the peer sent {} descriptors, expected {N}", fds.len()))

@@ -10,6 +10,7 @@ use super::indices::{Broken, Consumer, Indices, Producer, Told};
 use super::loans::{self, Borrowed, Lent, Loan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use super::region::place_of;
+use crate::lack::lack;
 use ripieno_run::{Link, LinkError};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -371,7 +372,10 @@ impl Drop for RingLink {
 }
 
 fn unreadable(error: io::Error) -> LinkError {
-    LinkError::Closed { cause: format!("what the peer lent cannot be had: {error}") }
+    match lack(&error) {
+        Some(what) => LinkError::Lacking { what: format!("it cannot map what that lent: {what}") },
+        None => LinkError::Closed { cause: format!("what the peer lent cannot be had: {error}") },
+    }
 }
 
 fn closed(broken: Broken) -> LinkError {

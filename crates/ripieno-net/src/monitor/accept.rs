@@ -3,6 +3,7 @@
 use super::{Monitor, Source};
 use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
 use crate::connector::judge;
+use crate::lack::lack;
 use crate::stream::Stream;
 use ripieno_run::Replicas;
 use ripieno_run::membership::Event;
@@ -17,6 +18,8 @@ const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
 const VISITORS_MAX: usize = 256;
 /// How long nothing is accepted when the process has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// What is lacking for so long is not there when it is needed.
+const LACK_PATIENCE: Duration = Duration::from_millis(1000);
 
 impl Monitor {
     pub(super) fn watch_listeners(&mut self) -> io::Result<()> {
@@ -38,14 +41,30 @@ impl Monitor {
     pub(super) fn accept(&mut self) {
         loop {
             match self.setup.listeners.accept() {
-                Ok(Some(stream)) => self.let_in(stream),
+                Ok(Some(stream)) => {
+                    self.note_lack(None);
+                    self.let_in(stream);
+                }
                 Ok(None) => return,
                 Err(error) if is_about_one_connection(&error) => {}
                 // Out of descriptors, say: who has said nothing for the longest gives its own to the next.
                 Err(_) if self.visitors.pop_first().is_some() => {}
                 // The queue stays readable, so looking again at once would be a busy loop.
-                Err(_) => return self.pause_listeners(),
+                Err(error) => {
+                    self.note_lack(lack(&error));
+                    return self.pause_listeners();
+                }
             }
+        }
+    }
+
+    /// A rank that lacks something for a while cannot be reached: it says so once it waits for a connection.
+    fn note_lack(&mut self, lack: Option<String>) {
+        let now = Instant::now();
+        self.lacks_since = lack.is_some().then(|| self.lacks_since.unwrap_or(now));
+        let is_lasting = self.lacks_since.is_some_and(|since| now - since >= LACK_PATIENCE);
+        if is_lasting != self.setup.shared.lacks() {
+            self.setup.shared.update(|status| status.lack = lack.filter(|_| is_lasting));
         }
     }
 

@@ -103,6 +103,8 @@ pub(crate) struct Monitor {
     kin: Kin,
     events: VecDeque<Event>,
     listeners_paused_until: Option<Instant>,
+    /// Since when nothing can be accepted.
+    lacks_since: Option<Instant>,
     /// When the monitor ends whatever is left to do; set once this rank has left.
     end: Option<Instant>,
     finished: bool,
@@ -123,6 +125,7 @@ impl Monitor {
             kin: Kin::default(),
             events: VecDeque::new(),
             listeners_paused_until: None,
+            lacks_since: None,
             end: None,
             finished: false,
         };

@@ -20,6 +20,7 @@ pub(crate) struct Shared {
     pub started: Instant,
     failed: AtomicBool,
     loss_count: AtomicUsize,
+    lacks: AtomicBool,
     status: Mutex<Status>,
     changed: Condvar,
     history: Mutex<History>,
@@ -63,6 +64,8 @@ pub(crate) struct Status {
     pub outcome: Option<Outcome>,
     /// Ranks that are known to have ended, or to take part in no agreement.
     pub ended: BTreeSet<usize>,
+    /// What this process lacks to accept connections with.
+    pub lack: Option<String>,
     /// The monitor has ended.
     pub over: bool,
 }
@@ -76,6 +79,7 @@ impl Shared {
             started: Instant::now(),
             failed: AtomicBool::new(false),
             loss_count: AtomicUsize::new(0),
+            lacks: AtomicBool::new(false),
             status: Mutex::default(),
             changed: Condvar::new(),
             history: Mutex::default(),
@@ -99,6 +103,11 @@ impl Shared {
         self.loss_count.load(Ordering::Acquire)
     }
 
+    /// Whether this process lacks something to accept connections with; the status says what.
+    pub fn lacks(&self) -> bool {
+        self.lacks.load(Ordering::Acquire)
+    }
+
     pub fn status(&self) -> Status {
         lock(&self.status).clone()
     }
@@ -109,6 +118,7 @@ impl Shared {
         change(&mut status);
         self.failed.store(status.failure.is_some(), Ordering::Release);
         self.loss_count.store(status.losses.len(), Ordering::Release);
+        self.lacks.store(status.lack.is_some(), Ordering::Release);
         drop(status);
         self.changed.notify_all();
         self.bell.ring();

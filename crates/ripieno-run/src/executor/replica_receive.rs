@@ -109,7 +109,8 @@ impl Run<'_, '_> {
     /// Goes on without the peer of a lane, if a replica of it is left.
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
-        if !self.schedule.is_replicated {
+        // Who lacks something is not helped by a replica of its peer.
+        if !self.schedule.is_replicated || matches!(error, LinkError::Lacking { .. }) {
             return Err(self.closed(peer, error));
         }
         self.progress.cursors[lane].is_out = true;

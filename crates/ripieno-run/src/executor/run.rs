@@ -193,8 +193,14 @@ impl Run<'_, '_> {
     }
 
     pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
-        let LinkError::Closed { cause } = error;
-        self.fabric.blame(peer, &cause).into()
+        let what = match error {
+            LinkError::Closed { cause } => return self.fabric.blame(peer, &cause).into(),
+            LinkError::Lacking { what } => what,
+        };
+        let rank = self.fabric.rank();
+        let cause = format!("for its link to rank {peer} {what}");
+        self.fabric.report(Failure::RankFailed { rank, host: String::new(), cause, traceback: String::new() });
+        self.fabric.failure().expect("a fabric knows what was reported to it").into()
     }
 
     fn mismatch(&mut self, lane: usize, peer: usize, theirs: Preamble) -> RunError {

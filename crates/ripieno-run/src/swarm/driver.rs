@@ -35,6 +35,14 @@ pub enum Ending {
         /// What the system says.
         cause: String,
     },
+    /// This rank has no link by which it could come.
+    #[error("no link to rank {peer}: {what}")]
+    Lacking {
+        /// The other end.
+        peer: usize,
+        /// What the link needs, and what to do.
+        what: String,
+    },
 }
 
 /// What a driver has to tell of a value.
@@ -287,6 +295,11 @@ impl<M: Store> Driver<M> {
                 Ok(moved) => has_moved |= moved,
                 Err(LinkError::Closed { cause }) => {
                     wires.close(peer, &cause);
+                    self.lose(now, peer);
+                }
+                Err(LinkError::Lacking { what }) => {
+                    wires.close(peer, &what);
+                    self.end_those_to_come(peer, &what);
                     self.lose(now, peer);
                 }
             }
@@ -580,6 +593,15 @@ impl<M: Store> Driver<M> {
         self.news.push((number, News::Ended(ending)));
         self.tell_sharers(number);
         self.drop_cast(number);
+    }
+
+    /// This rank lacks what the link to `peer` needs: without it, others would seem to be lost.
+    fn end_those_to_come(&mut self, peer: usize, what: &str) {
+        let is_to_come = |cast: &Cast<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
+        let to_come: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_to_come(cast)).map(|(&it, _)| it).collect();
+        for number in to_come {
+            self.end(number, Err(Ending::Lacking { peer, what: what.to_string() }));
+        }
     }
 
     fn drop_cast(&mut self, number: u32) {

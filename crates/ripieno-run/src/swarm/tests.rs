@@ -77,6 +77,8 @@ struct Net {
     held: BTreeSet<(usize, usize)>,
     /// Bytes that each rank has still to send before one of them comes wrong.
     tampered: BTreeMap<usize, usize>,
+    /// They lack what links need.
+    lacking: BTreeSet<usize>,
 }
 
 impl Net {
@@ -186,6 +188,9 @@ impl Wires for PipeWires {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if self.closed.contains(&peer) {
             return Err(LinkError::Closed { cause: "closed".to_string() });
+        }
+        if self.net.lock().unwrap().lacking.contains(&self.rank) {
+            return Err(LinkError::Lacking { what: "no descriptors".to_string() });
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {
@@ -551,6 +556,20 @@ fn what_users_tell_each_other_comes_in_order() {
     }
     world.run_until(|world| world.told.len() == 2);
     assert_eq!(world.told, [(0, 1, b"first".to_vec()), (0, 1, b"second".to_vec())]);
+}
+
+#[test]
+fn who_lacks_what_links_need_names_itself_and_not_the_root() {
+    let bytes = 5 * BLOCK_BYTES;
+    for discipline in disciplines() {
+        let mut world = World::new(3);
+        world.net.lock().unwrap().lacking.insert(1);
+        world.begin(0, bytes, discipline);
+        world.run_until(|world| world.outcomes.len() == 2);
+        let ending = world.outcomes[&1].as_ref().unwrap_err();
+        assert_eq!(ending.to_string(), "no link to rank 0: no descriptors", "{discipline:?}");
+        assert!(world.right(2, bytes), "{discipline:?}");
+    }
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! What a process has run out of, as the system says it, and what to do. It is no fault of the peer's.
+
+use ripieno_run::LinkError;
+use rustix::io::Errno;
+use std::io;
+
+/// What is lacking here, if `error` says that something is.
+pub(crate) fn lack(error: &io::Error) -> Option<String> {
+    let advice = match Errno::from_io_error(error)? {
+        Errno::MFILE => "this process may have no more open files: raise its limit (ulimit -n)",
+        Errno::NFILE => "this host may have no more open files: raise its limit (fs.file-max)",
+        Errno::NOMEM => {
+            "this process may have no more memory: raise its limit (ulimit -v, or its cgroup's), or that of its \
+             mappings (vm.max_map_count)"
+        }
+        _ => return None,
+    };
+    Some(format!("{error}; {advice}"))
+}
+
+/// What the system said, and what to do if something is lacking.
+pub(crate) fn told(error: &io::Error) -> String {
+    lack(error).unwrap_or_else(|| error.to_string())
+}
+
+/// For want of a thread nothing is connected.
+pub(crate) fn no_thread(error: &io::Error) -> LinkError {
+    LinkError::Lacking { what: format!("it cannot start a thread: {error}; allow it more (ulimit -u)") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lacking_is_told_from_other_errors() {
+        assert!(lack(&Errno::MFILE.into()).unwrap().contains("Too many open files (os error 24); this process"));
+        assert!(lack(&Errno::NOMEM.into()).unwrap().contains("ulimit -v"));
+        assert_eq!(lack(&Errno::CONNREFUSED.into()), None);
+        assert_eq!(lack(&io::ErrorKind::InvalidData.into()), None);
+        assert_eq!(told(&Errno::CONNREFUSED.into()), "Connection refused (os error 111)");
+    }
+}

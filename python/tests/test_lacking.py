@@ -1,0 +1,75 @@
+"""Ranks that lack what a link to another needs, descriptors or memory: they are named themselves, with what to do."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+
+def exhaust(what: str) -> None:
+    """Let this process have no more descriptors, or 64 MiB more of memory."""
+    size_bytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    kinds = {"descriptors": (resource.RLIMIT_NOFILE, 3), "memory": (resource.RLIMIT_AS, size_bytes + (64 << 20))}
+    kind, value = kinds[what]
+    resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
+
+
+def borrow(comm: rp.Communicator, what: str, mark: Path) -> None:
+    """Rank 1 lacks something to map what rank 0 lends it."""
+    # 512 MiB, of which nothing is written.
+    lent = rp.empty(1 << 26, np.float64)
+    # The link is there now.
+    comm.broadcast(out=np.ones(3))
+    if comm.rank == 1:
+        exhaust(what)
+    comm.broadcast(out=lent)
+
+
+def connect(comm: rp.Communicator, what: str, mark: Path) -> None:
+    """Rank 1 lacks something to open the first link between it and rank 2."""
+    if comm.rank == 1:
+        exhaust(what)
+        comm.send_into(np.ones(3), 2)
+    elif comm.rank == 2:
+        comm.recv(1, out=np.ones(3))
+
+
+def accept(comm: rp.Communicator, what: str, mark: Path) -> None:
+    """Rank 1 lacks something to take the first connection of rank 0."""
+    if comm.rank == 1:
+        exhaust(what)
+        # Which takes no descriptor.
+        mark.mkdir()
+        comm.recv(0, out=np.ones(3))
+    elif comm.rank == 0:
+        while not mark.exists():
+            os.sched_yield()
+        comm.send_into(np.ones(3), 1)
+
+
+def share(comm: rp.Communicator, what: str, mark: Path) -> None:
+    """Rank 1 lacks something for a broadcast variable."""
+    if comm.rank == 1:
+        exhaust(what)
+    comm.broadcast_variable(1 if comm.rank == 0 else None)
+
+
+@pytest.mark.parametrize(
+    ("program", "what", "links"),
+    [
+        (borrow, "descriptors", "shared-memory"),
+        (borrow, "memory", "shared-memory"),
+        *[(each, "descriptors", links) for each in (connect, accept, share) for links in ("shared-memory", "tcp")],
+    ],
+)
+def test_a_rank_that_lacks_what_a_link_needs_is_the_one_that_is_named(tmp_path, program, what, links):
+    advice = {"descriptors": "Too many open files.*ulimit -n", "memory": "Cannot allocate memory.*ulimit -v"}[what]
+    with rp.launch(3, threads=1, links=links) as job, pytest.raises(rp.RipienoError, match=advice) as caught:
+        job.run(program, what, tmp_path / "mark")
+    failed = caught.value if isinstance(caught.value, rp.RankFailed) else caught.value.__cause__
+    assert failed.rank == 1, caught.value
