@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import tomllib
+from xml.etree import ElementTree
 
 import pytest
 import ripieno as rp
@@ -114,6 +115,19 @@ def test_ranks_of_one_host_have_its_rack_and_nothing_is_measured(world):
         return found.source, [host.ranks for host in found.hosts], list(found.racks), found.hosts[0].cores >= 1
 
     assert world(3).run(body) == 3 * [("too few", [3], ["rack0"], True)]
+
+
+def test_a_picture_has_every_rack_and_host_once(tmp_path):
+    hosts = [Host(f"n{number}", 1, 4, 1) for number in range(5)]
+    picture = Topology(hosts, ["left", "left", "right", "right", "<odd>"], "given").picture()
+
+    words = [text.text for text in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert [word for word in words if word in ("left", "right", "<odd>")] == ["left", "right", "<odd>"]
+    assert [word.split(":")[0] for word in words if word and ": 1 rank" in word] == [host.name for host in hosts]
+    target = tmp_path / "racks.html"
+    shown = CliRunner().invoke(topology_command, ["--draw", str(target)], catch_exceptions=False)
+    assert shown.exit_code == 0 and "<svg" in target.read_text()
+    assert CliRunner().invoke(topology_command, ["--draw", str(tmp_path / "racks.png")]).exit_code != 0
 
 
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")

@@ -21,9 +21,14 @@ from ripieno.cli.options import LocalPath, overwrite_option
     help="Seconds of a round; of 32 hosts there are some 25.",
 )
 @click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="racks.toml", help="Write a file of racks.")
+@click.option(
+    "--draw", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the racks and their hosts: .svg or .html."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @overwrite_option
-def topology_command(measure: bool, round_s: float, target: Path | None, as_json: bool, overwrite: bool) -> None:
+def topology_command(
+    measure: bool, round_s: float, target: Path | None, draw: Path | None, as_json: bool, overwrite: bool
+) -> None:
     """Show hosts by their racks, with cores and NUMA nodes, and find the racks if nobody has told them.
 
     Run it under a launcher, one rank per host; alone it shows this host. Racks are told by `--racks`, RIPIENO_RACKS or
@@ -38,8 +43,11 @@ def topology_command(measure: bool, round_s: float, target: Path | None, as_json
     """
     from ripieno.files.results import check_results, new_file
     from ripieno.launch.script.environment import init
+    from ripieno.simulation import pictures
 
-    check_results({"--write": target}, overwrite=overwrite)
+    if draw is not None:
+        pictures.check_picture(draw)
+    check_results({"--write": target, "--draw": draw}, overwrite=overwrite)
     with init(threads=1) as comm:
         found = comm.topology(measure=measure, round_s=round_s)
         is_first = comm.rank == 0
@@ -51,3 +59,8 @@ def topology_command(measure: bool, round_s: float, target: Path | None, as_json
             part.write_text(found.toml(), "utf-8")
         if not as_json:
             click.echo(target)
+    if draw is not None:
+        with new_file(draw) as part:
+            pictures.write(found.picture(), draw, part)
+        if not as_json:
+            click.echo(draw)

@@ -1,12 +1,12 @@
 """Pictures of plans and of simulated time, as SVG that fetches nothing, or a page around it.
 
 A plan: ranks from top to bottom, rounds from left to right, an arrow for each message. A timeline: a bar for each
-message from when its sender began to when its receiver had it, in the row of the receiver.
+message from when its sender began to when its receiver had it, in the row of the receiver. Racks: a tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 
@@ -24,6 +24,8 @@ ROWS_DRAWN = 64
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 64, 16, 48
 _ROW, _ROUND, _WIDTH = 18, 96, 960
+#: Where names of racks begin, and how far hosts stand to the right of them.
+_RACK_X, _STEP = 64, 24
 _STYLE = """
   svg { --paper: #fcfcfb; --ink: #1a1c1e; --muted: #6b7075; --grid: #dcdfe2;
         --memory: #8a6fb8; --cable: #00796b; --uplink: #d9622b; background: var(--paper); }
@@ -111,6 +113,39 @@ def timeline(found: Simulation) -> str:
     if len(shown) < found.cluster.ranks:
         title += f" ({len(shown)} ranks shown)"
     return _svg(max(_WIDTH, _title_width(title)), height, title, body, {each.kind for each in transfers})
+
+
+def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Racks and their hosts: a line from the core switch to each rack, and from a rack to each of its hosts.
+
+    Parameters
+    ----------
+    title
+        What stands above it.
+    by_rack
+        Of each rack the names of its hosts, and what is told of each.
+    """
+    body: list[str] = []
+    y = float(_TOP)
+    trunk = len(body)
+    last_rack_y = y
+    for rack, hosts in by_rack.items():
+        last_rack_y = y
+        body.append(_line(_RACK_X - _STEP, y, _RACK_X - 8, y, "uplink"))
+        body.append(_text(_RACK_X, y + 4, rack, kind=" class='title'"))
+        rack_y = y
+        for name, told in hosts:
+            y += _ROW
+            body.append(_line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "cable"))
+            body.append(_text(_RACK_X + _STEP + 8, y + 4, f"{name}: {told}"))
+        body.append(_line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "cable"))
+        y += _ROW + 8
+    body.insert(trunk, _line(_RACK_X - _STEP, _TOP, _RACK_X - _STEP, last_rack_y, "uplink"))
+    return _svg(max(_WIDTH / 2, _title_width(title)), y + _BOTTOM, title, body, {"cable", "uplink"})
+
+
+def _line(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
+    return f"<line class='{kind}' x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}'/>"
 
 
 def _duration(seconds: float) -> str:

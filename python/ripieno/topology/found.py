@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ripieno.simulation import pictures
+
 Source = Literal["given", "measured", "too few"]
 
 
@@ -76,6 +78,11 @@ class Topology:
             f"{json.dumps(rack)} = {json.dumps([host.name for host in hosts])}" for rack, hosts in self.by_rack.items()
         ]
         return "\n".join(["[racks]", *lines, ""])
+
+    def picture(self) -> str:
+        """The racks and their hosts as an SVG picture."""
+        by_rack = {rack: [(host.name, _told(host)) for host in hosts] for rack, hosts in self.by_rack.items()}
+        return pictures.racks(self._heading(len(by_rack)), by_rack)
 
     def __str__(self) -> str:
         by_rack = self.by_rack
