@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import selectors
 import signal
 import socket
@@ -888,6 +889,52 @@ def test_ctrl_c_ends_all_workers_without_noise(tmp_path, wait):
     assert launcher.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1 and "KeyboardInterrupt" in errors
     assert gone_within(0, pids)
+
+
+IN_THREADS = """
+    import threading
+    import time
+
+    import ripieno as rp
+
+    def program(comm):
+        comm.emit({})
+        time.sleep(100)
+
+    def run():
+        with rp.launch(workers=2, on_event=lambda event: print("ready", flush=True)) as job:
+            print(*job.pids, flush=True)
+            job.run(program)
+
+    if __name__ == "__main__":
+        threads = [threading.Thread(target=run, daemon=True) for _ in range(2)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+"""
+
+
+def test_ctrl_c_ends_jobs_in_threads_which_are_told_that_they_were_closed(tmp_path):
+    script = tmp_path / "launcher.py"
+    script.write_text(textwrap.dedent(IN_THREADS))
+    launcher = subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    lines = [launcher.stdout.readline() for _ in range(6)]
+    pids = [int(pid) for line in lines if line != "ready\n" for pid in line.split()]
+    assert len(pids) == 4 and all(map(is_running, pids))
+
+    os.killpg(launcher.pid, signal.SIGINT)
+    _, errors = launcher.communicate(timeout=60)
+
+    assert launcher.returncode == -signal.SIGINT
+    told = {
+        line for line in errors.splitlines() if re.match(r"[\w.]+(Error|Exception|Closed|Failed|Interrupt)\b", line)
+    }
+    closed = "ripieno.errors.CommunicatorClosed: the job was closed: its process ends"
+    assert "KeyboardInterrupt" in told and told <= {"KeyboardInterrupt", closed}
+    assert gone_within(PROMPT_S, pids)
 
 
 @pytest.mark.parametrize("wait", WAITS)

@@ -225,6 +225,10 @@ class ProcessJob(Job, Generic[M]):
             yield
         except BaseException as error:
             self._has_failed = True
+            if self._state is not State.GONE and any(member.channel.closed for member in self._living()):
+                # Another thread has ended the members while this one waited.
+                self._state = State.GONE
+                raise CommunicatorClosed("the job was closed: its process ends") from None
             if self._state is not State.GONE:
                 if isinstance(error, Exception) and not self._was_closed:
                     self._hear_witnesses()

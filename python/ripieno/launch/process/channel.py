@@ -83,6 +83,11 @@ class Channel:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    @property
+    def closed(self) -> bool:
+        """Whether this end has given up its descriptor."""
+        return self._socket.fileno() < 0
+
     def close(self) -> None:
         """Hang up, and give up the descriptor."""
         self.hang_up()
