@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|faults|host|cluster|mds|memory|replicas|kmeans|linear|logistic|pagerank|regroup|seeding|sgd|
-                shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|faults|host|cluster|mds|memory|replicas|kmeans|linear|logistic|networkx|pagerank|regroup|seeding|
+                sgd|shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import linear  # noqa: E402
 import logistic  # noqa: E402
 import mds  # noqa: E402
 import memory  # noqa: E402
+import networkx_functions  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
@@ -49,6 +50,7 @@ NAMES = (
     "linear",
     "logistic",
     "mds",
+    "networkx",
     "pagerank",
     "regroup",
     "seeding",
@@ -120,6 +122,7 @@ def _cases(
         "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
+        "networkx": networkx_functions.measured,
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

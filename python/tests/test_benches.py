@@ -51,6 +51,12 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
     assert all("scikit-learn" in figure["peers"] for figure in figures)
 
 
+def test_functions_of_networkx_are_timed_beside_it(tmp_path):
+    report = reports_of("networkx", tmp_path)
+    assert [figure["row"] for figure in report["figures"]] == ["arrays kept", "arrays made"] * 3
+    assert all(set(figure["peers"]) == {"networkx"} for figure in report["figures"])
+
+
 def test_seeding_is_timed_beside_scikit_learn_and_its_inertia_compared(tmp_path):
     report = reports_of("seeding", tmp_path)
 

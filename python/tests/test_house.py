@@ -46,6 +46,7 @@ ROOMS = (
     "lab",
     "algorithms",
     "spark",
+    "networkx",
     "report",
     "bench",
     "cli",

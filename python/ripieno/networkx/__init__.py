@@ -1,0 +1,5 @@
+"""networkx's functions that Ripieno computes: ``nx.pagerank(G, backend="ripieno", workers=8)``."""
+
+from ripieno.networkx.listing import about
+
+__all__ = ["about"]

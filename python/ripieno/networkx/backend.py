@@ -1,0 +1,219 @@
+"""The functions of networkx that Ripieno computes, and the graphs that they take."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from itertools import chain
+from numbers import Integral, Real
+from typing import Any
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from ripieno.algorithms import BFS, ConnectedComponents, PageRank
+from ripieno.graph import Graph
+
+#: With fewer edges networkx has its result before ours has begun, so it is asked for nothing by itself.
+EDGES_WORTH_IT = 10_000
+
+
+class ConvertedGraph:
+    """A graph of networkx as arrays, which networkx keeps until the graph changes.
+
+    Parameters
+    ----------
+    original
+        The graph.
+    """
+
+    __networkx_backend__ = "ripieno"
+
+    def __init__(self, original: nx.Graph) -> None:
+        self.original = original
+        self._weighted: dict[str | None, Graph] = {}
+        self.nodes: list[Any] = list(original)
+        self.number: dict[Any, int] = {node: number for number, node in enumerate(self.nodes)}
+        adjacency = original._adj
+        degrees = np.fromiter(map(len, adjacency.values()), np.int64, len(self.nodes))
+        self.sources: NDArray[np.int64] = np.repeat(np.arange(len(self.nodes)), degrees)
+        ends = chain.from_iterable(adjacency.values())
+        self.targets: NDArray[np.int64] = np.fromiter(map(self.number.__getitem__, ends), np.int64, degrees.sum())
+
+    def is_directed(self) -> bool:
+        """Whether the graph is."""
+        return bool(self.original.is_directed())
+
+    def is_multigraph(self) -> bool:
+        """Whether the graph is."""
+        return bool(self.original.is_multigraph())
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, node: object) -> bool:
+        try:
+            return node in self.number
+        except TypeError:
+            return False
+
+    @cached_property
+    def plain(self) -> Graph:
+        """The edges, which count alike."""
+        return Graph((self.sources, self.targets), vertex_count=len(self.nodes))
+
+    def weighted(self, weight: str | None) -> Graph:
+        """The edges with the weights that an attribute has; without it, or without any, 1 each; parallel ones added."""
+        if weight not in self._weighted:
+            values = self._weights(weight)
+            self._weighted[weight] = (
+                self.plain
+                if (values == 1).all()
+                else Graph((self.sources, self.targets, values), vertex_count=len(self.nodes))
+            )
+        return self._weighted[weight]
+
+    def _weights(self, weight: str | None) -> NDArray[np.float64]:
+        neighbours = chain.from_iterable(map(dict.values, self.original._adj.values()))
+        if self.is_multigraph():
+            found = (sum(_weight(edge, weight) for edge in edges.values()) for edges in neighbours)
+        else:
+            found = (_weight(edge, weight) for edge in neighbours)
+        return np.fromiter(found, np.float64, len(self.targets))
+
+
+def _weight(edge: Mapping[str, Any], weight: str | None) -> float:
+    return 1.0 if weight is None else edge.get(weight, 1.0)
+
+
+def convert_from_nx(graph: nx.Graph, **_: Any) -> ConvertedGraph:
+    """A graph of networkx, with all that it has."""
+    return ConvertedGraph(graph)
+
+
+def convert_to_nx(found: Any, **_: Any) -> Any:
+    """What networkx knows."""
+    return found.original if isinstance(found, ConvertedGraph) else found
+
+
+def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether a call can be computed, or why not: then networkx computes it itself, or says what is wrong with it."""
+    given = inspect.signature(globals()[name]).bind_partial(*args, **kwargs).arguments
+    graph = given["G"]
+    if not len(graph):
+        return "the graph has no nodes"
+    if name == "single_source_shortest_path_length":
+        return True if given["source"] in graph else "the source is no node"
+    return _why_not_ranked(given) if name == "pagerank" else True
+
+
+def _why_not_ranked(given: Mapping[str, Any]) -> bool | str:
+    if given.get("nstart") is not None:
+        return "nstart: ranks begin evenly"
+    max_iter, alpha = given.get("max_iter", 100), given.get("alpha", 0.85)
+    if not isinstance(max_iter, Integral) or max_iter < 1:
+        return f"max_iter={max_iter!r}: expected a whole number >= 1"
+    if not isinstance(alpha, Real) or not 0 <= float(alpha) <= 1:
+        return f"alpha={alpha!r}: expected a number of 0 to 1"
+    for name in ("personalization", "dangling"):
+        if given.get(name) is not None and not sum(given[name].get(node, 0) for node in given["G"]):
+            return f"{name} is 0 everywhere"
+    return True
+
+
+def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
+    """Whether a call that names no backend is worth it."""
+    graph = args[0] if args else kwargs["G"]
+    edges = len(graph.targets) if isinstance(graph, ConvertedGraph) else graph.number_of_edges()
+    return edges >= EDGES_WORTH_IT or f"fewer than {EDGES_WORTH_IT:,} edges"
+
+
+def pagerank(
+    G: ConvertedGraph,
+    alpha: float = 0.85,
+    personalization: Mapping[Any, float] | None = None,
+    max_iter: int = 100,
+    tol: float = 1e-06,
+    nstart: None = None,
+    weight: str | None = "weight",
+    dangling: Mapping[Any, float] | None = None,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> dict[Any, float]:
+    """`networkx.pagerank` by `PageRank`."""
+    model = PageRank(
+        alpha,
+        tol=tol,
+        max_iter=max_iter,
+        personalization=_by_number(G, personalization),
+        dangling=_by_number(G, dangling),
+        **_placed(workers, threads),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        try:
+            model.fit(G.weighted(weight))
+        except ConvergenceWarning:
+            raise nx.PowerIterationFailedConvergence(max_iter) from None
+    return dict(zip(G.nodes, model.ranks_.tolist(), strict=True))
+
+
+def connected_components(
+    G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None
+) -> Iterator[set[Any]]:
+    """`networkx.connected_components` by `ConnectedComponents`, in the order of their first nodes."""
+    labels = _components(G, workers, threads).labels_
+    order = np.argsort(labels, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
+        yield {G.nodes[number] for number in part.tolist()}
+
+
+def number_connected_components(G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None) -> int:
+    """`networkx.number_connected_components` by `ConnectedComponents`."""
+    return int(_components(G, workers, threads).n_components_)
+
+
+def is_connected(G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None) -> bool:
+    """`networkx.is_connected` by `ConnectedComponents`."""
+    return number_connected_components(G, workers=workers, threads=threads) == 1
+
+
+# An edge of a directed graph connects its ends there, too.
+weakly_connected_components = connected_components
+number_weakly_connected_components = number_connected_components
+is_weakly_connected = is_connected
+
+
+def single_source_shortest_path_length(
+    G: ConvertedGraph,
+    source: Any,
+    cutoff: float | None = None,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> dict[Any, int]:
+    """`networkx.single_source_shortest_path_length` by `BFS`, nearest first."""
+    distances = BFS(G.number[source], **_placed(workers, threads)).fit(G.plain).distances_
+    # networkx takes the last step that begins before the cutoff.
+    steps = np.inf if cutoff is None else max(np.ceil(cutoff), 0)
+    near = np.flatnonzero((distances >= 0) & (distances <= steps))
+    near = near[np.argsort(distances[near], kind="stable")]
+    return {G.nodes[number]: distance for number, distance in zip(near.tolist(), distances[near].tolist(), strict=True)}
+
+
+def _components(G: ConvertedGraph, workers: int | None, threads: int | None) -> ConnectedComponents:
+    return ConnectedComponents(**_placed(workers, threads)).fit(G.plain)
+
+
+def _placed(workers: int | None, threads: int | None) -> dict[str, Any]:
+    return {"workers": nx.config.backends.ripieno.workers if workers is None else workers, "threads": threads}
+
+
+def _by_number(G: ConvertedGraph, values: Mapping[Any, float] | None) -> dict[int, float] | None:
+    """What is given by node, by the numbers of the nodes; networkx passes over those that are none."""
+    return None if values is None else {G.number[node]: value for node, value in values.items() if node in G.number}
