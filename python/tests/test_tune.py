@@ -124,7 +124,7 @@ def test_a_single_rank_knows_what_adding_costs(threads):
     (found,) = threads(1, lambda comm: comm.tune(budget_s=0.01))
 
     assert (found.memory, found.cable) == (None, None)
-    assert 0 < found.add_s_per_byte < 1e-6
+    assert found.add_s_per_byte > 0
     assert "adding float32" in str(found)
 
 
