@@ -287,9 +287,10 @@ def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
         """)
     )
 
-    done = run("-n", 2, "--no-prefix", path, RIPIENO_SECRET="what it is made of")
+    done = run("-n", 2, path, RIPIENO_SECRET="what it is made of")
 
-    assert done.stdout.splitlines() == ["2 2 False False True"] * 2, done.stderr
+    said = [f"[rank {rank}] 2 2 False False True" for rank in range(2)]
+    assert sorted(done.stdout.splitlines()) == said, done.stderr
 
 
 def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
