@@ -12,6 +12,7 @@
 
 mod bounds;
 mod bytes;
+mod means;
 mod near;
 mod regions;
 

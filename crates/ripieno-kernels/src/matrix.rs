@@ -57,6 +57,8 @@ pub(crate) mod number {
         type Real: Real;
         /// The same value in that type.
         fn widen(self) -> Self::Real;
+        /// The nearest value of this type.
+        fn nearest(value: Self::Real) -> Self;
         /// Whether it is neither infinite nor NaN.
         fn is_finite(self) -> bool;
         /// The same values as bytes, if that is what they are.
@@ -118,6 +120,11 @@ impl Number for u8 {
         self.into()
     }
 
+    #[inline(always)]
+    fn nearest(value: f32) -> u8 {
+        value.round() as u8
+    }
+
     fn is_finite(self) -> bool {
         true
     }
@@ -133,6 +140,11 @@ impl Number for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
         self
+    }
+
+    #[inline(always)]
+    fn nearest(value: f32) -> f32 {
+        value
     }
 
     #[inline(always)]
@@ -172,6 +184,11 @@ impl Number for f64 {
     #[inline(always)]
     fn widen(self) -> f64 {
         self
+    }
+
+    #[inline(always)]
+    fn nearest(value: f64) -> f64 {
+        value
     }
 
     #[inline(always)]

@@ -16,11 +16,11 @@ use crate::simd::{ByteJob, ByteSums, Vector};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// More columns might not fit an i32.
-const COLUMNS_MAX: usize = 1 << 16;
+pub(super) const COLUMNS_MAX: usize = 1 << 16;
 /// Centroids farther away are left to the search in f32, where squares are scaled.
 const NORM_MAX: f64 = 1e15;
 /// Bytes whose products are added up in one lane.
-const STEP: usize = 4;
+pub(super) const STEP: usize = 4;
 /// Finalists for each row of a block, on average, at which they are measured before the end.
 const FINALISTS_PER_ROW: usize = 16;
 /// Unit roundoff of f32.
@@ -31,11 +31,69 @@ const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 #[repr(align(64))]
 struct ByteLine([i8; 64]);
 
-/// The centroids in bytes.
+/// Rows of signed bytes, such as centroids, as register tiles want them.
 ///
 /// They stand in panels of as many as a tile has lanes; in a panel, four columns after four columns.
-pub(super) struct Filter {
+pub(super) struct BytePanels {
     lines: Vec<ByteLine>,
+    columns: usize,
+    width: usize,
+}
+
+impl BytePanels {
+    /// Room for so many rows, zeros at first.
+    pub(super) fn new(count: usize, columns: usize, threads: &Threads) -> BytePanels {
+        let (width, _) = threads.simd().run_bytes(Shape);
+        let panels = BytePanels { lines: Vec::new(), columns, width };
+        let lines = vec![ByteLine([0; 64]); count.div_ceil(width) * panels.panel_lines()];
+        BytePanels { lines, ..panels }
+    }
+
+    /// Rows of a panel.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    pub(super) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lines.len() / self.panel_lines()
+    }
+
+    fn panel_lines(&self) -> usize {
+        self.columns.next_multiple_of(STEP) * self.width / size_of::<ByteLine>()
+    }
+
+    /// Sets a byte, of at most the magnitude that [`ByteSums::GREATEST`] says.
+    pub(super) fn put(&mut self, row: usize, column: usize, byte: i8) {
+        let first = row / self.width * self.panel_lines();
+        put_byte(&mut self.lines[first..], self.width, row % self.width, column, byte);
+    }
+
+    /// The products of a full tile of rows and a panel of VECTORS vectors.
+    #[inline(always)]
+    pub(super) fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
+        &self,
+        rows: &[u8],
+        panel: usize,
+    ) -> [[B; VECTORS]; ROWS] {
+        let size = self.panel_lines();
+        products(rows, &self.lines[panel * size..(panel + 1) * size], self.columns.next_multiple_of(STEP))
+    }
+}
+
+/// Sets the byte of a row and column in a panel.
+#[inline(always)]
+fn put_byte(panel: &mut [ByteLine], width: usize, lane: usize, column: usize, byte: i8) {
+    let place = (column / STEP * width + lane) * STEP + column % STEP;
+    panel[place / size_of::<ByteLine>()].0[place % size_of::<ByteLine>()] = byte;
+}
+
+/// The centroids in bytes.
+pub(super) struct Filter {
+    panels: BytePanels,
     /// Of each centroid in the panels `s`, `−s·(μ·q) − ½‖e‖²`, and `‖e − s·q‖`.
     scales: Vec<Line>,
     offsets: Vec<Line>,
@@ -45,8 +103,6 @@ pub(super) struct Filter {
     fine_bytes: Vec<i8>,
     /// `μ`, in whole numbers.
     middle: Vec<u8>,
-    columns: usize,
-    width: usize,
     /// How far rounding puts a score off, at most.
     error: f64,
 }
@@ -96,12 +152,11 @@ impl Filter {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let middle: Vec<u8> = rough_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
         let (width, greatest) = threads.simd().run_bytes(Shape);
-        let panel_count = count.div_ceil(width);
-        let panel_lines = columns.div_ceil(STEP) * STEP * width / size_of::<ByteLine>();
-        let mut packed: Vec<_> = vec![ByteLine([0; 64]); panel_count * panel_lines];
+        let mut panels = BytePanels::new(count, columns, threads);
+        let (panel_count, panel_lines) = (panels.count(), panels.panel_lines());
         let mut fine_bytes = vec![0; count * columns];
         let mut made = vec![Quantized::default(); count];
-        let parts = packed.chunks_exact_mut(panel_lines).zip(made.chunks_mut(width));
+        let parts = panels.lines.chunks_exact_mut(panel_lines).zip(made.chunks_mut(width));
         let parts: Vec<_> = parts.zip(fine_bytes.chunks_mut(width * columns)).enumerate().collect();
         threads.for_each(parts, columns * width * 16, || vec![0.0; columns], {
             |rest: &mut Vec<f64>, (panel, ((lines, made), fine_bytes))| {
@@ -109,8 +164,7 @@ impl Filter {
                 for (lane, (made, fine_bytes)) in each {
                     let centroid = centroids.row(panel * width + lane);
                     *made = quantize(centroid, &middle, greatest, rest, fine_bytes, |column, byte| {
-                        let place = (column / STEP * width + lane) * STEP + column % STEP;
-                        lines[place / size_of::<ByteLine>()].0[place % size_of::<ByteLine>()] = byte;
+                        put_byte(lines, width, lane, column, byte);
                     });
                 }
             }
@@ -131,14 +185,12 @@ impl Filter {
         let rounding = made.iter().fold(0.0, |most: f64, each| most.max(each.error));
         let gamma = (columns + 16) as f64 * f64::EPSILON;
         Some(Filter {
-            lines: packed,
+            panels,
             scales: lines(|each| each.scale),
             offsets: lines(|each| each.offset),
             slacks: lines(|each| each.slack),
             fine: made[..count].iter().map(|each| each.fine).collect(),
             fine_bytes,
-            columns,
-            width,
             error: 1.01 * rounding + 8.0 * gamma * (farthest + greatest_norm) * (farthest + greatest_norm),
             middle,
         })
@@ -146,19 +198,19 @@ impl Filter {
 
     /// Bytes of a row in a block: those that fill the last four columns up are zeros.
     fn row_bytes(&self) -> usize {
-        self.columns.next_multiple_of(STEP)
+        self.panels.columns.next_multiple_of(STEP)
     }
 
     /// The score that a centroid has at least, which is as near as this to a row with this `‖y‖²`.
     #[inline(always)]
     fn limit(&self, squared_norm: f64, squared_distance: f64) -> f32 {
-        let gamma = (self.columns + 16) as f64 * f64::EPSILON;
+        let gamma = (self.panels.columns + 16) as f64 * f64::EPSILON;
         let limit = 0.5 * (squared_norm - squared_distance * (1.0 + 3.0 * gamma)) - self.error;
         (limit as f32).next_down()
     }
 
     fn panel_count(&self) -> usize {
-        self.scales.len() * Line::LEN / self.width
+        self.panels.count()
     }
 }
 
@@ -260,7 +312,7 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
 
     #[inline(always)]
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(mut self) {
-        assert_eq!(self.filter.width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
+        assert_eq!(self.filter.panels.width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
         self.begin::<ROWS>();
         for panel in 0..self.filter.panel_count() {
             self.meet::<B, ROWS, VECTORS>(panel);
@@ -278,7 +330,7 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn begin<const ROWS: usize>(&mut self) {
         let (filter, scratch, count) = (self.filter, &mut *self.scratch, self.points.rows());
-        let (columns, row_bytes) = (filter.columns, filter.row_bytes());
+        let (columns, row_bytes) = (filter.panels.columns, filter.row_bytes());
         let filled = count.next_multiple_of(ROWS);
         scratch.rows.clear();
         scratch.rows.resize(filled * row_bytes, 0);
@@ -310,15 +362,13 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn meet<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
-        let (row_bytes, lines) = (filter.row_bytes(), filter.width / Line::LEN);
+        let (row_bytes, lines) = (filter.row_bytes(), filter.panels.width / Line::LEN);
         let constants = |of: &[Line]| vectors::<B::Floats, VECTORS>(&of[panel * lines..(panel + 1) * lines]);
         let (scales, offsets, slacks) =
             (constants(&filter.scales), constants(&filter.offsets), constants(&filter.slacks));
-        let size = row_bytes * filter.width / size_of::<ByteLine>();
-        let panel_bytes = &filter.lines[panel * size..(panel + 1) * size];
         let error = (2.0 * filter.error) as f32;
         for (tile, rows) in scratch.rows.chunks_exact(ROWS * row_bytes).enumerate() {
-            let sums = products::<B, ROWS, VECTORS>(rows, panel_bytes, row_bytes);
+            let sums = filter.panels.products::<B, ROWS, VECTORS>(rows, panel);
             for (at, sums) in sums.iter().enumerate() {
                 let row = tile * ROWS + at;
                 let (limit, norm) = (B::Floats::splat(scratch.limits[row]), B::Floats::splat(scratch.norms[row]));
@@ -348,7 +398,7 @@ impl<P: Point> BytesBlock<'_, P> {
                     while bits != 0 {
                         let lane = bits.trailing_zeros() as usize;
                         bits &= bits - 1;
-                        let index = panel * filter.width + vector * B::Floats::LANES + lane;
+                        let index = panel * filter.panels.width + vector * B::Floats::LANES + lane;
                         let score = values.values()[lane];
                         if score > f32::NEG_INFINITY {
                             scratch.candidates.push(Candidate { row: row as u32, index: index as u32, score });
@@ -363,7 +413,7 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn sift(&mut self) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
-        let (columns, error) = (filter.columns, filter.error);
+        let (columns, error) = (filter.panels.columns, filter.error);
         for &Candidate { row, index, score } in &scratch.candidates {
             let (at, fine) = (row as usize, filter.fine[index as usize]);
             let bytes = &self.bytes[at * columns..(at + 1) * columns];

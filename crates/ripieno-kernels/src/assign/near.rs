@@ -6,16 +6,16 @@
 //! matrices. With the centroid of the pass before among the candidates no row gets worse by a pass. What is missed, the
 //! caller measures on a sample of rows.
 //!
-//! Cost of a pass: `n·g·d` for the means of `g = 2·√k` groups, and `n·p·(k/g)·d` for `p` probes, in place of `n·k·d`;
-//! `k·g·d` to keep the groups up. Memory: four bytes a row, the centroids twice, and a block of rows per thread.
+//! Cost of a pass: `n·g·d` for the means of `g = 4·√k` groups, and `n·p·(k/g)·d` for `p` probes, in place of `n·k·d`;
+//! `k·g·d` to keep the groups up. Memory: four bytes a row, the centroids three times, and a block of rows per thread.
 //! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
 //! (an inverted file of cells), of centroids here.
 
+use super::means::{Choice, Means};
 use super::{FEW_CENTROIDS, Scratch, Way};
 use crate::accumulate::{accumulate, recenter};
 use crate::distances::squared_distance;
-use crate::panels::{Frame, Line, Panels};
-use crate::simd::{self, Job, ROW_STEP, Vector};
+use crate::simd::{Job, ROW_STEP, Vector};
 use crate::{Centroid, Matrix, Pass, Point, Threads};
 
 /// Passes of K-means that make the groups; later ones keep them up.
@@ -40,7 +40,7 @@ impl NearIndex {
 
     /// How many groups `count` centroids have.
     pub fn group_count(count: usize) -> usize {
-        ((2.0 * (count as f64).sqrt()) as usize).clamp(1, count.max(1))
+        ((4.0 * (count as f64).sqrt()) as usize).clamp(1, count.max(1))
     }
 }
 
@@ -82,7 +82,7 @@ pub fn assign_accumulate_near<P: Point>(
                 let points = points.row_range(first, labels.len());
                 let before = before.map(|before| &before[first..first + labels.len()]);
                 begin(points, centroids, before, labels, distances, threads);
-                room.probe(&groups, points, probes, threads);
+                room.choice.choose(&groups.means, points, probes, threads);
                 room.meet(&groups, points, (labels, distances), threads);
             },
         );
@@ -95,9 +95,7 @@ pub fn assign_accumulate_near<P: Point>(
 
 /// Centroids that lie together, ready to be searched.
 struct Groups<C: Centroid> {
-    /// The groups' means.
-    panels: Panels,
-    frame: Frame<C>,
+    means: Means<C>,
     /// The centroids, group by group, and the index of each, ascending in a group.
     centroids: Vec<C>,
     order: Vec<u32>,
@@ -115,12 +113,15 @@ impl<C: Centroid> Groups<C> {
             passes = FIRST_PASSES;
             moved = (0..count).flat_map(|at| centroids.row(at * centroids.rows() / count)).copied().collect();
         }
+        // Which group a centroid belongs to need not be exact, and rows of bytes are compared fastest.
+        let rounded: Vec<P> = centroids.values().iter().map(|&value| P::nearest(value)).collect();
+        let rounded = Matrix::new(&rounded, centroids.rows(), columns);
         let mut labels = vec![0; centroids.rows()];
         let (mut sums, mut weight_sums) = (vec![0.0; count * columns], vec![0.0; count]);
         for _ in 0..passes {
             let pass =
                 Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
-            super::assign_accumulate(centroids, Matrix::new(&moved, count, columns), None, pass, threads);
+            super::assign_accumulate(rounded, Matrix::new(&moved, count, columns), None, pass, threads);
             recenter(&mut moved, &sums, &weight_sums);
         }
         means.clear();
@@ -145,9 +146,8 @@ impl<C: Centroid> Groups<C> {
                 }
             },
         );
-        let (panels, frame) =
-            Panels::pack_all(Matrix::new(&moved, count, columns), threads.simd().panel_width(), threads);
-        Groups { panels, frame, centroids: ordered, order, starts, ways }
+        let means = Means::new::<P>(Matrix::new(&moved, count, columns), threads);
+        Groups { means, centroids: ordered, order, starts, ways }
     }
 }
 
@@ -197,12 +197,7 @@ impl<P: Point> Job for OwnDistances<'_, P> {
 
 /// What a thread needs for a block of rows.
 struct Room<P: Point> {
-    /// The rows of the block that probe each group.
-    probing: Vec<Vec<u32>>,
-    /// Rows in f32, the scores of groups, and keys by which these are sorted.
-    entered: Vec<f32>,
-    scores: Vec<Line>,
-    keys: Vec<u64>,
+    choice: Choice,
     /// Rows that meet a group, and what they have and get.
     rows: Vec<P>,
     within: Vec<f64>,
@@ -216,10 +211,7 @@ impl<P: Point> Room<P> {
     fn new(columns: usize) -> Room<P> {
         let batch_rows = super::block_rows(columns);
         Room {
-            probing: Vec::new(),
-            entered: Vec::new(),
-            scores: Vec::new(),
-            keys: Vec::new(),
+            choice: Choice::default(),
             rows: Vec::new(),
             within: Vec::new(),
             labels: vec![0; batch_rows],
@@ -227,13 +219,6 @@ impl<P: Point> Room<P> {
             scratch: Scratch::new(batch_rows, columns),
             batch_rows,
         }
-    }
-
-    /// Chooses the groups of the rows of a block.
-    fn probe(&mut self, groups: &Groups<P::Centroid>, points: Matrix<P>, probes: usize, threads: &Threads) {
-        self.probing.resize(groups.ways.len(), Vec::new());
-        self.probing.iter_mut().for_each(Vec::clear);
-        threads.simd().run(Probe { groups, points, probes, room: self });
     }
 
     /// Gives the rows of a block the members of their groups that are nearer than what they have.
@@ -250,7 +235,7 @@ impl<P: Point> Room<P> {
                 continue;
             }
             let order = &groups.order[groups.starts[group]..groups.starts[group + 1]];
-            for rows in self.probing[group].chunks(self.batch_rows) {
+            for rows in self.choice.probing[group].chunks(self.batch_rows) {
                 self.rows.clear();
                 rows.iter().for_each(|&row| self.rows.extend_from_slice(points.row(row as usize)));
                 self.within.clear();
@@ -267,58 +252,4 @@ impl<P: Point> Room<P> {
             }
         }
     }
-}
-
-/// Chooses the groups of some rows: those with the nearest means.
-struct Probe<'a, P: Point> {
-    groups: &'a Groups<P::Centroid>,
-    points: Matrix<'a, P>,
-    probes: usize,
-    room: &'a mut Room<P>,
-}
-
-impl<P: Point> Job for Probe<'_, P> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
-        let Probe { groups, points, probes, room } = self;
-        let (panels, count, columns) = (&groups.panels, groups.ways.len(), points.columns());
-        let lines = panels.width() / Line::LEN;
-        room.entered.resize(ROWS * columns, 0.0);
-        room.scores.resize(ROWS * panels.count() * lines, Line::default());
-        for first in (0..points.rows()).step_by(ROWS) {
-            let rows = points.row_range(first, ROWS.min(points.rows() - first));
-            for (row, out) in room.entered.chunks_exact_mut(columns).take(rows.rows()).enumerate() {
-                groups.frame.enter(rows.row(row), out);
-            }
-            for panel in 0..panels.count() {
-                let scores = simd::scores::<V, ROWS, VECTORS>(&room.entered, panels, panel);
-                for (row, scores) in scores.iter().enumerate() {
-                    let to = &mut room.scores[(row * panels.count() + panel) * lines..][..lines];
-                    for (vector, score) in scores.iter().enumerate() {
-                        // SAFETY: a panel has VECTORS vectors, as many as fill its lines, which are aligned.
-                        unsafe { score.store(to.as_mut_ptr().cast::<f32>().add(vector * V::LANES)) };
-                    }
-                }
-            }
-            for row in 0..rows.rows() {
-                let scores = &room.scores[row * panels.count() * lines..][..panels.count() * lines];
-                let scores = scores.iter().flat_map(|line| line.values()).take(count).enumerate();
-                room.keys.clear();
-                room.keys.extend(scores.map(|(group, &score)| descending(score) << 32 | group as u64));
-                room.keys.select_nth_unstable(probes - 1);
-                for &key in &room.keys[..probes] {
-                    room.probing[key as u32 as usize].push((first + row) as u32);
-                }
-            }
-        }
-    }
-}
-
-/// A number that is the lower, the greater the score.
-#[inline(always)]
-fn descending(score: f32) -> u64 {
-    let bits = score.to_bits();
-    u64::from(if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits })
 }

@@ -1,0 +1,222 @@
+//! Which groups of centroids are nearest to a row, by their means.
+//!
+//! Rows of bytes meet the means in bytes, which is exact in integers: with `m = 2(q + 64)` and `q` of seven bits and a
+//! sign, the nearest mean has the greatest `x·q − Σ(q + 64)²`, whatever instructions add it up. Others meet them in f32.
+//!
+//! Cost of a row: `g·d` for `g` groups, and `g` comparisons.
+
+use super::bytes::{BytePanels, COLUMNS_MAX, STEP};
+use crate::panels::{Frame, Line, Panels, floats, floats_mut};
+use crate::simd::{self, ByteJob, ByteSums, Job, Vector};
+use crate::{Centroid, Matrix, Point, Threads};
+
+/// Groups that may be chosen, for each that is, before those are left out that are not.
+const CHOSEN_AT_ONCE: usize = 3;
+/// Half of a byte and a bit more; see above.
+const MIDDLE: f64 = 64.0;
+
+/// The means of groups, ready to be compared with.
+pub(super) enum Means<C> {
+    Floats { panels: Panels, frame: Frame<C>, count: usize },
+    Bytes { panels: BytePanels, offsets: Vec<Line>, count: usize },
+}
+
+impl<C: Centroid> Means<C> {
+    /// For rows of `P`.
+    pub(super) fn new<P: Point<Centroid = C>>(means: Matrix<C>, threads: &Threads) -> Means<C> {
+        let (count, columns) = (means.rows(), means.columns());
+        if P::as_bytes(&[]).is_none() || !threads.simd().has_bytes() || columns > COLUMNS_MAX {
+            let (panels, frame) = Panels::pack_all(means, threads.simd().panel_width(), threads);
+            return Means::Floats { panels, frame, count };
+        }
+        let mut panels = BytePanels::new(count, columns, threads);
+        let mut offsets = vec![f32::NEG_INFINITY; panels.count() * panels.width()];
+        for (row, offset) in offsets.iter_mut().enumerate().take(count) {
+            let mut squares = 0;
+            for (column, &value) in means.row(row).iter().enumerate() {
+                let half = (0.5 * Into::<f64>::into(value)).round().clamp(0.0, 2.0 * MIDDLE - 1.0);
+                panels.put(row, column, (half - MIDDLE) as i8);
+                squares += (half * half) as i32;
+            }
+            *offset = -(squares as f32);
+        }
+        let offsets = offsets.chunks_exact(Line::LEN).map(|each| Line::from_fn(|lane| each[lane])).collect();
+        Means::Bytes { panels, offsets, count }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Means::Floats { count, .. } | Means::Bytes { count, .. } => *count,
+        }
+    }
+}
+
+/// What a thread needs to choose groups for a block of rows.
+#[derive(Default)]
+pub(super) struct Choice {
+    /// The rows of the block that probe each group.
+    pub probing: Vec<Vec<u32>>,
+    /// A tile of rows in f32 or in bytes, its scores, and those groups of a row that may be chosen.
+    floats: Vec<f32>,
+    bytes: Vec<u8>,
+    scores: Vec<Line>,
+    keys: Vec<u64>,
+}
+
+impl Choice {
+    /// Chooses for each row the `probes` groups with the nearest means; of equally near ones the first.
+    pub(super) fn choose<P: Point>(
+        &mut self,
+        means: &Means<P::Centroid>,
+        points: Matrix<P>,
+        probes: usize,
+        threads: &Threads,
+    ) {
+        self.probing.resize(means.count(), Vec::new());
+        self.probing.iter_mut().for_each(Vec::clear);
+        match means {
+            Means::Floats { panels, frame, count } => {
+                threads.simd().run(ByFloats { panels, frame, count: *count, points, probes, choice: self });
+            }
+            Means::Bytes { panels, offsets, count } => {
+                let bytes = P::as_bytes(points.values()).expect("bytes, for which the means were made");
+                threads.simd().run_bytes(ByBytes { panels, offsets, count: *count, bytes, probes, choice: self });
+            }
+        }
+    }
+
+    /// Chooses for row `row`, by its scores in `lines` lines from `first` on.
+    #[inline(always)]
+    fn take(&mut self, row: usize, first: usize, lines: usize, count: usize, probes: usize) {
+        let Choice { probing, scores, keys, .. } = self;
+        keys.clear();
+        let mut limit = f32::NEG_INFINITY;
+        let scores = &floats(&scores[first..first + lines])[..count];
+        for (at, scores) in scores.chunks(Line::LEN).enumerate() {
+            let greatest =
+                scores.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most });
+            // Those that come later lose ties.
+            if greatest <= limit {
+                continue;
+            }
+            for (lane, &score) in scores.iter().enumerate() {
+                if score > limit {
+                    keys.push(descending(score.to_bits()) << 32 | (at * Line::LEN + lane) as u64);
+                }
+            }
+            if keys.len() > CHOSEN_AT_ONCE * probes {
+                keys.select_nth_unstable(probes - 1);
+                keys.truncate(probes);
+                limit = f32::from_bits(descending((keys[probes - 1] >> 32) as u32) as u32);
+            }
+        }
+        if keys.len() > probes {
+            keys.select_nth_unstable(probes - 1);
+            keys.truncate(probes);
+        }
+        keys.iter().for_each(|&key| probing[key as u32 as usize].push(row as u32));
+    }
+}
+
+/// A number that is the lower, the greater the score with these bits; of such a number, the bits.
+#[inline(always)]
+fn descending(bits: u32) -> u64 {
+    u64::from(if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits })
+}
+
+/// Chooses by scores in f32.
+struct ByFloats<'a, P: Point> {
+    panels: &'a Panels,
+    frame: &'a Frame<P::Centroid>,
+    count: usize,
+    points: Matrix<'a, P>,
+    probes: usize,
+    choice: &'a mut Choice,
+}
+
+impl<P: Point> Job for ByFloats<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        let ByFloats { panels, frame, count, points, probes, choice } = self;
+        let (columns, width) = (points.columns(), panels.width());
+        let row_lines = panels.count() * width / Line::LEN;
+        choice.floats.resize(ROWS * columns, 0.0);
+        choice.scores.resize(ROWS * row_lines, Line::default());
+        for first in (0..points.rows()).step_by(ROWS) {
+            let rows = points.row_range(first, ROWS.min(points.rows() - first));
+            for (row, out) in choice.floats.chunks_exact_mut(columns).take(rows.rows()).enumerate() {
+                frame.enter(rows.row(row), out);
+            }
+            for panel in 0..panels.count() {
+                let scores = simd::scores::<V, ROWS, VECTORS>(&choice.floats, panels, panel);
+                put_scores(&scores, panel, row_lines, &mut choice.scores);
+            }
+            (0..rows.rows()).for_each(|row| choice.take(first + row, row * row_lines, row_lines, count, probes));
+        }
+    }
+}
+
+/// Chooses by scores of bytes.
+struct ByBytes<'a> {
+    panels: &'a BytePanels,
+    offsets: &'a [Line],
+    count: usize,
+    bytes: &'a [u8],
+    probes: usize,
+    choice: &'a mut Choice,
+}
+
+impl ByteJob for ByBytes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) {
+        let ByBytes { panels, offsets, count, bytes, probes, choice } = self;
+        let (columns, width) = (panels.columns(), panels.width());
+        assert_eq!(width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
+        let (row_bytes, row_lines) = (columns.next_multiple_of(STEP), panels.count() * width / Line::LEN);
+        choice.bytes.clear();
+        choice.bytes.resize(ROWS * row_bytes, 0);
+        choice.scores.resize(ROWS * row_lines, Line::default());
+        for (tile, rows) in bytes.chunks(ROWS * columns).enumerate() {
+            for (to, from) in choice.bytes.chunks_exact_mut(row_bytes).zip(rows.chunks_exact(columns)) {
+                to[..columns].copy_from_slice(from);
+            }
+            for panel in 0..panels.count() {
+                let sums = panels.products::<B, ROWS, VECTORS>(&choice.bytes, panel);
+                let offsets = &floats(offsets)[panel * width..(panel + 1) * width];
+                let one = B::Floats::splat(1.0);
+                let scores: [[B::Floats; VECTORS]; ROWS] = std::array::from_fn(|row| {
+                    std::array::from_fn(|vector| {
+                        // SAFETY: a panel has VECTORS vectors of offsets, which are aligned.
+                        let offset = unsafe { B::Floats::load(offsets.as_ptr().add(vector * B::Floats::LANES)) };
+                        sums[row][vector].to_floats().multiply_add(one, offset)
+                    })
+                });
+                put_scores(&scores, panel, row_lines, &mut choice.scores);
+            }
+            let rows = 0..rows.len() / columns;
+            rows.for_each(|row| choice.take(tile * ROWS + row, row * row_lines, row_lines, count, probes));
+        }
+    }
+}
+
+/// Writes the scores of a tile and a panel to their places, `row_lines` lines for each row.
+#[inline(always)]
+fn put_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    scores: &[[V; VECTORS]; ROWS],
+    panel: usize,
+    row_lines: usize,
+    to: &mut [Line],
+) {
+    for (row, scores) in scores.iter().enumerate() {
+        let to = &mut floats_mut(&mut to[row * row_lines..(row + 1) * row_lines])[panel * VECTORS * V::LANES..];
+        assert!(to.len() >= VECTORS * V::LANES, "a place for each score");
+        for (vector, score) in scores.iter().enumerate() {
+            // SAFETY: there is room, and panels begin at multiples of a vector, in lines that are aligned.
+            unsafe { score.store(to.as_mut_ptr().add(vector * V::LANES)) };
+        }
+    }
+}
