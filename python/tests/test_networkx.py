@@ -30,6 +30,7 @@ GRAPHS = {
     "parts": nx.disjoint_union(nx.cycle_graph(4), nx.path_graph([7, 5, 6])),
     "loops": nx.Graph([(1, 1), (1, 2), (3, 3)]),
     "parallel": MULTIGRAPH,
+    "view": MULTIGRAPH.edge_subgraph([(0, 1, 1), (2, 0, 0)]),
     "alone": nx.empty_graph(3),
 }
 

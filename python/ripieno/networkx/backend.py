@@ -38,11 +38,12 @@ class ConvertedGraph:
         self._weighted: dict[str | None, Graph] = {}
         self.nodes: list[Any] = list(original)
         self.number: dict[Any, int] = {node: number for number, node in enumerate(self.nodes)}
-        adjacency = original._adj
-        degrees = np.fromiter(map(len, adjacency.values()), np.int64, len(self.nodes))
-        self.sources: NDArray[np.int64] = np.repeat(np.arange(len(self.nodes)), degrees)
-        ends = chain.from_iterable(adjacency.values())
-        self.targets: NDArray[np.int64] = np.fromiter(map(self.number.__getitem__, ends), np.int64, degrees.sum())
+        # Rows of views of multigraphs do not know their lengths.
+        rows = [list(neighbours) for neighbours in original._adj.values()]
+        degrees = np.fromiter(map(len, rows), np.int64, len(rows))
+        self.sources: NDArray[np.int64] = np.repeat(np.arange(len(rows)), degrees)
+        ends = map(self.number.__getitem__, chain.from_iterable(rows))
+        self.targets: NDArray[np.int64] = np.fromiter(ends, np.int64, len(self.sources))
 
     def is_directed(self) -> bool:
         """Whether the graph is."""
@@ -78,7 +79,7 @@ class ConvertedGraph:
         return self._weighted[weight]
 
     def _weights(self, weight: str | None) -> NDArray[np.float64]:
-        neighbours = chain.from_iterable(map(dict.values, self.original._adj.values()))
+        neighbours = chain.from_iterable(row.values() for row in self.original._adj.values())
         if self.is_multigraph():
             found = (sum(_weight(edge, weight) for edge in edges.values()) for edges in neighbours)
         else:
