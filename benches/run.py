@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|faults|host|cluster|mds|memory|replicas|kmeans|linear|logistic|networkx|pagerank|regroup|seeding|
-                sgd|shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|faults|host|cluster|encryption|mds|memory|replicas|kmeans|linear|logistic|networkx|pagerank|
+                regroup|seeding|sgd|shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
 import command  # noqa: E402
+import encryption  # noqa: E402
 import faults  # noqa: E402
 import host  # noqa: E402
 import kmeans  # noqa: E402
@@ -44,6 +45,7 @@ NAMES = (
     "faults",
     "host",
     "cluster",
+    "encryption",
     "memory",
     "replicas",
     "kmeans",
@@ -138,6 +140,7 @@ def _cases(
         "faults": faults,
         "host": host,
         "cluster": cluster,
+        "encryption": encryption,
         "memory": memory,
         "replicas": replicas,
         "shuffle": shuffle,

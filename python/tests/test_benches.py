@@ -94,6 +94,16 @@ def test_the_return_of_the_others_after_a_death_is_timed(tmp_path):
 
 
 @needs_lab
+def test_encryption_is_timed_beside_the_same_without(tmp_path):
+    figures = reports_of("encryption", tmp_path)["figures"]
+
+    assert [figure["case"] for figure in figures] == [
+        "first message", "allreduce of 8 bytes", "long message", "processor time of a long message",
+    ]  # fmt: skip
+    assert all(figure["ours"]["seconds"] and list(figure["peers"]) == ["not encrypted"] for figure in figures)
+
+
+@needs_lab
 def test_replicas_are_timed_beside_ranks_without_with_up_to_three_dead(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]
 

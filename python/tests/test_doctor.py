@@ -14,6 +14,7 @@ def test_this_machine_is_fit():
     assert result.exit_code == 0, result.output
     assert "met in" in findings["2 workers over tcp"]["found"]
     assert "met in" in findings["2 workers over shared-memory"]["found"]
+    assert "met in" in findings["2 workers over TLS 1.3 (TLS13_AES_128_GCM_SHA256)"]["found"]
 
 
 def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch):

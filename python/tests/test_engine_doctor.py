@@ -86,7 +86,8 @@ def test_a_task_that_cannot_be_reached_is_told_with_the_reason():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
 
-    assert survey._try(Site(1, "b", "127.0.0.1", port, "", {}), bytes(32)) == "Connection refused"
+    invitation = Invitation("127.0.0.1", port, bytes(32), 1, 1, is_survey=True)
+    assert survey._try(Site(1, "b", "127.0.0.1", port, "", {}), invitation) == "Connection refused"
 
 
 def test_the_command_says_what_there_is_and_that_two_workers_compute(as_dask):

@@ -66,7 +66,19 @@ RETIRED = [
 ]
 # The same inside rooms that have many; the face of a room stands above all of it.
 INNER_ROOMS = {
-    "launch": ("limits", "racks", "binding", "process", "job", "script", "engine", "member", "engines", "kubernetes"),
+    "launch": (
+        "limits",
+        "racks",
+        "binding",
+        "encryption",
+        "process",
+        "job",
+        "script",
+        "engine",
+        "member",
+        "engines",
+        "kubernetes",
+    ),
     "input": (
         "shares",
         "checksums",

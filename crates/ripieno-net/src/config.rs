@@ -42,6 +42,15 @@ impl fmt::Debug for Token {
     }
 }
 
+/// What a connection needs to be one of a job.
+#[derive(Clone, Debug)]
+pub struct Credentials {
+    /// The job's secret.
+    pub token: Token,
+    /// Whether TCP connections are encrypted.
+    pub tls: bool,
+}
+
 /// Random bytes of the operating system.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NetError> {
     getrandom::fill(bytes).map_err(|e| NetError::Os { rank: 0, what: "draw random bytes", cause: e.to_string() })
@@ -101,6 +110,8 @@ pub struct Config {
     pub ports: Ports,
     /// Which links carry data between ranks of one host.
     pub links: Links,
+    /// Whether TCP connections are encrypted; all ranks say the same.
+    pub tls: bool,
     /// How long ranks wait for each other to start.
     pub rendezvous_timeout: Duration,
     /// A rank silent for this long has failed.
@@ -121,10 +132,16 @@ impl Config {
             rack: None,
             ports: Ports::default(),
             links: Links::Auto,
+            tls: false,
             rendezvous_timeout: Duration::from_secs(60),
             heartbeat_timeout: Duration::from_secs(10),
             linger: Duration::from_secs(10),
         }
+    }
+
+    /// What connections of the job need.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials { token: self.token.clone(), tls: self.tls }
     }
 
     /// Which ranks are replicas of each other.

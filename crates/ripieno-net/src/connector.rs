@@ -1,7 +1,7 @@
 //! Reaching a peer: every place it can be reached at is tried in order; the first that proves to be the peer wins.
 
 use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
-use crate::config::{Config, Links, Token};
+use crate::config::{Config, Credentials, Links};
 use crate::error::{Address, Attempt, NetError};
 use crate::lack::lack;
 use crate::peer_address::PeerAddress;
@@ -21,7 +21,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     pub own: PeerAddress,
-    pub token: Token,
+    pub credentials: Credentials,
     pub nonce: JobNonce,
     pub links: Links,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Connection {
 
 impl Connector {
     pub fn new(config: &Config, own: PeerAddress, nonce: JobNonce) -> Connector {
-        Connector { own, token: config.token.clone(), nonce, links: config.links }
+        Connector { own, credentials: config.credentials(), nonce, links: config.links }
     }
 
     /// Connects to `peer` before `deadline`. Places that all refuse are an error at once. Where somebody answers, but
@@ -143,7 +143,7 @@ impl Connector {
         deadline: Instant,
     ) -> Result<Stream, Failure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let mut stream = match address {
+        let stream = match address {
             Address::Unix(name) => Stream::connect_unix(name),
             Address::Tcp(address) => Stream::connect_tcp(*address, CONNECT_TIMEOUT.min(left)),
         }?;
@@ -155,8 +155,7 @@ impl Connector {
             nonce: self.nonce,
         };
         let deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
-        call(&mut stream, &self.token, &greeting, deadline).map_err(Failure::Denied)?;
-        Ok(stream)
+        call(stream, &self.credentials, &greeting, deadline).map_err(Failure::Denied)
     }
 }
 

@@ -19,8 +19,9 @@ mod peer_address;
 pub mod probe;
 mod stream;
 pub mod threads;
+pub mod tls;
 
-pub use config::{Config, Links, MAX_WORLD_SIZE, Ports, Token};
+pub use config::{Config, Credentials, Links, MAX_WORLD_SIZE, Ports, Token};
 pub use endpoint::{Alarm, Endpoint};
 pub use error::NetError;
 pub use exchange::Exchange;

@@ -183,7 +183,7 @@ impl Mesh {
         }
         for visitor in std::mem::take(&mut self.visitors) {
             let (own, nonce, slots) = (&self.own, self.nonce, &self.slots);
-            let answer = visitor.advance(&self.config.token, &mut |greeting| {
+            let answer = visitor.advance(&self.config.credentials(), &mut |greeting| {
                 judge(own, nonce, greeting)?;
                 expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
             });
@@ -202,14 +202,10 @@ impl Mesh {
 
     /// Takes a connection, or the news that there will be none.
     fn open(&mut self, peer: usize, outcome: Result<Stream, LinkError>) {
-        let closed = |cause: String| LinkError::Closed { cause };
-        let link = outcome.and_then(|stream| match stream {
-            Stream::Tcp(stream) => {
-                // Where the kernel cannot, words wait longer.
-                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
-                TcpLink::new(stream).map_err(|error| closed(error.to_string()))
-            }
-            Stream::Unix(_) => Err(closed("a Unix socket carries no link of its own".to_string())),
+        let link = outcome.and_then(|stream| {
+            // Where the kernel cannot, words wait longer.
+            let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+            TcpLink::over(stream)
         });
         self.slots.insert(peer, link.map_or_else(Slot::Closed, Slot::Open));
     }

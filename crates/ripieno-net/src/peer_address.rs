@@ -23,6 +23,7 @@ pub(crate) struct PeerAddress {
     pub host: String,
     pub identity: HostIdentity,
     pub rack: Option<String>,
+    pub tls: bool,
     pub unix: Option<String>,
     pub usable: Vec<IpAddr>,
     pub loopback: Vec<IpAddr>,
@@ -52,6 +53,7 @@ impl PeerAddress {
             host: host_name(),
             identity: HostIdentity::here(),
             rack: config.rack.clone(),
+            tls: config.tls,
             unix: listeners.unix.as_ref().map(|(_, name)| name.clone()),
             usable: listeners.addresses.usable.clone(),
             loopback: listeners.addresses.loopback.clone(),
@@ -103,6 +105,10 @@ impl PeerAddress {
         if address.replicas != config.replicas {
             let (own, other) = (config.replicas, address.replicas);
             return disagree(format!("their numbers of replicas differ: {own} and {other}"));
+        }
+        if address.tls != config.tls {
+            let [with, without] = if config.tls { [config.rank, peer] } else { [peer, config.rank] };
+            return disagree(format!("rank {with} encrypts its connections (tls) and rank {without} does not"));
         }
         if address.rank != peer {
             return disagree(format!("the string in place {peer} is of rank {}", address.rank));

@@ -1,5 +1,6 @@
-//! A connection, whichever family it is of.
+//! A connection, whichever family it is of, encrypted or not.
 
+use crate::tls::{BINDING_BYTES, Session};
 use rustix::net::RecvFlags;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
+    Tls(Box<Session>),
     Unix(UnixStream),
 }
 
@@ -32,6 +34,7 @@ impl Stream {
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.set_nonblocking(nonblocking),
+            Stream::Tls(session) => session.socket().set_nonblocking(nonblocking),
             Stream::Unix(stream) => stream.set_nonblocking(nonblocking),
         }
     }
@@ -40,17 +43,42 @@ impl Stream {
     pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         // A timeout of zero would mean none at all.
         let timeout = Some(timeout.max(Duration::from_millis(1)));
+        let socket = match self {
+            Stream::Tcp(stream) => stream,
+            Stream::Tls(session) => session.socket(),
+            Stream::Unix(stream) => {
+                return stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout));
+            }
+        };
+        socket.set_read_timeout(timeout).and(socket.set_write_timeout(timeout))
+    }
+
+    /// What the two ends of an encrypted connection alone know; zeros for another.
+    pub fn binding(&self) -> io::Result<[u8; BINDING_BYTES]> {
         match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(timeout).and(stream.set_write_timeout(timeout)),
+            Stream::Tls(session) => session.binding(),
+            Stream::Tcp(_) | Stream::Unix(_) => Ok([0; BINDING_BYTES]),
+        }
+    }
+
+    /// Whether it is encrypted as `tls` wants it: Unix sockets never are.
+    pub fn is_as_wanted(&self, tls: bool) -> bool {
+        match self {
+            Stream::Tcp(_) => !tls,
+            Stream::Tls(_) => tls,
+            Stream::Unix(_) => true,
         }
     }
 
     /// Says that nothing more will be sent.
-    pub fn end_sending(&self) {
+    pub fn end_sending(&mut self) {
         // The peer may have closed first, which is as good.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
+            Stream::Tls(session) => {
+                session.end_sending();
+                Ok(())
+            }
             Stream::Unix(stream) => stream.shutdown(std::net::Shutdown::Write),
         };
     }
@@ -89,6 +117,7 @@ impl Read for Stream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(into),
+            Stream::Tls(session) => session.read(into),
             Stream::Unix(stream) => stream.read(into),
         }
     }
@@ -98,6 +127,7 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Tls(session) => session.write(bytes),
             Stream::Unix(stream) => stream.write(bytes),
         }
     }
@@ -111,6 +141,7 @@ impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Tls(session) => session.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
         }
     }

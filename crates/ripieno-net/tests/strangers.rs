@@ -46,7 +46,11 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
 
 #[test]
 fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
-    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, ..config });
+    [false, true].into_iter().for_each(open_links_in_a_flood);
+}
+
+fn open_links_in_a_flood(tls: bool) {
+    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, tls, ..config });
     let port = endpoints[1].describe().port;
     let is_over = AtomicBool::new(false);
     let flood = || {

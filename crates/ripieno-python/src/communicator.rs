@@ -56,7 +56,7 @@ impl Communicator {
     #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None,
         bind_host=None,
         rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto",
-        flight_folder=None))]
+        tls=false, flight_folder=None))]
     #[allow(clippy::too_many_arguments)]
     fn connect(
         py: Python<'_>,
@@ -73,6 +73,7 @@ impl Communicator {
         rendezvous_timeout_s: f64,
         heartbeat_timeout_s: f64,
         links: &str,
+        tls: bool,
         flight_folder: Option<String>,
     ) -> PyResult<Communicator> {
         let mut config = Config::new(rank, world_size, Token::from_secret(token));
@@ -81,6 +82,7 @@ impl Communicator {
         config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
         config.links = parse_links(links)?;
+        config.tls = tls;
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();

@@ -103,6 +103,9 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     default=None,
     help="Mark each line of output with its host, or do not; by default if there are several ranks.",
 )
+@click.option(
+    "--tls/--no-tls", default=None, help="Encrypt TCP connections between ranks; by default what RIPIENO_TLS says."
+)
 @click.option("--keep-going", is_flag=True, help="Let the other ranks go on when one fails, instead of ending them.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run_command(
@@ -112,6 +115,7 @@ def run_command(
     on: str | None,
     timeout_s: float | None,
     prefix: bool | None,
+    tls: bool | None,
     keep_going: bool,
     command: tuple[str, ...],
 ) -> None:
@@ -122,8 +126,20 @@ def run_command(
     """
     lab = Lab.named(name)
     hosts = None if on is None else on.split(",")
+    from ripieno.launch.encryption import TLS_VARIABLE
+
+    variables = {} if tls is None else {TLS_VARIABLE: str(int(tls))}
     sys.exit(
-        lab.run(command, ranks_per_host, first, timeout_s=timeout_s, on=hosts, prefix=prefix, keep_going=keep_going)
+        lab.run(
+            command,
+            ranks_per_host,
+            first,
+            timeout_s,
+            variables,
+            on=hosts,
+            prefix=prefix,
+            keep_going=keep_going,
+        )
     )
 
 

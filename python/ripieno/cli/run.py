@@ -65,6 +65,9 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     show_default=True,
     help="When a rank dies: end all, or let the script go on with comm.shrink().",
 )
+@click.option(
+    "--tls/--no-tls", default=None, help="Encrypt TCP connections between ranks; by default what RIPIENO_TLS says."
+)
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
     "--trace",
@@ -83,6 +86,7 @@ def run_command(
     bind: str,
     thread_affinity: str,
     on_failure: Literal["raise", "shrink"],
+    tls: bool | None,
     prefix: bool,
     trace: Path | None,
     overwrite: bool,
@@ -140,6 +144,7 @@ def run_command(
         racks=racks,
         replicas=replicas,
         binding=Binding(bind, thread_affinity),
+        tls=tls,
         on_failure=on_failure,
     )
     if run.under_launcher(asks_for_workers=workers is not None):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ripieno.doctor.here import BAD, WARNING, Finding, work
+from ripieno.doctor.here import BAD, WARNING, Finding, encrypted, work
 from ripieno.errors import EngineError, RipienoError, TooFewSlots
+from ripieno.launch.encryption import TLS_VARIABLE, wants_tls
 from ripieno.launch.engine import survey
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engine.survey import Site, Unreached
@@ -115,13 +117,13 @@ def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], lis
     slots = Finding("slots", f"{total} in all, all of them free")
     try:
         try:
-            sites, unreached = survey.take(engine(), max(1, total))
+            sites, unreached = survey.take(engine(), max(1, total), tls=wants_tls(os.environ))
         except TooFewSlots as error:
             free = error.free
             slots = Finding("slots", f"{total} in all, {free} free", WARNING if free else BAD, error.advice)
             if not free:
                 return [], [], [slots]
-            sites, unreached = survey.take(engine(), free)
+            sites, unreached = survey.take(engine(), free, tls=wants_tls(os.environ))
     except RipienoError as error:
         return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOGS)]
     return sites, unreached, [slots]
@@ -167,8 +169,10 @@ def _reach(sites: list[Site], unreached: list[Unreached]) -> Finding:
 def _links(sites: list[Site]) -> Finding:
     if {site.host for site in sites} == {socket.gethostname()}:
         return Finding("links", "all tasks are on this host: what ranks send does not leave it")
+    if wants_tls(os.environ):
+        return Finding("links", f"what ranks send over the network is encrypted, by {encrypted()}")
     found = "ranks prove to each other that they know the token; what they send over the network is not encrypted"
-    advice = "use a network that nobody else listens to, or one that encrypts (WireGuard, IPsec)"
+    advice = f"set {TLS_VARIABLE}=1 or pass tls=True, or use a network that nobody else listens to"
     return Finding("links", found, WARNING, advice)
 
 

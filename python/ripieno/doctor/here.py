@@ -130,7 +130,20 @@ def _network() -> Iterator[Finding]:
 def _links() -> Iterator[Finding]:
     for links in LINKS:
         other = next(each for each in LINKS if each != links)
-        yield work(f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links)
+        # Shared memory needs no encryption; TCP is tried out below with and without.
+        yield work(
+            f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links, tls=False
+        )
+    yield work(
+        f"2 workers over {encrypted()}", "leave tls=True out, on a network that you trust", links="tcp", tls=True
+    )
+
+
+def encrypted() -> str:
+    """What encrypted connections are, by name."""
+    import ripieno._native as _native
+
+    return f"TLS 1.3 ({_native.tls_cipher()})"
 
 
 def work(name: str, advice: str, **options: Any) -> Finding:

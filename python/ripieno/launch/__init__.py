@@ -14,6 +14,7 @@ from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
+from ripieno.launch.encryption import wants_tls
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
 from ripieno.launch.job.accumulators import JobAccumulator
@@ -83,8 +84,9 @@ def launch(
         A file to write when the job ends, well or not: the collectives of every rank over time, for ui.perfetto.dev.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
-        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; and the options of
-        an engine, see docs/engines.
+        ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; ``tls``, whether
+        TCP connections are encrypted, by default what RIPIENO_TLS says, see docs/security.md; and the options of an
+        engine, see docs/engines.
 
     Returns
     -------
@@ -129,6 +131,8 @@ def launch(
             f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas go on by themselves: choose one"
         )
     binding = Binding(bind, thread_affinity)
+    if "tls" not in options:
+        options["tls"] = wants_tls(os.environ)
     common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
@@ -212,4 +216,5 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a file or a dict of racks",
     ),
     "rendezvous_timeout_s": (_is_duration, "a positive number of seconds"),
+    "tls": (lambda value: isinstance(value, bool), "True or False"),
 }

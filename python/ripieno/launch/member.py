@@ -174,7 +174,7 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
     """The channel to the member server, once all ranks have one."""
     where = f"the member server at {invitation.host}:{invitation.port}"
     try:
-        channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S)
+        channel = remote.connect(invitation.host, invitation.port, invitation.token, HUB_S, tls=invitation.tls)
     except NotAuthentic as error:
         raise RendezvousError(f"rank {rank}: {where} is not of this job: {error}") from None
     except ConnectionError as error:

@@ -174,7 +174,7 @@ def launching(engine: Engine) -> None:
             assert_type(table.value, Floats)
             assert_type(job.run(scale, table, 1), list[Floats])
     for name in ("spark", "dask", "ray", "slurm", "mpirun"):
-        with rp.launch(2, engine=name, links="tcp", rendezvous_timeout_s=30.0) as elsewhere:
+        with rp.launch(2, engine=name, links="tcp", tls=True, rendezvous_timeout_s=30.0) as elsewhere:
             elsewhere.run(groups)
     with rp.launch(2, engine=engine) as there:
         assert_type(there, rp.Job)

@@ -1,10 +1,16 @@
 //! The answerer's side: never blocks, takes no more bytes than the frames have, and gives up at a deadline.
 
-use super::{CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, PROOF_BYTES, Refusal, is_seal, seal};
-use crate::config::{Token, fill_random};
+use super::{
+    CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, PROOF_BYTES, Refusal, is_seal, knows_another_token, seal,
+};
+use crate::config::{Credentials, Token, fill_random};
 use crate::stream::{Stream, is_not_now};
-use std::io::{Read, Write};
+use crate::tls::Session;
+use std::io::{self, Read, Write};
 use std::time::Instant;
+
+/// The first byte of a caller that encrypts: the kind of its first record.
+const TLS_HANDSHAKE: u8 = 22;
 
 /// A caller that has not proved itself yet.
 #[derive(Debug)]
@@ -18,8 +24,15 @@ pub(crate) struct Visitor {
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
+    /// Nothing has come.
+    Silence,
+    /// The keys of an encrypted connection.
+    Keys,
     Greeting,
-    Proof { greeting: GreetingFrame, challenge: [u8; CHALLENGE_BYTES] },
+    Proof {
+        greeting: GreetingFrame,
+        challenge: [u8; CHALLENGE_BYTES],
+    },
 }
 
 /// How far a visitor has come.
@@ -41,15 +54,26 @@ impl Visitor {
     /// A visitor on a fresh connection, which becomes non-blocking.
     pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<Visitor> {
         stream.set_nonblocking(true)?;
-        Ok(Visitor { stream, deadline, stage: Stage::Greeting, frame: [0; GREETING_BYTES], filled: 0 })
+        Ok(Visitor { stream, deadline, stage: Stage::Silence, frame: [0; GREETING_BYTES], filled: 0 })
     }
 
     /// Reads what is there; `judge` says whether a caller that has proved itself is welcome.
-    pub fn advance(mut self, token: &Token, judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>) -> Answer {
+    pub fn advance(
+        mut self,
+        credentials: &Credentials,
+        judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+    ) -> Answer {
         loop {
             let wanted = match self.stage {
                 Stage::Greeting => GREETING_BYTES,
                 Stage::Proof { .. } => PROOF_BYTES,
+                Stage::Silence | Stage::Keys => match self.open(&credentials.token) {
+                    Ok(opened) => {
+                        self = opened;
+                        continue;
+                    }
+                    Err(answer) => return *answer,
+                },
             };
             while self.filled < wanted {
                 match self.stream.read(&mut self.frame[self.filled..wanted]) {
@@ -71,27 +95,61 @@ impl Visitor {
                     }
                     self.stage = Stage::Proof { greeting: self.frame, challenge };
                 }
-                Stage::Proof { greeting, challenge } => return self.judge(token, &greeting, &challenge, judge),
+                Stage::Proof { greeting, challenge } => return self.judge(credentials, &greeting, &challenge, judge),
+                Stage::Silence | Stage::Keys => unreachable!("they take no frame"),
             }
+        }
+    }
+
+    /// The visitor one stage on: by its first byte it shows whether it encrypts, and then it agrees on keys.
+    fn open(mut self, token: &Token) -> Result<Visitor, Box<Answer>> {
+        let outcome = match (&mut self.stream, self.stage) {
+            (Stream::Tls(session), Stage::Keys) => session.shake_hands(),
+            (Stream::Tcp(socket), _) => match socket.peek(&mut self.frame[..1]) {
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => Ok(true),
+                Err(error) => Err(error),
+            },
+            _ => Ok(true),
+        };
+        let is_done = match outcome {
+            Ok(is_done) => is_done,
+            Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
+            Err(error) if knows_another_token(&error) => return Err(Box::new(Answer::WrongToken)),
+            Err(_) => return Err(Box::new(Answer::Stranger)),
+        };
+        let encrypts = matches!(self.stage, Stage::Silence) && self.frame[0] == TLS_HANDSHAKE;
+        match self.stream {
+            Stream::Tcp(socket) if encrypts => {
+                let session = Session::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
+                Ok(Visitor { stream: Stream::Tls(Box::new(session)), stage: Stage::Keys, ..self })
+            }
+            stream => Ok(Visitor { stream, stage: if is_done { Stage::Greeting } else { Stage::Keys }, ..self }),
         }
     }
 
     fn judge(
         mut self,
-        token: &Token,
+        credentials: &Credentials,
         frame: &GreetingFrame,
         challenge: &[u8; CHALLENGE_BYTES],
         judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
     ) -> Answer {
-        let Some(greeting) = Greeting::decode(frame) else { return Answer::Stranger };
-        if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge]) {
+        let token = &credentials.token;
+        let (Some(greeting), Ok(binding)) = (Greeting::decode(frame), self.stream.binding()) else {
+            return Answer::Stranger;
+        };
+        if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge, &binding]) {
             // No seal on this verdict: it would tell a stranger nothing, but it costs nothing either.
             self.say(&[&Refusal::encode(Some(Refusal::Token))[..], &[0; PROOF_BYTES]].concat());
             return Answer::WrongToken;
         }
-        let refusal = judge(&greeting).err();
+        let refusal = match self.stream.is_as_wanted(credentials.tls) {
+            true => judge(&greeting).err(),
+            false => Some(Refusal::Tls(credentials.tls)),
+        };
         let verdict = Refusal::encode(refusal);
-        let seal = seal(token, "answerer", &[&verdict, frame, challenge]);
+        let seal = seal(token, "answerer", &[&verdict, frame, challenge, &binding]);
         let said = self.say(&[&verdict[..], &seal].concat());
         match refusal {
             Some(refusal) => Answer::Refused(greeting, refusal),

@@ -1,8 +1,9 @@
 //! The caller's side: blocks, but never past its deadline.
 
-use super::{CHALLENGE_BYTES, Greeting, Refusal, VERDICT_BYTES, is_seal, seal};
-use crate::config::{Token, fill_random};
+use super::{CHALLENGE_BYTES, Greeting, Refusal, VERDICT_BYTES, is_seal, knows_another_token, seal};
+use crate::config::{Credentials, fill_random};
 use crate::stream::Stream;
+use crate::tls::Session;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -37,8 +38,23 @@ impl std::fmt::Display for Denied {
     }
 }
 
-/// Proves itself to the other end of `stream` and lets it prove itself, before `deadline`.
-pub(crate) fn call(stream: &mut Stream, token: &Token, greeting: &Greeting, deadline: Instant) -> Result<(), Denied> {
+/// Proves itself to the other end of `stream` and lets it prove itself, before `deadline`; returns the connection,
+/// encrypted if that is wanted.
+pub(crate) fn call(
+    stream: Stream,
+    credentials: &Credentials,
+    greeting: &Greeting,
+    deadline: Instant,
+) -> Result<Stream, Denied> {
+    let token = &credentials.token;
+    let mut stream = match stream {
+        Stream::Tcp(socket) if credentials.tls => {
+            let session = Session::call(socket, token).map_err(denied)?;
+            encrypted(Stream::Tls(Box::new(session)), deadline)?
+        }
+        stream => stream,
+    };
+    let binding = stream.binding().map_err(denied)?;
     let mut own_challenge = [0; CHALLENGE_BYTES];
     fill_random(&mut own_challenge).map_err(|error| Denied::Stranger(error.to_string()))?;
     let greeting = greeting.encode(&own_challenge);
@@ -47,22 +63,41 @@ pub(crate) fn call(stream: &mut Stream, token: &Token, greeting: &Greeting, dead
 
     let mut challenge = [0; CHALLENGE_BYTES];
     stream.read_exact_until(&mut challenge, deadline).map_err(denied)?;
-    stream.write_all(&seal(token, "caller", &[&greeting, &challenge])).map_err(denied)?;
+    stream.write_all(&seal(token, "caller", &[&greeting, &challenge, &binding])).map_err(denied)?;
 
     let mut frame = [0; VERDICT_BYTES];
     stream.read_exact_until(&mut frame, deadline).map_err(denied)?;
     let (verdict, proof) = frame.split_first_chunk::<8>().expect("a verdict is longer than 8 bytes");
     match Refusal::decode(verdict) {
         Some(Some(Refusal::Token)) => Err(Denied::Refused(Refusal::Token)),
-        Some(refusal) if is_seal(proof, token, "answerer", &[verdict, &greeting, &challenge]) => {
-            refusal.map_or(Ok(()), |refusal| Err(Denied::Refused(refusal)))
+        Some(refusal) if is_seal(proof, token, "answerer", &[verdict, &greeting, &challenge, &binding]) => {
+            refusal.map_or(Ok(stream), |refusal| Err(Denied::Refused(refusal)))
         }
         _ => Err(Denied::Unproven),
     }
 }
 
+/// The connection once both ends have agreed on keys.
+fn encrypted(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Denied::Silent);
+        }
+        stream.set_timeout(left).map_err(denied)?;
+        let Stream::Tls(session) = &mut stream else { return Ok(stream) };
+        match session.shake_hands() {
+            Ok(true) => return Ok(stream),
+            Ok(false) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(denied(error)),
+        }
+    }
+}
+
 fn denied(error: io::Error) -> Denied {
     match error.kind() {
+        _ if knows_another_token(&error) => Denied::Refused(Refusal::Token),
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Denied::Silent,
         _ => Denied::Stranger(error.to_string()),
     }

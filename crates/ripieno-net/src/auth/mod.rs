@@ -6,12 +6,16 @@
 //! ```text
 //! caller -> answerer   greeting   72 bytes: who, to whom, for what, job nonce, the caller's challenge
 //! answerer -> caller   challenge  32 bytes
-//! caller -> answerer   proof      32 bytes: HMAC(token, "caller" + greeting + challenge)
+//! caller -> answerer   proof      32 bytes: HMAC(token, "caller" + greeting + challenge + binding)
 //! answerer -> caller   verdict    40 bytes: refusal or welcome,
-//!                                 HMAC(token, "answerer" + verdict + greeting + challenge)
+//!                                 HMAC(token, "answerer" + verdict + greeting + challenge + binding)
 //! ```
 //!
-//! Cost: two round trips per connection.
+//! Callers that encrypt begin with the handshake of TLS, and all of the above passes inside. The binding stands for
+//! that one session, so that a proof is worth nothing in another; without TLS it is zeros. An answerer hears both
+//! kinds, so that one whose kind is not its own is refused under the token's seal, not by what anybody could say.
+//!
+//! Cost: two round trips per connection, three with TLS.
 
 mod answer;
 mod call;
@@ -105,6 +109,8 @@ pub(crate) enum Refusal {
     Taken,
     /// Nobody expects a connection for that purpose here.
     Purpose,
+    /// Connections are encrypted here, or they are not.
+    Tls(bool),
 }
 
 impl Refusal {
@@ -117,6 +123,7 @@ impl Refusal {
             Some(Refusal::WorldSize(world_size)) => (4, world_size),
             Some(Refusal::Taken) => (5, 0),
             Some(Refusal::Purpose) => (6, 0),
+            Some(Refusal::Tls(tls)) => (7, u32::from(tls)),
         };
         let mut bytes = [0; 8];
         bytes[0] = code;
@@ -135,6 +142,7 @@ impl Refusal {
             4 => Some(Refusal::WorldSize(detail)),
             5 => Some(Refusal::Taken),
             6 => Some(Refusal::Purpose),
+            7 => Some(Refusal::Tls(detail != 0)),
             _ => return None,
         })
     }
@@ -149,8 +157,17 @@ impl std::fmt::Display for Refusal {
             Refusal::WorldSize(world_size) => write!(f, "its world size is {world_size}"),
             Refusal::Taken => write!(f, "it has a connection from a rank of the same number"),
             Refusal::Purpose => write!(f, "it expects no such connection"),
+            Refusal::Tls(true) => write!(f, "it encrypts its connections (tls) and this rank does not"),
+            Refusal::Tls(false) => write!(f, "it does not encrypt its connections (tls) and this rank does"),
         }
     }
+}
+
+/// Whether a session ended because one end has presented another key than the job's, as seen at either end.
+fn knows_another_token(error: &std::io::Error) -> bool {
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(InvalidCertificate(_) | AlertReceived(rustls::AlertDescription::UnknownCA)))
 }
 
 /// HMAC-SHA256 of `parts` under the token; `role` keeps one use of it from passing for another.

@@ -1,7 +1,10 @@
 use super::*;
+use crate::config::Credentials;
 use crate::stream::Stream;
+use crate::tls::{BINDING_BYTES, Session};
 use proptest::prelude::*;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -12,27 +15,58 @@ fn token(text: &str) -> Token {
     Token::from_secret(text)
 }
 
+fn plain(text: &str) -> Credentials {
+    Credentials { token: token(text), tls: false }
+}
+
+fn encrypted(text: &str) -> Credentials {
+    Credentials { token: token(text), tls: true }
+}
+
 fn pair() -> (Stream, Visitor) {
     let (caller, answerer) = UnixStream::pair().unwrap();
     let visitor = Visitor::new(Stream::Unix(answerer), Instant::now() + Duration::from_secs(5)).unwrap();
     (Stream::Unix(caller), visitor)
 }
 
+fn tcp_pair() -> (Stream, Visitor) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let answerer = Stream::Tcp(listener.accept().unwrap().0);
+    (Stream::Tcp(caller), Visitor::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap())
+}
+
 /// Answers until the visitor has said all or has gone.
-fn answer(mut visitor: Visitor, token: &Token, judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>) -> Answer {
+fn answer(
+    mut visitor: Visitor,
+    credentials: &Credentials,
+    judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+) -> Answer {
     loop {
-        match visitor.advance(token, judge) {
+        match visitor.advance(credentials, judge) {
             Answer::Waiting(waiting) => visitor = waiting,
             end => return end,
         }
     }
 }
 
-fn meet(callers: &Token, answerers: &Token, verdict: Result<(), Refusal>) -> (Result<(), Denied>, Answer) {
-    let (mut caller, visitor) = pair();
+fn meet(
+    callers: &Credentials,
+    answerers: &Credentials,
+    verdict: Result<(), Refusal>,
+) -> (Result<Stream, Denied>, Answer) {
+    meet_over(pair(), callers, answerers, verdict)
+}
+
+fn meet_over(
+    (caller, visitor): (Stream, Visitor),
+    callers: &Credentials,
+    answerers: &Credentials,
+    verdict: Result<(), Refusal>,
+) -> (Result<Stream, Denied>, Answer) {
     std::thread::scope(|scope| {
         let deadline = Instant::now() + Duration::from_secs(5);
-        let called = scope.spawn(move || call(&mut caller, callers, &GREETING, deadline));
+        let called = scope.spawn(move || call(caller, callers, &GREETING, deadline));
         let answer = answer(visitor, answerers, &mut |_| verdict);
         (called.join().unwrap(), answer)
     })
@@ -40,31 +74,31 @@ fn meet(callers: &Token, answerers: &Token, verdict: Result<(), Refusal>) -> (Re
 
 #[test]
 fn who_knows_the_token_is_welcome_and_known() {
-    let (called, answered) = meet(&token("a"), &token("a"), Ok(()));
-    assert_eq!(called, Ok(()));
+    let (called, answered) = meet(&plain("a"), &plain("a"), Ok(()));
+    assert!(called.is_ok());
     assert!(matches!(answered, Answer::Welcome(_, GREETING)));
 }
 
 #[test]
 fn who_knows_another_token_is_refused_and_told() {
-    let (called, answered) = meet(&token("a"), &token("b"), Ok(()));
-    assert_eq!(called, Err(Denied::Refused(Refusal::Token)));
+    let (called, answered) = meet(&plain("a"), &plain("b"), Ok(()));
+    assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Token));
     assert!(matches!(answered, Answer::WrongToken));
 }
 
 #[test]
 fn every_refusal_arrives() {
     use Refusal::*;
-    for refusal in [Job, Rank(9), WorldSize(1 << 20), Taken, Purpose] {
-        let (called, answered) = meet(&token("a"), &token("a"), Err(refusal));
-        assert_eq!(called, Err(Denied::Refused(refusal)));
+    for refusal in [Job, Rank(9), WorldSize(1 << 20), Taken, Purpose, Tls(true), Tls(false)] {
+        let (called, answered) = meet(&plain("a"), &plain("a"), Err(refusal));
+        assert_eq!(called.unwrap_err(), Denied::Refused(refusal));
         assert!(matches!(answered, Answer::Refused(GREETING, r) if r == refusal));
     }
 }
 
 #[test]
 fn an_answerer_without_the_token_is_found_out() {
-    let (mut caller, visitor) = pair();
+    let (caller, visitor) = pair();
     let mut liar = visitor.stream;
     liar.set_nonblocking(false).unwrap();
     std::thread::scope(|scope| {
@@ -74,25 +108,101 @@ fn an_answerer_without_the_token_is_found_out() {
             liar.read_exact(&mut [0; PROOF_BYTES]).unwrap();
             liar.write_all(&[0; VERDICT_BYTES]).unwrap();
         });
-        let denied = call(&mut caller, &token("a"), &GREETING, Instant::now() + Duration::from_secs(5));
-        assert_eq!(denied, Err(Denied::Unproven));
+        let denied = call(caller, &plain("a"), &GREETING, Instant::now() + Duration::from_secs(5));
+        assert_eq!(denied.unwrap_err(), Denied::Unproven);
     });
 }
 
 #[test]
 fn a_silent_answerer_costs_no_more_than_the_deadline() {
-    let (mut caller, _visitor) = pair();
-    let denied = call(&mut caller, &token("a"), &GREETING, Instant::now() + Duration::from_millis(20));
-    assert_eq!(denied, Err(Denied::Silent));
+    for (wanted, (caller, _visitor)) in [(plain("a"), pair()), (encrypted("a"), tcp_pair())] {
+        let denied = call(caller, &wanted, &GREETING, Instant::now() + Duration::from_millis(20));
+        assert_eq!(denied.unwrap_err(), Denied::Silent);
+    }
 }
 
 #[test]
 fn a_recorded_call_is_worth_nothing_the_second_time() {
     let (mut caller, visitor) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
-    let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES]]);
+    let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
     caller.write_all(&[&frame[..], &proof].concat()).unwrap();
-    assert!(matches!(answer(visitor, &token("a"), &mut |_| Ok(())), Answer::WrongToken));
+    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::WrongToken));
+}
+
+#[test]
+fn both_ends_of_an_encrypted_connection_hold_one_session() {
+    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
+    let (Ok(mut caller), Answer::Welcome(mut answerer, GREETING)) = (called, answered) else { panic!("both know a") };
+    assert_eq!(caller.binding().unwrap(), answerer.binding().unwrap());
+    assert_ne!(caller.binding().unwrap(), [0; BINDING_BYTES]);
+    let Stream::Tls(session) = &caller else { panic!("it is encrypted") };
+    assert_eq!(session.cipher(), Some(crate::tls::CIPHER));
+    caller.write_all(b"told").unwrap();
+    answerer.set_nonblocking(false).unwrap();
+    let mut heard = [0; 4];
+    answerer.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"told");
+}
+
+#[test]
+fn keys_of_another_token_are_taken_by_neither_end() {
+    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("b"), Ok(()));
+    assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Token));
+    assert!(matches!(answered, Answer::WrongToken), "{answered:?}");
+}
+
+#[test]
+fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
+    for (callers, answerers) in [(plain("a"), encrypted("a")), (encrypted("a"), plain("a"))] {
+        let (called, answered) = meet_over(tcp_pair(), &callers, &answerers, Ok(()));
+        assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(answerers.tls)));
+        assert!(matches!(answered, Answer::Refused(GREETING, Refusal::Tls(tls)) if tls == answerers.tls));
+    }
+}
+
+#[test]
+fn a_proof_is_worth_nothing_in_another_session() {
+    // Who knows the token, but passes on between two sessions what others say, as a relay on the way would.
+    let (first, second) = (encrypted("a"), encrypted("a"));
+    let (caller, relay_answers) = tcp_pair();
+    let (relay_calls, visitor) = tcp_pair();
+    let (Stream::Tcp(answering), Stream::Tcp(calling)) = (relay_answers.stream, relay_calls) else { unreachable!() };
+    answering.set_nonblocking(false).unwrap();
+    let (token, deadline) = (token("a"), Instant::now() + Duration::from_secs(5));
+    std::thread::scope(|scope| {
+        let called = scope.spawn(move || call(caller, &first, &GREETING, deadline));
+        let answered = scope.spawn(move || answer(visitor, &second, &mut |_| Ok(())));
+        let mut sessions = [Session::answer(answering, &token).unwrap(), Session::call(calling, &token).unwrap()];
+        sessions.iter_mut().for_each(|session| while !session.shake_hands().unwrap() {});
+        let [down, up] = &mut sessions;
+        relay(down, up, GREETING_BYTES);
+        relay(up, down, CHALLENGE_BYTES);
+        relay(down, up, PROOF_BYTES);
+        assert!(matches!(answered.join().unwrap(), Answer::WrongToken));
+        drop(sessions);
+        assert!(called.join().unwrap().is_err());
+    });
+}
+
+fn relay(from: &mut Session, to: &mut Session, bytes: usize) {
+    let mut frame = vec![0; bytes];
+    from.read_exact(&mut frame).unwrap();
+    to.write_all(&frame).unwrap();
+}
+
+#[test]
+fn a_flipped_byte_ends_an_encrypted_connection() {
+    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
+    let (Ok(Stream::Tls(caller)), Answer::Welcome(mut answerer, _)) = (called, answered) else { panic!("both know a") };
+    // A record that is not what the caller's keys make of anything.
+    let mut record = [7; 5 + 32];
+    record[..5].copy_from_slice(&[23, 3, 3, 0, 32]);
+    (&mut caller.socket()).write_all(&record).unwrap();
+    answerer.set_nonblocking(false).unwrap();
+    let error = answerer.read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
+    assert_eq!(answerer.read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::InvalidData, "for good");
 }
 
 proptest! {
@@ -100,15 +210,20 @@ proptest! {
     fn hostile_bytes_never_get_in_and_never_get_read_beyond_the_frames(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         with_magic: bool,
+        begins_tls: bool,
     ) {
-        let (mut caller, visitor) = pair();
+        let (mut caller, visitor) = if begins_tls { tcp_pair() } else { pair() };
         let mut bytes = bytes;
         if with_magic {
             bytes.splice(0..0, GREETING.encode(&[5; CHALLENGE_BYTES]));
         }
+        if begins_tls {
+            // A record of a handshake of that many bytes.
+            bytes.splice(0..0, [22, 3, 1, 0, bytes.len() as u8]);
+        }
         caller.write_all(&bytes).unwrap();
         drop(caller);
-        let answered = answer(visitor, &token("a"), &mut |_| panic!("a stranger is never judged"));
+        let answered = answer(visitor, &plain("a"), &mut |_| panic!("a stranger is never judged"));
         prop_assert!(matches!(answered, Answer::Stranger | Answer::WrongToken), "{:?}", answered);
     }
 }

@@ -47,6 +47,8 @@ pub enum LinkKind {
     SharedMemory,
     /// A TCP connection.
     Tcp,
+    /// A TCP connection that is encrypted.
+    Tls,
     /// It could not be opened.
     Broken,
 }
@@ -77,6 +79,7 @@ impl Endpoint {
         let kind = match &self.slots[peer] {
             Slot::Unasked | Slot::Opening => LinkKind::NotOpen,
             Slot::Ring(..) => LinkKind::SharedMemory,
+            Slot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,
             Slot::Tcp(_) => LinkKind::Tcp,
             Slot::Broken(error) => {
                 notes.push(error.why().to_string());

@@ -156,7 +156,7 @@ impl Endpoint {
             addresses: addresses.clone(),
             listeners,
             own: addresses[config.rank].clone(),
-            token: config.token.clone(),
+            credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),
             replicas: config.replicas_of_ranks(),
             hubs,

@@ -100,7 +100,7 @@ impl Opener {
 
     fn accepted(&self, stream: Stream) -> Result<Opened, LinkError> {
         let link = match stream {
-            Stream::Tcp(_) => tcp(stream)?,
+            Stream::Tcp(_) | Stream::Tls(_) => tcp(stream)?,
             Stream::Unix(_) => {
                 let ring = self.share(&stream, shared_memory::accept);
                 shared(ring.map_err(|error| not_shared(&error))?, stream)
@@ -118,7 +118,7 @@ impl Opener {
         stream.set_timeout(AGREE_TIMEOUT)?;
         match stream {
             Stream::Unix(socket) => agree(socket, &self.bell),
-            Stream::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Stream::Tcp(_) | Stream::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
@@ -128,11 +128,7 @@ fn shared(ring: RingLink, socket: Stream) -> Slot {
 }
 
 fn tcp(stream: Stream) -> Result<Slot, LinkError> {
-    let closed = |cause: String| LinkError::Closed { cause };
-    match stream {
-        Stream::Tcp(stream) => TcpLink::new(stream).map(Slot::Tcp).map_err(|error| closed(error.to_string())),
-        Stream::Unix(_) => Err(closed("a Unix socket carries no link of its own".to_string())),
-    }
+    TcpLink::over(stream).map(Slot::Tcp)
 }
 
 fn not_shared(error: &io::Error) -> LinkError {

@@ -1,9 +1,11 @@
-//! A link over a TCP connection.
+//! A link over a TCP connection, encrypted or not.
 //!
 //! Large receives go straight to where they belong; small ones and peeks go through a staging buffer, so that a message
 //! of many small parts costs one system call. A socket that had nothing to give, or took less than all, is left alone
 //! until a sleep shows that it is ready. Cost of a message: one system call to send it, one to sleep, one to take it.
 
+use crate::stream::Stream;
+use crate::tls::Session;
 use ripieno_run::{Link, LinkError};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
@@ -34,7 +36,7 @@ const MIN_LOW_WATER_BYTES: usize = 4 << 10;
 
 /// One end of a link over a TCP connection.
 pub struct TcpLink {
-    stream: TcpStream,
+    carrier: Carrier,
     staging: Box<[u8]>,
     /// The staged bytes are `staging[start..end]`.
     start: usize,
@@ -49,20 +51,50 @@ pub struct TcpLink {
     ended: Option<String>,
 }
 
+/// What the bytes pass through.
+enum Carrier {
+    Plain(TcpStream),
+    Encrypted(Box<Session>),
+}
+
 impl TcpLink {
     /// A link over `stream`, which is connected and authenticated and has no bytes read ahead.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
+        TcpLink::with(Carrier::Plain(stream))
+    }
+
+    /// The same over any connection that can carry one.
+    pub(crate) fn over(stream: Stream) -> Result<Self, LinkError> {
+        let closed = |cause: String| LinkError::Closed { cause };
+        let carrier = match stream {
+            Stream::Tcp(stream) => Carrier::Plain(stream),
+            Stream::Tls(mut session) => {
+                session.read_ahead();
+                Carrier::Encrypted(session)
+            }
+            Stream::Unix(_) => return Err(closed("a Unix socket carries no link of its own".to_string())),
+        };
+        TcpLink::with(carrier).map_err(|error| closed(error.to_string()))
+    }
+
+    /// Whether what passes is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self.carrier, Carrier::Encrypted(_))
+    }
+
+    fn with(carrier: Carrier) -> io::Result<Self> {
+        let stream = carrier.socket();
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         // Setting a size ends the kernel's autotuning, so it is done only where autotuning would stay below.
-        if autotuned_bytes("tcp_wmem").unwrap_or(sockopt::socket_send_buffer_size(&stream)?) < MIN_SOCKET_BUFFER_BYTES {
-            sockopt::set_socket_send_buffer_size(&stream, MIN_SOCKET_BUFFER_BYTES)?;
+        if autotuned_bytes("tcp_wmem").unwrap_or(sockopt::socket_send_buffer_size(stream)?) < MIN_SOCKET_BUFFER_BYTES {
+            sockopt::set_socket_send_buffer_size(stream, MIN_SOCKET_BUFFER_BYTES)?;
         }
-        if autotuned_bytes("tcp_rmem").unwrap_or(sockopt::socket_recv_buffer_size(&stream)?) < MIN_SOCKET_BUFFER_BYTES {
-            sockopt::set_socket_recv_buffer_size(&stream, MIN_SOCKET_BUFFER_BYTES)?;
+        if autotuned_bytes("tcp_rmem").unwrap_or(sockopt::socket_recv_buffer_size(stream)?) < MIN_SOCKET_BUFFER_BYTES {
+            sockopt::set_socket_recv_buffer_size(stream, MIN_SOCKET_BUFFER_BYTES)?;
         }
         Ok(TcpLink {
-            stream,
+            carrier,
             staging: vec![0; STAGING_BYTES].into(),
             start: 0,
             end: 0,
@@ -76,10 +108,12 @@ impl TcpLink {
 
     /// Has the socket wake this rank only for what it expects; called before a sleep until there is something to read.
     pub fn prepare_sleep(&mut self) {
-        let missing = self.expected.saturating_sub(self.staged()).min(MAX_LOW_WATER_BYTES);
+        // What is encrypted is no shorter than what it stands for.
+        let here = self.staged() + self.carrier.pending();
+        let missing = self.expected.saturating_sub(here).min(MAX_LOW_WATER_BYTES);
         let low_water = if missing < MIN_LOW_WATER_BYTES { 1 } else { missing };
         // A socket that refuses keeps what it has, so one that wakes early or late is told again before the next sleep.
-        if low_water != self.low_water && set_low_water(&self.stream, low_water).is_ok() {
+        if low_water != self.low_water && set_low_water(self.carrier.socket(), low_water).is_ok() {
             self.low_water = low_water;
         }
     }
@@ -98,7 +132,7 @@ impl TcpLink {
     fn stage(&mut self) -> Result<(), LinkError> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.staged());
-        self.end += self.incoming.read(&self.stream, &mut self.staging[self.end..], &mut self.ended)?;
+        self.end += self.incoming.read(&mut self.carrier, &mut self.staging[self.end..], &mut self.ended)?;
         Ok(())
     }
 }
@@ -115,18 +149,17 @@ impl Link for TcpLink {
             return Ok(0);
         }
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        let mut control = SendAncillaryBuffer::default();
-        match rustix::net::sendmsg(&self.stream, &slices[..count], &mut control, SendFlags::NOSIGNAL) {
+        match self.carrier.send(&slices[..count]) {
             Ok(sent) => {
-                self.outgoing.begin_if(sent < offered);
+                self.outgoing.begin_if(self.carrier.has_filled_up(sent, offered));
                 Ok(sent)
             }
-            Err(rustix::io::Errno::AGAIN) => {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.outgoing.begin_if(true);
                 Ok(0)
             }
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            Err(error) => Err(LinkError::Closed { cause: io::Error::from(error).to_string() }),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) => Err(LinkError::Closed { cause: error.to_string() }),
         }
     }
 
@@ -140,7 +173,7 @@ impl Link for TcpLink {
         }
         if self.staged() == 0 {
             if into.len() >= DIRECT_BYTES {
-                return self.incoming.read(&self.stream, into, &mut self.ended);
+                return self.incoming.read(&mut self.carrier, into, &mut self.ended);
             }
             self.stage()?;
         }
@@ -173,7 +206,48 @@ impl Link for TcpLink {
 
 impl AsFd for TcpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.carrier.socket().as_fd()
+    }
+}
+
+impl Carrier {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Carrier::Plain(stream) => stream,
+            Carrier::Encrypted(session) => session.socket(),
+        }
+    }
+
+    fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Carrier::Plain(stream) => {
+                let mut control = SendAncillaryBuffer::default();
+                Ok(rustix::net::sendmsg(stream, parts, &mut control, SendFlags::NOSIGNAL)?)
+            }
+            Carrier::Encrypted(session) => session.write_parts(parts),
+        }
+    }
+
+    /// Whether the socket has no more room, now that it has taken `sent` bytes of those that were offered.
+    fn has_filled_up(&self, sent: usize, offered: usize) -> bool {
+        // A session takes a few records at a time, and waits by itself until they are in the socket.
+        matches!(self, Carrier::Plain(_)) && sent < offered
+    }
+
+    /// All that is there, as far as there is room; 0 at the end.
+    fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Carrier::Plain(stream) => Ok(rustix::net::recv(stream, into, RecvFlags::empty())?.0),
+            Carrier::Encrypted(session) => session.read_all(into),
+        }
+    }
+
+    /// Bytes that have left the socket and cannot be received yet.
+    fn pending(&self) -> usize {
+        match self {
+            Carrier::Plain(_) => 0,
+            Carrier::Encrypted(session) => session.pending(),
+        }
     }
 }
 
@@ -222,25 +296,105 @@ impl Rest {
     }
 
     /// Reads once; 0 when nothing is there. The first end of the stream stays its end.
-    fn read(&mut self, stream: &TcpStream, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
+    fn read(&mut self, carrier: &mut Carrier, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
         if ended.is_none() {
             if self.goes_on() {
                 return Ok(0);
             }
-            match rustix::net::recv(stream, &mut *into, RecvFlags::empty()) {
-                Ok((0, _)) => *ended = Some("the peer closed the connection".into()),
-                Ok((count, _)) => {
+            match carrier.receive(into) {
+                Ok(0) => *ended = Some("the peer closed the connection".into()),
+                Ok(count) => {
                     self.begin_if(count < into.len());
                     return Ok(count);
                 }
-                Err(rustix::io::Errno::AGAIN) => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.begin_if(true);
                     return Ok(0);
                 }
-                Err(rustix::io::Errno::INTR) => return Ok(0),
-                Err(error) => *ended = Some(io::Error::from(error).to_string()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+                Err(error) => *ended = Some(error.to_string()),
             }
         }
         Err(LinkError::Closed { cause: ended.clone().unwrap_or_default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Token;
+    use crate::links::{Doorbell, Watch};
+    use ripieno_run::conformance::{End, Pair, Sleeper};
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    /// The laws of links, which tests/links.rs has for every other kind.
+    mod encrypted {
+        ripieno_run::link_laws!(super::links, super::ends);
+    }
+
+    #[test]
+    fn no_byte_is_taken_that_was_changed_on_its_way() {
+        let [mut sender, mut receiver] = sessions().map(|session| TcpLink::over(Stream::Tls(session)).unwrap());
+        assert_eq!(sender.send(&[b"whole"]), Ok(5));
+        let taken = (0..).find_map(|_| receiver.peek(5).unwrap().first_chunk::<5>().copied());
+        assert_eq!(taken.as_ref(), Some(b"whole"));
+        receiver.consume(5);
+        // A record of five bytes and a tag that nobody has made.
+        let forged = [&[23, 3, 3, 0, 22][..], &[7; 22]].concat();
+        std::io::Write::write_all(&mut sender.carrier.socket(), &forged).unwrap();
+        let error = (0..).find_map(|_| receiver.receive(&mut [0; 64]).err()).unwrap();
+        assert!(error.to_string().contains("decrypt"), "{error}");
+        assert!(receiver.receive(&mut [0; 64]).is_err(), "for good");
+    }
+
+    /// Both ends of a session whose keys are agreed on.
+    fn sessions() -> [Box<Session>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (there, _) = listener.accept().unwrap();
+        let token = Token::from_secret("test");
+        let sessions = [Session::call(here, &token).unwrap(), Session::answer(there, &token).unwrap()];
+        let agreed = sessions.map(|mut session| {
+            std::thread::spawn(move || {
+                while !session.shake_hands().unwrap() {}
+                Box::new(session)
+            })
+        });
+        agreed.map(|thread| thread.join().unwrap())
+    }
+
+    fn links() -> Pair {
+        let (first, second) = ends();
+        (first.link, second.link)
+    }
+
+    fn ends() -> (End, End) {
+        let [first, second] = sessions().map(|session| {
+            let socket = session.socket().try_clone().unwrap();
+            let sleeper = AtDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+            End { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), sleeper: Box::new(sleeper) }
+        });
+        (first, second)
+    }
+
+    struct AtDoorbell {
+        doorbell: Doorbell,
+        socket: TcpStream,
+    }
+
+    impl Sleeper for AtDoorbell {
+        fn prepare(&mut self) {
+            self.doorbell.prepare();
+        }
+
+        fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
+            let watch = Watch { fd: self.socket.as_fd(), readable, writable };
+            self.doorbell.wait(std::iter::once(watch), timeout).unwrap();
+        }
+
+        fn cancel(&mut self) {
+            self.doorbell.cancel();
+        }
     }
 }

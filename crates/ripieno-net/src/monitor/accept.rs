@@ -85,7 +85,7 @@ impl Monitor {
         let Some(visitor) = self.visitors.remove(&number) else { return };
         let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
         let has_left = self.end.is_some();
-        let answer = visitor.advance(&self.setup.token, &mut |greeting| {
+        let answer = visitor.advance(&self.setup.credentials, &mut |greeting| {
             judge(own, nonce, greeting)?;
             expects(own.rank, replicas, wires, has_left, greeting)
         });

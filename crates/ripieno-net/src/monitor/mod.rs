@@ -11,7 +11,7 @@ mod wire;
 pub(crate) use shared::{Order, Outcome, Shared, Status, lock};
 
 use crate::auth::{JobNonce, Visitor};
-use crate::config::Token;
+use crate::config::Credentials;
 use crate::connector::Connector;
 use crate::listeners::Listeners;
 use crate::peer_address::PeerAddress;
@@ -81,7 +81,7 @@ pub(crate) struct Setup {
     pub addresses: Arc<Vec<PeerAddress>>,
     pub listeners: Listeners,
     pub own: PeerAddress,
-    pub token: Token,
+    pub credentials: Credentials,
     pub nonce: JobNonce,
     /// Which ranks are replicas of each other; those of rank 0 are hubs.
     pub replicas: Replicas,
@@ -278,7 +278,7 @@ impl Monitor {
                 self.finished = true;
                 self.flush();
                 if !self.is_hub() {
-                    self.wires.values().filter(|wire| !wire.is_full()).for_each(|wire| wire.stream.end_sending());
+                    self.wires.values_mut().filter(|wire| !wire.is_full()).for_each(|wire| wire.stream.end_sending());
                 }
             }
         }

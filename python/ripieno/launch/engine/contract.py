@@ -240,7 +240,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
-            server = self._hold.server = MemberServer(host, token)
+            server = self._hold.server = MemberServer(host, token, tls=bool(self._options.get("tls", False)))
         except OSError as error:
             raise EngineError(
                 f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "

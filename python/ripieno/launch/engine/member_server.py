@@ -61,6 +61,11 @@ class Invitation:
     sys_path: tuple[str, ...] = ()
     is_survey: bool = False
 
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return bool(self.options.get("tls", False))
+
 
 @dataclass(frozen=True)
 class Join:
@@ -89,7 +94,7 @@ def versions() -> dict[str, str]:
 
 
 class MemberServer:
-    """A listener on `host`. Use ``joined`` when its descriptor is readable.
+    """A listener on `host`, for members that encrypt with `tls`. Use ``joined`` when its descriptor is readable.
 
     Attributes
     ----------
@@ -99,8 +104,9 @@ class MemberServer:
         Why it has stopped to listen.
     """
 
-    def __init__(self, host: str, token: bytes) -> None:
+    def __init__(self, host: str, token: bytes, *, tls: bool = False) -> None:
         self._token = token
+        self._tls = tls
         self._joined: deque[tuple[Join, RemoteChannel]] = deque()
         self._closed = False
         self.error: OSError | None = None
@@ -189,8 +195,9 @@ class MemberServer:
         end.close()
 
     def _greet(self, end: socket.socket) -> None:
+        channel = None
         try:
-            channel = remote.accept(end, self._token, HANDSHAKE_S)
+            channel = remote.accept(end, self._token, HANDSHAKE_S, tls=self._tls)
             with self._lock:
                 if end in self._guests:
                     self._guests[end] = True
@@ -205,6 +212,8 @@ class MemberServer:
         except (OSError, NotAuthentic, HungUp):
             # No member; it learns of that by the end of the connection.
             end.close()
+            if channel is not None:
+                channel.close()
         finally:
             self._forget(end)
 

@@ -1,7 +1,8 @@
 """A channel over TCP: what passes is copied into the socket and out of it, and nothing else.
 
-Before anything is read both ends prove that they know the job's token, without sending it. What passes afterwards is
-neither encrypted nor signed.
+Before anything is read both ends prove that they know the job's token, without sending it. With TLS all of it passes
+through a tunnel: a thread of the native module encrypts what is written into a Unix socket, and decrypts what comes.
+Without, what passes is neither encrypted nor signed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from ripieno.wire.arrays import empty
 # A silent host is noticed after this long: idle seconds, seconds between probes, probes.
 KEEP_ALIVE = (10, 5, 4)
 
+# What was said before a channel is closed has so long to get on its way.
+FAREWELL_S = 5.0
+
 # Before a member that was sent away comes again.
 RETRY_S = 0.02
 
@@ -43,17 +47,31 @@ class RemoteChannel(Channel):
     send_s : float or None
         For how long the other end may take nothing of what is sent: a member waits for the launching process, which
         hears one rank after the other, as long as it takes; the launching process does not wait for a member.
+    address : str
+        That of this end, if it has one.
+    tunnel : optional
+        What carries an encrypted connection, of which `end` is the near end.
     """
 
-    def __init__(self, end: socket.socket, send_s: float | None) -> None:
+    def __init__(
+        self, end: socket.socket, send_s: float | None, address: str = "", tunnel: _native.Tunnel | None = None
+    ) -> None:
         super().__init__(end)
+        self._address = address
+        self._tunnel = tunnel
         # Waiting is done apart: a timeout of the socket would be that of a thread that sends and of one that receives.
         end.setblocking(False)
         self._send_s = send_s
 
     def own_address(self) -> str:
         """The address of this end."""
-        return str(self._socket.getsockname()[0])
+        return self._address
+
+    def close(self) -> None:
+        super().close()
+        if self._tunnel is not None and self._send_s is None:
+            # A member's process may end next, and the tunnel with it. The launching process waits for its members.
+            self._tunnel.wait(FAREWELL_S)
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
@@ -118,8 +136,8 @@ class RemoteChannel(Channel):
             raise HungUp(f"the other process has stood still for {timeout_s:g} s")
 
 
-def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChannel:
-    """A member's channel to a member server.
+def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool = False) -> RemoteChannel:
+    """A member's channel to a member server, encrypted with `tls`.
 
     Raises
     ------
@@ -132,8 +150,7 @@ def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChann
     while True:
         end = socket.create_connection((host, port), timeout=timeout_s)
         try:
-            _native.introduce_member(end.fileno(), token, timeout_s)
-            return _channel(end, None)
+            return _channel(end, None, _native.introduce_member(end.fileno(), token, tls, timeout_s))
         except PermissionError as error:
             end.close()
             raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
@@ -148,11 +165,10 @@ def connect(host: str, port: int, token: bytes, timeout_s: float) -> RemoteChann
             raise
 
 
-def accept(end: socket.socket, token: bytes, timeout_s: float) -> RemoteChannel:
+def accept(end: socket.socket, token: bytes, timeout_s: float, *, tls: bool = False) -> RemoteChannel:
     """The channel to who has connected by `end`; `OSError` or `NotAuthentic` if that is no member of this job."""
     try:
-        _native.admit_member(end.fileno(), token, timeout_s)
-        return _channel(end, MESSAGE_S)
+        return _channel(end, MESSAGE_S, _native.admit_member(end.fileno(), token, tls, timeout_s))
     except PermissionError as error:
         end.close()
         raise NotAuthentic("who has connected does not know this job's token") from error
@@ -161,9 +177,15 @@ def accept(end: socket.socket, token: bytes, timeout_s: float) -> RemoteChannel:
         raise
 
 
-def _channel(end: socket.socket, send_s: float | None) -> RemoteChannel:
+def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.Tunnel, int] | None) -> RemoteChannel:
     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), KEEP_ALIVE, strict=True):
         end.setsockopt(socket.IPPROTO_TCP, option, value)
-    return RemoteChannel(end, send_s)
+    address = str(end.getsockname()[0])
+    if tunneled is None:
+        return RemoteChannel(end, send_s, address)
+    tunnel, near = tunneled
+    # The tunnel has the connection.
+    end.close()
+    return RemoteChannel(socket.socket(fileno=near), send_s, address, tunnel)

@@ -84,30 +84,30 @@ def package_version(package: str) -> str:
         return "missing"
 
 
-def take(engine: Engine, workers: int) -> tuple[list[Site], list[Unreached]]:
+def take(engine: Engine, workers: int, *, tls: bool = False) -> tuple[list[Site], list[Unreached]]:
     """Start so many tasks in `engine`: where they are, and who cannot reach whom.
 
-    Every task tries one task at each address, its own included.
+    Every task tries one task at each address, its own included, encrypted with `tls`.
 
     Raises
     ------
     EngineError, RankFailed
         The engine has too few free slots, or its tasks cannot run or cannot reach this process.
     """
-    with _Survey(engine, workers, threads=1, on_event=None, trace=None) as survey:
+    with _Survey(engine, workers, threads=1, on_event=None, trace=None, tls=tls) as survey:
         return survey.result()
 
 
 def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host: str | None) -> None:
     """In a task: take part in the survey of the process at the other end of `channel`."""
     address = bind_host or channel.own_address()
-    with _listening(address, invitation.token) as port:
+    with _listening(address, invitation) as port:
         channel.send("ready")
         channel.receive()
         channel.send("site", Site(rank, socket.gethostname(), address, port, sys.executable, versions()))
         _, targets = channel.receive()
         with ThreadPoolExecutor(TRIES_AT_ONCE) as pool:
-            causes = pool.map(lambda target: _try(target, invitation.token), targets)
+            causes = pool.map(lambda target: _try(target, invitation), targets)
             channel.send("tried", list(zip(targets, causes, strict=True)))
         # The others may still be trying this one.
         channel.receive()
@@ -143,11 +143,11 @@ def _one_at_each_address(sites: Sequence[Site]) -> list[Site]:
 
 
 @contextmanager
-def _listening(address: str, token: bytes) -> Iterator[int]:
+def _listening(address: str, invitation: Invitation) -> Iterator[int]:
     """A port where whoever knows the token is greeted meanwhile."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, backlog=1024) as listener:
-        greeter = threading.Thread(target=_greet, args=(listener, token), name="ripieno-survey", daemon=True)
+        greeter = threading.Thread(target=_greet, args=(listener, invitation), name="ripieno-survey", daemon=True)
         greeter.start()
         try:
             yield listener.getsockname()[1]
@@ -157,20 +157,20 @@ def _listening(address: str, token: bytes) -> Iterator[int]:
             greeter.join()
 
 
-def _greet(listener: socket.socket, token: bytes) -> None:
+def _greet(listener: socket.socket, invitation: Invitation) -> None:
     while True:
         try:
             end, _ = listener.accept()
         except OSError:
             return
         with suppress(OSError, NotAuthentic):
-            remote.accept(end, token, REACH_S).close()
+            remote.accept(end, invitation.token, REACH_S, tls=invitation.tls).close()
 
 
-def _try(target: Site, token: bytes) -> str:
+def _try(target: Site, invitation: Invitation) -> str:
     """Why `target` cannot be reached; nothing if it can."""
     try:
-        remote.connect(target.address, target.port, token, REACH_S).close()
+        remote.connect(target.address, target.port, invitation.token, REACH_S, tls=invitation.tls).close()
     except (OSError, NotAuthentic) as error:
         return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
     return ""

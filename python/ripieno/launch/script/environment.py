@@ -18,6 +18,7 @@ from ripieno.comm.rank import describe
 from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
+from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
@@ -46,7 +47,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         Threads that this rank should compute with; by default its even share of the host's cores.
     **options
         ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``,
-        ``heartbeat_timeout_s``.
+        ``heartbeat_timeout_s``, and ``tls``, whether TCP connections are encrypted, by default what RIPIENO_TLS says.
 
     Raises
     ------
@@ -54,7 +55,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         If variables are missing or wrong, or the ranks cannot meet.
     InputError
         A thread calls it in a process in which several ranks run programs; or cores are not enough for what
-        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY ask for.
+        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY ask for; or RIPIENO_TLS is neither 0 nor 1.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()
@@ -85,6 +86,8 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
     """A new communicator as `variables` say."""
     place = launchers.detect(variables)
     options = flight.prepared(options)
+    if "tls" not in options:
+        options["tls"] = wants_tls(variables)
     if threads is None:
         share = usable_cores() if place is None else place.threads(usable_cores())
         threads = launchers.number(variables, "RIPIENO_THREADS", share)

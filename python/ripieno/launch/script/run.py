@@ -16,6 +16,7 @@ from typing import Literal
 
 from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
+from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.job.replicas import replicas_environment, replicas_of
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp, pair
@@ -62,6 +63,8 @@ class Script:
         On which cores ranks and their threads are, see `ripieno.launch.binding`.
     independent
         Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
+    tls
+        Whether TCP connections between ranks are encrypted; None is what RIPIENO_TLS says.
     on_failure
         With "shrink" ranks that die, or are left behind, are done without as long as one goes on.
     """
@@ -76,6 +79,7 @@ class Script:
     replicas: int = 1
     binding: Binding = field(default_factory=Binding)
     independent: bool = False
+    tls: bool | None = None
     on_failure: Literal["raise", "shrink"] = "raise"
 
     @property
@@ -85,7 +89,15 @@ class Script:
         racks = {} if self.racks is None else {"RIPIENO_RACKS": os.path.abspath(self.racks), "RACK": ""}
         replicas = {} if self.replicas == 1 else {"RIPIENO_REPLICAS": str(self.replicas)}
         threads = {} if self.threads is None else threads_environment(self.threads)
-        return {**racks, **replicas, **replicas_environment(self.replicas), **threads, **self.binding.environment}
+        tls = {} if self.tls is None else {TLS_VARIABLE: str(int(self.tls))}
+        return {
+            **racks,
+            **tls,
+            **replicas,
+            **replicas_environment(self.replicas),
+            **threads,
+            **self.binding.environment,
+        }
 
 
 @dataclass

@@ -122,7 +122,7 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
     let mut cause = format!("{host} has no address");
     for address in (host, port).to_socket_addrs().map_err(|error| Ended::NotYet(error.to_string()))? {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        let mut stream = match Stream::connect_tcp(address, CONNECT_TIMEOUT.min(left)) {
+        let stream = match Stream::connect_tcp(address, CONNECT_TIMEOUT.min(left)) {
             Ok(stream) => stream,
             Err(error) => {
                 cause = format!("{address}: {error}");
@@ -138,8 +138,8 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
             nonce: JobNonce::default(),
         };
         let proof_deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
-        match call(&mut stream, &config.token, &greeting, proof_deadline) {
-            Ok(()) => return Ok(stream),
+        match call(stream, &config.credentials(), &greeting, proof_deadline) {
+            Ok(stream) => return Ok(stream),
             Err(Denied::Refused(refusal)) => return Err(Ended::Refused(refusal)),
             Err(denied) => cause = format!("{address}: {denied}"),
         }

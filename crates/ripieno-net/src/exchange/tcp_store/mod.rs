@@ -117,18 +117,39 @@ mod tests {
 
     #[test]
     fn strings_come_whole_and_in_order() {
+        [false, true].into_iter().for_each(strings_come_whole);
+    }
+
+    fn strings_come_whole(tls: bool) {
         let port = free_port();
         let long = "ä\"".repeat(10_000);
         let part = |rank| {
             let text = format!("{rank}{long}");
             std::thread::spawn(move || {
                 let mut store = store(rank, 3, port);
+                store.config.tls = tls;
                 (store.exchange(&text), store)
             })
         };
         let expected: Vec<String> = (0..3).map(|rank| format!("{rank}{long}")).collect();
         let done: Vec<_> = [0, 1, 2].map(part).into_iter().map(|thread| thread.join().unwrap()).collect();
         assert!(done.iter().all(|(strings, _)| strings.as_ref() == Ok(&expected)));
+    }
+
+    #[test]
+    fn a_rank_that_encrypts_and_one_that_does_not_name_each_other() {
+        for tls in [0, 1] {
+            let port = free_port();
+            let met = [0, 1].map(|rank| {
+                let mut store = store(rank, 2, port);
+                store.config.tls = rank == tls;
+                std::thread::spawn(move || store.exchange("x").map(drop))
+            });
+            for rank in met {
+                let error = rank.join().unwrap().unwrap_err().to_string();
+                assert!(error.contains("encrypt") && error.contains("(tls)"), "{error}");
+            }
+        }
     }
 
     #[test]

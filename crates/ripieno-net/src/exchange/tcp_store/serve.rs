@@ -201,7 +201,7 @@ impl Server {
 
     fn hear(&mut self, visitor: Visitor) {
         let (world_size, members) = (self.config.world_size as u32, &self.members);
-        let answer = visitor.advance(&self.config.token, &mut |greeting: &Greeting| match greeting {
+        let answer = visitor.advance(&self.config.credentials(), &mut |greeting: &Greeting| match greeting {
             greeting if greeting.purpose != Purpose::Rendezvous => Err(Refusal::Purpose),
             greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
             greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
@@ -229,6 +229,8 @@ impl Server {
             Refusal::WorldSize(_) => format!("their world sizes differ: {own} and {}", greeting.world_size),
             Refusal::Taken => format!("two processes came as rank {peer}"),
             Refusal::Rank(_) => format!("a second process came as rank {peer} of {own}"),
+            Refusal::Tls(true) => format!("rank {peer} does not encrypt its connections (tls) and rank 0 does"),
+            Refusal::Tls(false) => format!("rank {peer} encrypts its connections (tls) and rank 0 does not"),
             Refusal::Job | Refusal::Purpose | Refusal::Token => return,
         };
         self.verdict.get_or_insert(Verdict::Disagree { peer, cause });
