@@ -1,7 +1,8 @@
 //! Which groups of centroids are nearest to a row, by their means.
 //!
 //! Rows of bytes meet the means in bytes, which is exact in integers: with `m = 2(q + 64)` and `q` of seven bits and a
-//! sign, the nearest mean has the greatest `x·q − Σ(q + 64)²`, whatever instructions add it up. Others meet them in f32.
+//! sign, the nearest mean has the greatest `x·q − Σ(q + 64)²`, whatever instructions add it up. Others meet them in
+//! f32.
 //!
 //! Cost of a row: `g·d` for `g` groups, and `g` comparisons.
 
