@@ -444,10 +444,17 @@ def sgd_epoch(
     weights: NDArray[np.float64],
     squares: NDArray[np.float64],
 ) -> float: ...
-def sgd_gradient(rows: Any, weights: NDArray[np.float64], gradient: NDArray[np.float64]) -> float: ...
-def sgd_step(
-    gradient: NDArray[np.float64], eta0: float, weights: NDArray[np.float64], squares: NDArray[np.float64]
-) -> None: ...
+def sgd_occurrences(
+    rows: Any, order: NDArray[np.int64], step_count: int, homes: NDArray[np.int32], home_count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
+def sgd_divided_epoch(
+    communicator: Communicator,
+    rows: Any,
+    order: NDArray[np.int64],
+    division: Any,
+    weights: NDArray[np.float64],
+    squares: NDArray[np.float64],
+) -> float: ...
 def logistic_curvature(
     rows: Any,
     chances: NDArray[np.float64],

@@ -66,7 +66,7 @@ pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
-pub use sgd::{Descent, Loss, sgd_epoch, sgd_gradient, sgd_step};
+pub use sgd::{Descent, Division, Loss, StepNumbers, sgd_divided_epoch, sgd_epoch, sgd_occurrences};
 pub use simd::Simd;
 pub use team::{Member, MemberTimes, NotAllowed, pin_threads, pinned_cores, thread_times};
 pub use threads::{ThreadModel, Threads};

@@ -6,7 +6,10 @@
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
 //! JMLR 12, 2011, section 1.1.
 
+mod divided;
+
 use crate::logistic::to_chances;
+pub use divided::{Division, StepNumbers, sgd_divided_epoch, sgd_occurrences};
 
 /// Keeps the first step finite where a gradient is zero.
 const EPSILON: f64 = 1e-10;
@@ -79,39 +82,6 @@ pub fn sgd_epoch(
     }
 }
 
-/// What all rows add to the gradient of their features; returns the sum of their losses.
-///
-/// `weights` and `gradient` are features × k.
-///
-/// # Panics
-/// If the shapes do not fit.
-pub fn sgd_gradient(rows: &Descent, k: usize, weights: &[f64], gradient: &mut [f64]) -> f64 {
-    rows.check(k, weights.len());
-    assert_eq!(weights.len(), gradient.len(), "a gradient for every weight");
-    let order: Vec<i64> = (0..rows.classes.len() as i64).collect();
-    let mut features = Features::new(weights, k);
-    let loss = features.add_gradient(rows, &order);
-    for (column, sums) in gradient.chunks_exact_mut(k).enumerate() {
-        let penalty = features.penalty(rows, column);
-        let feature = features.of(column);
-        for (at, sum) in sums.iter_mut().enumerate() {
-            *sum = feature[2 * k + at] + penalty * feature[at];
-        }
-    }
-    loss
-}
-
-/// Moves weights by their gradients, and adds up their squares.
-///
-/// # Panics
-/// If there are not as many of each.
-pub fn sgd_step(gradient: &[f64], eta0: f64, weights: &mut [f64], squares: &mut [f64]) {
-    assert_eq!((gradient.len(), gradient.len()), (weights.len(), squares.len()), "a gradient for every weight");
-    for (gradient, (weight, square)) in gradient.iter().zip(weights.iter_mut().zip(squares)) {
-        step(*gradient, eta0, weight, square);
-    }
-}
-
 #[inline(always)]
 fn epoch(rows: &Descent, order: &[i64], step_count: usize, weights: &mut [f64], squares: &mut [f64], k: usize) -> f64 {
     let mut features = Features::new(weights, k);
@@ -119,12 +89,16 @@ fn epoch(rows: &Descent, order: &[i64], step_count: usize, weights: &mut [f64], 
     let rows_per_step = order.len() as f64 / step_count as f64;
     let mut loss = 0.0;
     for step in 0..step_count {
-        let chosen = &order[order.len() * step / step_count..order.len() * (step + 1) / step_count];
-        loss += features.add_gradient(rows, chosen);
-        features.step(rows, rows_per_step);
+        loss += features.add_gradient(rows, of_step(order, step, step_count));
+        features.step(rows.eta0, |column| rows.penalties[column], rows_per_step);
     }
     features.write(weights, squares);
     loss
+}
+
+/// The rows of a step of an epoch.
+fn of_step(order: &[i64], step: usize, step_count: usize) -> &[i64] {
+    &order[order.len() * step / step_count..order.len() * (step + 1) / step_count]
 }
 
 /// What is known of all features: of each `k` weights, `k` sums of squares, `k` of the gradient, and how many entries
@@ -145,7 +119,9 @@ impl Features {
         for (feature, weights) in known.chunks_exact_mut(3 * k + 1).zip(weights.chunks_exact(k)) {
             feature[..k].copy_from_slice(weights);
         }
-        Features { k, known, met: Vec::new(), met_count: 0, errors: Vec::new() }
+        // One more, where a feature is noted that has been met before.
+        let met = vec![0; weights.len() / k + 1];
+        Features { k, known, met, met_count: 0, errors: Vec::new() }
     }
 
     #[inline(always)]
@@ -179,34 +155,39 @@ impl Features {
         let mut errors = std::mem::take(&mut self.errors);
         errors.clear();
         errors.resize(chosen.len() * k, 0.0);
-        let (mut loss, mut entry_count) = (0.0, 0);
         for (&row, errors) in chosen.iter().zip(errors.chunks_exact_mut(k)) {
-            entry_count += self.add_scores(rows, row, errors);
+            self.add_scores(rows, row, errors);
         }
+        let mut loss = 0.0;
         for (&row, errors) in chosen.iter().zip(errors.chunks_exact_mut(k)) {
             loss += rows.loss.to_errors(errors, rows.classes[row as usize] as usize);
         }
-        // One more, where a feature is noted that has been met before.
-        self.met.resize(self.met.len().max(entry_count + 1), 0);
         for (&row, errors) in chosen.iter().zip(errors.chunks_exact(k)) {
             let (columns, values) = rows.entries(row);
             for (&column, value) in columns.iter().zip(values) {
-                let feature = self.of(column as usize);
-                let is_first = feature[3 * k] == 0.0;
-                feature[3 * k] += 1.0;
-                feature[2 * k..3 * k].iter_mut().zip(errors).for_each(|(sum, error)| *sum += value * error);
-                // Whether it is the first is as good as random, so that a branch would be guessed wrong.
-                self.met[self.met_count] = column;
-                self.met_count += usize::from(is_first);
+                self.add(column, errors.iter().map(|error| value * error));
             }
         }
         self.errors = errors;
         loss
     }
 
-    /// Adds the products of a row's entries with their weights; returns how many entries there are.
+    /// Adds an entry to the gradient of its feature, and notes that it has been met.
     #[inline(always)]
-    fn add_scores(&self, rows: &Descent, row: i64, scores: &mut [f64]) -> usize {
+    fn add(&mut self, column: i32, addends: impl Iterator<Item = f64>) {
+        let k = self.k;
+        let feature = self.of(column as usize);
+        let is_first = feature[3 * k] == 0.0;
+        feature[3 * k] += 1.0;
+        feature[2 * k..3 * k].iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
+        // Whether it is the first is as good as random, so that a branch would be guessed wrong.
+        self.met[self.met_count] = column;
+        self.met_count += usize::from(is_first);
+    }
+
+    /// Adds the products of a row's entries with their weights.
+    #[inline(always)]
+    fn add_scores(&self, rows: &Descent, row: i64, scores: &mut [f64]) {
         let (columns, values) = rows.entries(row);
         let k = self.k;
         let known = |column: i32| &self.known[column as usize * (3 * k + 1)..][..k];
@@ -224,28 +205,27 @@ impl Features {
                 scores.iter_mut().zip(known(*column)).for_each(|(score, weight)| *score += value * weight);
             }
         }
-        columns.len()
     }
 
-    /// What the penalty adds to the gradient of a feature, per weight, in the step.
+    /// How many entries the feature has in the step, which are none from now on.
     #[inline(always)]
-    fn penalty(&mut self, rows: &Descent, column: usize) -> f64 {
+    fn take_count(&mut self, column: usize) -> f64 {
         let count_at = 3 * self.k;
-        rows.penalties[column] * std::mem::take(&mut self.of(column)[count_at])
+        std::mem::take(&mut self.of(column)[count_at])
     }
 
-    /// Moves the features that have been met.
+    /// Moves the features that have been met, whose gradients are sums over so many rows.
     #[inline(always)]
-    fn step(&mut self, rows: &Descent, row_count: f64) {
+    fn step(&mut self, eta0: f64, penalty: impl Fn(usize) -> f64, row_count: f64) {
         let k = self.k;
         for at in 0..std::mem::take(&mut self.met_count) {
             let column = self.met[at] as usize;
-            let penalty = self.penalty(rows, column);
+            let penalty = self.take_count(column) * penalty(column);
             let (weights, rest) = self.of(column).split_at_mut(k);
             let (squares, gradient) = rest.split_at_mut(k);
             for (weight, (square, gradient)) in weights.iter_mut().zip(squares.iter_mut().zip(gradient)) {
                 let gradient = (std::mem::take(gradient) + penalty * *weight) / row_count;
-                step(gradient, rows.eta0, weight, square);
+                step(gradient, eta0, weight, square);
             }
         }
     }
@@ -309,26 +289,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn steps_of_an_epoch_are_gradients_and_steps() {
-        let rows = Descent {
-            starts: &[0, 2, 3, 5],
-            columns: &[0, 2, 1, 0, 2],
-            values: &[1.0, -2.0, 0.5, 3.0, 1.0],
-            classes: &[1, 0, 1],
-            penalties: &[0.1, 0.2, 0.0],
-            eta0: 0.3,
-            loss: Loss::Logistic,
-        };
-        let (mut weights, mut squares) = ([0.1, 0.2, 0.3], [0.0; 3]);
-        let (mut expected, mut expected_squares) = (weights, squares);
-        let mut gradient = [0.0; 3];
-        let loss = sgd_gradient(&rows, 1, &expected, &mut gradient);
-        sgd_step(&gradient.map(|sum| sum / 3.0), rows.eta0, &mut expected, &mut expected_squares);
-
-        assert_eq!(sgd_epoch(&rows, &[0, 1, 2], 1, 1, &mut weights, &mut squares), loss);
-        assert_eq!((weights, squares), (expected, expected_squares));
     }
 }

@@ -59,6 +59,18 @@ impl Bytes {
     }
 }
 
+/// The bytes of numbers.
+pub fn bytes_of(numbers: &[f64]) -> &[u8] {
+    // SAFETY: the bytes of a number are all its own, and a byte may lie anywhere.
+    unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
+}
+
+/// The bytes of numbers, to change.
+pub fn bytes_of_mut(numbers: &mut [f64]) -> &mut [u8] {
+    // SAFETY: as above, and any eight bytes are a number.
+    unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
+}
+
 fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
     let dtype = array.dtype();
     let native = dtype.is_native_byteorder() != Some(false);

@@ -1,10 +1,16 @@
 //! The kernels of regression, of principal components and of alternating least squares for Python.
 
+use crate::arrays::{bytes_of, bytes_of_mut};
+use crate::communicator::Communicator;
 use crate::errors;
 use crate::kernels::{matrix, with_threads};
-use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
+use numpy::{
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
+    PyUntypedArrayMethods,
+};
 use pyo3::prelude::*;
-use ripieno_kernels::{Aim, Descent, Loss, Ratings, Solver, SparseRows};
+use ripieno::Element;
+use ripieno_kernels::{Aim, Descent, Division, Loss, Ratings, Solver, SparseRows, StepNumbers};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -12,8 +18,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
     module.add_function(wrap_pyfunction!(sgd_epoch, module)?)?;
-    module.add_function(wrap_pyfunction!(sgd_gradient, module)?)?;
-    module.add_function(wrap_pyfunction!(sgd_step, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_occurrences, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_divided_epoch, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
     module.add_function(wrap_pyfunction!(scatter, module)?)?;
     module.add_function(wrap_pyfunction!(add_products, module)?)
@@ -122,27 +128,67 @@ fn sgd_epoch(
     Ok(py.detach(|| ripieno_kernels::sgd_epoch(&rows, order, step_count, k, weights, squares)))
 }
 
-#[pyfunction]
-fn sgd_gradient(
-    py: Python<'_>,
-    rows: DescentArrays<'_>,
-    weights: PyReadonlyArray2<'_, f64>,
-    mut gradient: PyReadwriteArray2<'_, f64>,
-) -> PyResult<f64> {
-    let k = weights.shape()[1];
-    let (rows, weights, gradient) = (rows.parts()?, weights.as_slice()?, gradient.as_slice_mut()?);
-    Ok(py.detach(|| ripieno_kernels::sgd_gradient(&rows, k, weights, gradient)))
-}
+type Occurrences<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray2<i64>>);
 
 #[pyfunction]
-fn sgd_step(
-    gradient: PyReadonlyArray2<'_, f64>,
-    eta0: f64,
+fn sgd_occurrences<'py>(
+    py: Python<'py>,
+    rows: DescentArrays<'_>,
+    order: PyReadonlyArray1<'_, i64>,
+    step_count: usize,
+    homes: PyReadonlyArray1<'_, i32>,
+    home_count: usize,
+) -> PyResult<Occurrences<'py>> {
+    let (rows, order, homes) = (rows.parts()?, order.as_slice()?, homes.as_slice()?);
+    let (features, counts) =
+        py.detach(|| ripieno_kernels::sgd_occurrences(&rows, order, step_count, homes, home_count));
+    Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([home_count, step_count])?))
+}
+
+/// Where features are at home as arrays, see `ripieno.kernels.Division`.
+#[derive(FromPyObject)]
+struct DivisionArrays<'py> {
+    features: PyReadonlyArray1<'py, i32>,
+    feature_counts: PyReadonlyArray2<'py, i64>,
+    places: PyReadonlyArray1<'py, i32>,
+    place_counts: PyReadonlyArray2<'py, i64>,
+    chunk_lens: PyReadonlyArray1<'py, i64>,
+    rows_per_step: f64,
+}
+
+impl DivisionArrays<'_> {
+    fn parts(&self) -> PyResult<Division<'_>> {
+        let (features, places) = (self.features.as_slice()?, self.places.as_slice()?);
+        Ok(Division {
+            occurring: StepNumbers { numbers: features, counts: self.feature_counts.as_slice()? },
+            asked: StepNumbers { numbers: places, counts: self.place_counts.as_slice()? },
+            chunk_lens: self.chunk_lens.as_slice()?,
+            rows_per_step: self.rows_per_step,
+        })
+    }
+}
+
+/// An epoch of all ranks; what they give each other goes through the communicator.
+#[pyfunction]
+fn sgd_divided_epoch(
+    py: Python<'_>,
+    communicator: &Communicator,
+    rows: DescentArrays<'_>,
+    order: PyReadonlyArray1<'_, i64>,
+    division: DivisionArrays<'_>,
     mut weights: PyReadwriteArray2<'_, f64>,
     mut squares: PyReadwriteArray2<'_, f64>,
-) -> PyResult<()> {
-    ripieno_kernels::sgd_step(gradient.as_slice()?, eta0, weights.as_slice_mut()?, squares.as_slice_mut()?);
-    Ok(())
+) -> PyResult<f64> {
+    let k = weights.shape()[1];
+    let (rows, order, division) = (rows.parts()?, order.as_slice()?, division.parts()?);
+    let (weights, squares) = (weights.as_slice_mut()?, squares.as_slice_mut()?);
+    communicator.call(py, |comm| {
+        let exchange = |given: &[f64], got: &mut [f64]| {
+            let counts = vec![given.len() / comm.world_size(); comm.world_size()];
+            comm.alltoall(bytes_of(given), &counts, bytes_of_mut(got), &counts, Element::F64, None)
+        };
+        ripieno_kernels::sgd_divided_epoch(&rows, order, &division, k, weights, squares, exchange)
+    })
 }
 
 #[pyfunction]

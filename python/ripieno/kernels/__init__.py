@@ -394,33 +394,52 @@ def sgd_epoch(
     return _native.sgd_epoch(rows, order, step_count, weights, squares)
 
 
-def sgd_gradient(rows: Descent, weights: NDArray[np.float64], gradient: NDArray[np.float64]) -> float:
-    """What all rows, in a step, add to the gradient of their features; returns the sum of their losses.
+def sgd_occurrences(
+    rows: Descent, order: NDArray[np.int64], step_count: int, homes: NDArray[np.int32], home_count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Find the features that occur in each step of an epoch, by their homes, each once.
 
     Parameters
     ----------
-    rows
-    weights : (m, k)
-        Of the features.
-    gradient : (m, k), written
+    rows, order, step_count
+        As of `sgd_epoch`.
+    homes : (m,) int32
+        The home of each feature, less than `home_count`.
+
+    Returns
+    -------
+    features : (sum of counts,) int32
+        All of the first home, step by step, then those of the others.
+    counts : (home_count, step_count) int64
+        How many each home has in each step.
     """
-    return _native.sgd_gradient(rows, weights, gradient)
+    return _native.sgd_occurrences(rows, order, step_count, homes, home_count)
 
 
-def sgd_step(
-    gradient: NDArray[np.float64], eta0: float, weights: NDArray[np.float64], squares: NDArray[np.float64]
-) -> None:
-    """Move weights by their gradients, each by a length of its own.
+@dataclass(frozen=True)
+class Division:
+    """Where the features of an epoch are at home, whose rows and features are divided among ranks.
 
     Parameters
     ----------
-    gradient : (m, k)
-    eta0
-        The length of a feature's first step.
-    weights, squares : (m, k), written
-        The model, and the sums of the squared gradients.
+    features : (sum of feature_counts,) int32
+        Those that occur in the rows here, as of `sgd_occurrences`.
+    feature_counts : (ranks, steps) int64
+    places : (sum of place_counts,) int32
+        Which of the features at home here occur in the rows of each rank, in the order in which that rank has them.
+    place_counts : (ranks, steps) int64
+    chunk_lens : (steps,) int64
+        As many features as any rank has of any home, or more; the same on every rank.
+    rows_per_step
+        Rows of a step on all ranks, in the mean.
     """
-    _native.sgd_step(gradient, eta0, weights, squares)
+
+    features: NDArray[np.int32]
+    feature_counts: NDArray[np.int64]
+    places: NDArray[np.int32]
+    place_counts: NDArray[np.int64]
+    chunk_lens: NDArray[np.int64]
+    rows_per_step: float
 
 
 def solve_factors(

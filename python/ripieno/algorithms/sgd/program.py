@@ -1,11 +1,11 @@
 """What every worker runs for a linear model by stochastic gradient descent.
 
-Every feature has a home rank, which keeps its state. A step takes a part of the rows of every rank, reads the weights
-of the features that occur in them and adds to the gradient of these. One sparse reduction ends a step and begins the
-next: homes contribute the state of the features that either step needs, all ranks contribute gradients, and whoever
-gets a row (homes, and the ranks whose next rows have the feature) makes the same new state of it.
+Every feature has a home rank, which keeps its state and alone moves it. A step takes a part of the rows of every rank.
+Homes give the weights of the features that occur in them; the rank gives their gradients back, which homes add up in
+the order of ranks. Which features occur in which step is exchanged once per epoch, and then an epoch is one native call
+with two exchanges a step.
 
-Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1, II.B and III.C;
+Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and II.B;
 Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12, 2011,
 section 1.1.
 """
@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
+import ripieno._native as _native
 import ripieno.kernels as kernels
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
-from ripieno.algorithms.sgd.rows import SgdRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -104,11 +103,19 @@ class SgdPart:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """The rows of this worker in a step, whose columns are the places of the `features` that occur in them."""
+class Homes:
+    """Where the features of this worker's rows are at home.
 
-    rows: kernels.Descent
-    features: NDArray[np.int64]
+    Parameters
+    ----------
+    ranks : (m,) int32
+        The rank of each feature.
+    places : (m,) int32
+        Its number among the features at home there.
+    """
+
+    ranks: NDArray[np.int32]
+    places: NDArray[np.int32]
 
 
 def fit(
@@ -138,8 +145,16 @@ def fit(
         fit_intercept=options.fit_intercept,
         alpha=options.alpha,
     )
-    state = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
-    alone = _descent(rows.matrix, rows.labels, rows.penalties, options) if comm.world_size == 1 else None
+    state, homes = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
+    descent = kernels.Descent(
+        starts=rows.matrix.indptr.astype(np.int64),
+        columns=rows.matrix.indices.astype(np.int32),
+        values=rows.matrix.data,
+        classes=rows.labels.astype(np.int32),
+        penalties=rows.penalties,
+        eta0=options.eta0,
+        loss=options.loss,
+    )
     losses: list[float] = []
     memory = FitMemory(comm, NAME, shared=False)
     kept = memory.load()
@@ -150,10 +165,11 @@ def fit(
     for epoch in range(len(losses), options.max_iter):
         order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
         step_count = -(-rows.total // options.batch_size)
-        if alone is not None:
-            losses.append(kernels.sgd_epoch(alone, order, step_count, state.weights, state.squares) / rows.total)
+        if comm.world_size == 1:
+            loss = kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares)
         else:
-            losses.append(_descend(comm, rows, _cut(rows, order, step_count, options), state, options))
+            loss = _descend(comm, descent, order, rows.total / step_count, step_count, homes, state)
+        losses.append(loss / rows.total)
         if comm.rank == 0:
             (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
         if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
@@ -172,76 +188,37 @@ def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
     return count
 
 
-def _descend(comm: Communicator, rows: SgdRows, batches: Sequence[Batch], state: State, options: SgdOptions) -> float:
-    """One epoch, which changes `state`; returns the mean loss of the rows, each before its step."""
-    row_count = rows.total / len(batches)
-    needed = _needed_at_home(comm, batches, state.features)
-    k = state.weights.shape[1]
-    nothing = np.empty(0, np.int64)
-    nobody = Batch(_descent(csr_matrix((0, 0)), nothing, np.empty(0), options), nothing)
-    loss, gradient = 0.0, np.empty((0, k))
-    steps = zip([nobody, *batches], [*batches, nobody], [nothing, *needed], [*needed, nothing], strict=True)
-    for before, after, old, new in steps:
-        kept = np.union1d(old, new)
-        given = np.zeros((len(kept) + len(gradient), 3, k))
-        given[: len(kept), 0], given[: len(kept), 1] = state.weights[kept], state.squares[kept]
-        given[len(kept) :, 2] = gradient
-        found = comm.sparse_reduce(
-            np.concatenate([state.features[kept], before.features]),
-            given,
-            np.concatenate([state.features[old], after.features]),
-            size=rows.feature_count,
-        )
-        weights, squares, sums = (found[:, at].copy() for at in range(3))
-        kernels.sgd_step(sums, options.eta0, weights, squares)
-        state.weights[old], state.squares[old] = weights[: len(old)], squares[: len(old)]
-        gradient = np.empty((len(after.features), k))
-        loss += kernels.sgd_gradient(after.rows, weights[len(old) :], gradient)
-        gradient /= row_count
-    return float(comm.allreduce(loss)) / rows.total
-
-
-def _descent(
-    matrix: csr_matrix, labels: NDArray[np.int64], penalties: NDArray[np.float64], options: SgdOptions
-) -> kernels.Descent:
-    return kernels.Descent(
-        starts=matrix.indptr.astype(np.int64),
-        columns=matrix.indices.astype(np.int32),
-        values=matrix.data,
-        classes=labels.astype(np.int32),
-        penalties=penalties,
-        eta0=options.eta0,
-        loss=options.loss,
+def _descend(
+    comm: Communicator,
+    rows: kernels.Descent,
+    order: NDArray[np.int64],
+    rows_per_step: float,
+    step_count: int,
+    homes: Homes,
+    state: State,
+) -> float:
+    """One epoch, which changes `state`; returns the sum of the losses of all workers' rows, each before its step."""
+    features, counts = kernels.sgd_occurrences(rows, order, step_count, homes.ranks, comm.world_size)
+    ends = np.cumsum(counts.sum(axis=1))
+    places = np.split(homes.places[features], ends[:-1])
+    came_places, came_counts = zip(*comm.alltoall(list(zip(places, counts, strict=True))), strict=True)
+    division = kernels.Division(
+        features=features,
+        feature_counts=counts,
+        places=np.concatenate(came_places),
+        place_counts=np.stack(came_counts),
+        chunk_lens=_rounded_up(comm.allreduce(counts.max(axis=0), op="max")),
+        rows_per_step=rows_per_step,
     )
+    loss = _native.sgd_divided_epoch(comm._native, rows, order, division, state.weights, state.squares)
+    return float(comm.allreduce(loss))
 
 
-def _cut(rows: SgdRows, order: NDArray[np.int64], count: int, options: SgdOptions) -> list[Batch]:
-    """The rows in this order, cut into `count` batches."""
-    batches = []
-    occurs, places = np.zeros(len(rows.features), bool), np.empty(len(rows.features), np.int32)
-    for step in range(count):
-        chosen = order[len(order) * step // count : len(order) * (step + 1) // count]
-        matrix = rows.matrix[chosen]
-        occurs[matrix.indices] = True
-        columns = np.flatnonzero(occurs)
-        occurs[columns], places[columns] = False, np.arange(len(columns))
-        matrix = csr_matrix((matrix.data, places[matrix.indices], matrix.indptr), shape=(len(chosen), len(columns)))
-        batches.append(
-            Batch(_descent(matrix, rows.labels[chosen], rows.penalties[columns], options), rows.features[columns])
-        )
-    return batches
-
-
-def _needed_at_home(
-    comm: Communicator, batches: Sequence[Batch], features: NDArray[np.int64]
-) -> list[NDArray[np.int64]]:
-    """For each step the places, among the `features` at home here, of those that any rank's rows have."""
-    sent = []
-    for rank in range(comm.world_size):
-        parts = [batch.features[batch.features % comm.world_size == rank] for batch in batches]
-        sent.append((np.concatenate(parts), np.cumsum([len(part) for part in parts])))
-    came = [np.split(all_steps, ends[:-1]) for all_steps, ends in comm.alltoall(sent)]
-    return [np.searchsorted(features, np.unique(np.concatenate(step))) for step in zip(*came, strict=True)]
+def _rounded_up(lens: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Lengths of which few differ, and so few exchanges are planned: each at most an eighth longer."""
+    units = 1 << np.maximum(np.frexp(lens)[1] - 4, 0).astype(np.int64)
+    rounded: NDArray[np.int64] = -(-lens // units) * units
+    return rounded
 
 
 def _homes(
@@ -249,10 +226,15 @@ def _homes(
     features: NDArray[np.int64],
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     k: int,
-) -> State:
+) -> tuple[State, Homes]:
     """The state of the features at home here, of those that any rank has: its remainders are this rank's number."""
-    sent = [features[features % comm.world_size == rank] for rank in range(comm.world_size)]
-    mine = np.unique(np.concatenate(comm.alltoall(sent)))
+    ranks = (features % comm.world_size).astype(np.int32)
+    came = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
+    mine = np.unique(np.concatenate(came))
+    places = np.empty(len(features), np.int32)
+    told = comm.alltoall([np.searchsorted(mine, wanted).astype(np.int32) for wanted in came])
+    for rank, of_rank in enumerate(told):
+        places[ranks == rank] = of_rank
     if start is None:
-        return State(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k)))
-    return State(mine, *(each[mine] for each in start))
+        return State(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k))), Homes(ranks, places)
+    return State(mine, *(each[mine] for each in start)), Homes(ranks, places)
