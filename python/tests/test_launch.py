@@ -29,6 +29,7 @@ from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.stand_ins import local
 from ripieno.launch.process import running
 from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.processes import end, is_stopped
 from ripieno.wire.borrowed import Borrowed, can_read
 from watching import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
 
@@ -404,6 +405,18 @@ def test_a_worker_that_falls_silent_is_named():
         job.run(program)
     assert caught.value.rank == 1
     assert gone_within(0, job.pids)
+
+
+@pytest.mark.timeout(30)
+def test_nobody_is_patient_with_a_process_that_is_stopped():
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    sleeper.send_signal(signal.SIGSTOP)
+    while not is_stopped(sleeper.pid):
+        time.sleep(0.01)
+
+    end([sleeper], patience_s=1000.0, step_s=1000.0)
+
+    assert sleeper.returncode == -signal.SIGTERM
 
 
 def test_a_closed_job_says_that_it_is_over(world):

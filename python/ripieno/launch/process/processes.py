@@ -105,12 +105,18 @@ def _end_gently(
     processes: list[subprocess.Popen[bytes]], patience_s: float, step_s: float
 ) -> list[subprocess.Popen[bytes]]:
     """Who is left after that."""
+    # Patience does not end whoever is stopped.
+    _terminate(process for process in processes if is_stopped(process.pid))
     remaining = _running(processes, patience_s)
-    for process in remaining:
+    _terminate(remaining)
+    return _running(remaining, step_s)
+
+
+def _terminate(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
         # A stopped process would sleep through SIGTERM.
         process.send_signal(signal.SIGCONT)
         process.terminate()
-    return _running(remaining, step_s)
 
 
 def is_stopped(pid: int) -> bool:
