@@ -3,13 +3,14 @@
 mod common;
 
 use common::{bytes, values, world};
-use ripieno::Shape;
 use ripieno::sparse::{Form, Options};
-use ripieno::{Communicator, Element, Error, Failure, Op};
+use ripieno::{Communicator, Element, Elements, Error, Failure, Memory, Op, Shape, Task, Whole};
 
 /// Agrees to whatever the other ranks wish, as one of sets of nothing.
 fn agree(comm: &Communicator) -> Result<(), Error> {
-    comm.allreduce(&mut [0; 32], Element::U64, Op::Max, None)
+    let numbers = Elements { element: Element::U64, shape: Shape::Told("numbers of a call of several steps") };
+    let wish = &Task::Allreduce { op: Op::Max, vector: Whole };
+    comm.run(wish, numbers, None, [Memory::Write(&mut [0; 32]), Memory::Read(&[])])
 }
 
 /// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told
