@@ -45,7 +45,9 @@ The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 - *lends*: whether its links may lend the sender's memory instead of copying it.
 
 The tables below each collective are for 4 ranks (two-level: on 2 nodes) and a vector of 8 elements: who sends which
-elements to whom in each round; `+>` where the receiver combines, `b1` the output, `b2` scratch.
+elements to whom in each round; `+>` where the receiver combines, `b1` the output, `b2` scratch. The pictures below them
+are for 8 ranks (two-level: on 4 nodes), by `ripieno explain plans --draw docs/algorithms`: an arrow is a message, from
+the round in which it is sent to its receiver.
 ";
 
 #[allow(dead_code)] // The test that includes this file calls `document` only.
@@ -70,7 +72,8 @@ pub fn document() -> String {
         text += "\n```text\n";
         let tables: Vec<String> = Algorithm::of(collective).map(shown).collect();
         text += &tables.join("\n");
-        text += "```\n";
+        text += "```\n\n";
+        Algorithm::of(collective).for_each(|algorithm| text += &picture(algorithm));
     }
     text
 }
@@ -110,6 +113,12 @@ fn shown(algorithm: &Algorithm) -> String {
     let layout = Layout::equal(SHOWN_SIZE, 2 * SHOWN_SIZE);
     let plans = plans(algorithm, &requests(algorithm, &layout));
     format!("{}\n{}", algorithm.name, table(&plans).expect("the laws hold"))
+}
+
+/// Where the picture of its plan is, that `ripieno explain plans` draws.
+fn picture(algorithm: &Algorithm) -> String {
+    let (collective, name) = (algorithm.collective().name(), algorithm.name);
+    format!("![{collective} by {name} among {COUNTED_SIZE} ranks](algorithms/{collective}-{name}.svg)\n")
 }
 
 fn requests<'a>(algorithm: &Algorithm, layout: &'a Layout) -> Vec<Request<'a>> {

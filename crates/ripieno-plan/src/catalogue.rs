@@ -34,6 +34,9 @@ pub struct Entry {
     /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::check::check_rendezvous)):
     /// no rank has to get rid of bytes before it can take others.
     pub rendezvous: bool,
+    /// Whether every combination has its operands in the order of the ranks, so that the operation need not be
+    /// commutative.
+    pub in_rank_order: bool,
 }
 
 /// One algorithm: its entry, and its number.
@@ -73,6 +76,9 @@ pub enum Needs {
     EvenWorld,
     /// Chunks that are equally long, on all ranks.
     EqualChunks,
+    /// An operation whose operands may change places: what every algorithm needs that does not keep them in the order
+    /// of the ranks.
+    CommutativeOp,
 }
 
 /// An algorithm cannot do what is asked for.
@@ -99,6 +105,7 @@ impl Needs {
             Needs::Nothing => "nothing",
             Needs::EvenWorld => "an even number of ranks",
             Needs::EqualChunks => "equally long chunks on all ranks",
+            Needs::CommutativeOp => "a commutative operation, and a function need not be one",
         }
     }
 }
@@ -124,7 +131,12 @@ impl Entry {
     /// An algorithm that ignores places, needs nothing, and leaves chunks and links as they are.
     pub const fn new(name: &'static str, planner: Planner, theory: Theory) -> Entry {
         let (places, needs) = (Places::Ignored, Needs::Nothing);
-        Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true }
+        Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true, in_rank_order: false }
+    }
+
+    /// The same algorithm, which combines in the order of the ranks.
+    pub const fn in_rank_order(self) -> Entry {
+        Entry { in_rank_order: true, ..self }
     }
 
     /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of
@@ -160,8 +172,20 @@ impl Entry {
 
     /// Whether the algorithm can do what is asked for.
     pub fn applies(&self, group: &Group, request: &Request) -> bool {
+        self.lacking(group, request).is_none()
+    }
+
+    /// What the request lacks of the needs.
+    fn lacking(&self, group: &Group, request: &Request) -> Option<Needs> {
+        if !self.in_rank_order && request.op().is_some_and(|op| !op.is_commutative()) {
+            return Some(Needs::CommutativeOp);
+        }
+        (!self.has_needs(group, request)).then_some(self.needs)
+    }
+
+    fn has_needs(&self, group: &Group, request: &Request) -> bool {
         match (self.needs, request) {
-            (Needs::Nothing, _) => true,
+            (Needs::Nothing | Needs::CommutativeOp, _) => true,
             (Needs::EvenWorld, _) => group.size() == 1 || group.size().is_multiple_of(2),
             (Needs::EqualChunks, Request::Alltoall { out_chunks, in_chunks }) => {
                 let chunks = || out_chunks.iter().chain(*in_chunks).map(|chunk| chunk.length_bytes);
@@ -201,8 +225,8 @@ impl Entry {
 
     /// This rank's plan for `request`, which asks for this algorithm's collective.
     pub fn plan(&self, group: &Group, request: &Request) -> Result<Plan, Unsuitable> {
-        if !self.applies(group, request) {
-            return Err(Unsuitable { algorithm: self.name, needs: self.needs });
+        if let Some(needs) = self.lacking(group, request) {
+            return Err(Unsuitable { algorithm: self.name, needs });
         }
         Ok(match self.places {
             Places::Ordered => in_order(group, request, |group, request| self.plan_by_rank(group, request)),

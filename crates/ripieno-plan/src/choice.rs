@@ -156,6 +156,11 @@ pub(crate) fn choose_for_scattered(collective: Collective, group: &Group, bytes:
     first(collective, group, bytes, |algorithm| !algorithm.joins_chunks)
 }
 
+/// The algorithm of `collective` that combines in the order of the ranks, for operations that are not commutative.
+pub fn choose_in_rank_order(collective: Collective) -> Option<&'static Algorithm> {
+    Algorithm::of(collective).find(|algorithm| algorithm.in_rank_order)
+}
+
 /// The algorithm of the first row that fits.
 fn first(
     collective: Collective,

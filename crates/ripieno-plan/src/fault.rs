@@ -59,7 +59,8 @@ pub enum What {
         /// The first unfinished operation of every rank that has one: rank, operation.
         blocked: Vec<(usize, usize)>,
     },
-    /// Values of different operations were combined, or a constant with an operation that it is no identity of.
+    /// Values of different operations were combined, a constant with an operation that it is no identity of, or values
+    /// by a function but not in the order of the ranks.
     MixedOperations {
         /// What the operation combines with.
         op: Op,
@@ -117,7 +118,8 @@ impl fmt::Display for What {
             What::NoSuchRow { row, row_count } => write!(f, "there is no row {row} among {row_count}"),
             What::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
             What::MixedOperations { op } => {
-                write!(f, "{op:?} meets a value combined otherwise, or a constant of another operation")
+                let or = if op.is_commutative() { "" } else { ", or one of ranks that do not come next" };
+                write!(f, "{op:?} meets a value combined otherwise, or a constant of another operation{or}")
             }
             What::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
             What::Repeated { source, count } => write!(f, "the contribution of rank {source} is there {count} times"),

@@ -31,7 +31,7 @@ mod topology;
 
 pub use catalogue::{Algorithm, Entry, Needs, Places, Unsuitable};
 pub use check::{Promise, PromisedSpan, promises};
-pub use choice::choose;
+pub use choice::{choose, choose_in_rank_order};
 pub use fault::{Fault, What};
 pub use group::Group;
 pub use order::{Order, next_random};

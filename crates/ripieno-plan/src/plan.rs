@@ -25,10 +25,13 @@ pub enum Op {
     Or,
     /// Bitwise exclusive or.
     Xor,
+    /// A function of the caller, which need not be commutative: every combination has its operands in the order of the
+    /// ranks. It has no identity, so no plan fills by it.
+    Function,
 }
 
 impl Op {
-    /// Every operation.
+    /// Every operation that has a meaning of its own.
     pub const ALL: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
     /// The name that users know.
@@ -41,12 +44,18 @@ impl Op {
             Op::And => "and",
             Op::Or => "or",
             Op::Xor => "xor",
+            Op::Function => "function",
         }
     }
 
     /// Whether combining a value with itself changes nothing, so that a contribution may arrive more than once.
     pub fn is_idempotent(self) -> bool {
         matches!(self, Op::Min | Op::Max | Op::And | Op::Or)
+    }
+
+    /// Whether the two operands may change places.
+    pub fn is_commutative(self) -> bool {
+        self != Op::Function
     }
 }
 

@@ -5,12 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of this workspace that each may depend on.
-const BELOW: [(&str, &[&str]); 7] = [
+const BELOW: [(&str, &[&str]); 9] = [
+    ("ripieno-fuzz", &[]),
+    ("ripieno-cores", &[]),
     ("ripieno-plan", &[]),
-    ("ripieno-kernels", &[]),
+    ("ripieno-kernels", &["ripieno-cores"]),
     ("ripieno-sim", &["ripieno-plan"]),
     ("ripieno-run", &["ripieno-plan"]),
-    ("ripieno-net", &["ripieno-run"]),
+    ("ripieno-net", &["ripieno-cores", "ripieno-run"]),
     ("ripieno", &["ripieno-plan", "ripieno-run", "ripieno-sim", "ripieno-net", "ripieno-kernels"]),
     ("ripieno-python", &["ripieno-kernels", "ripieno"]),
 ];

@@ -7,7 +7,10 @@ use common::{Layout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::theory::Untrue;
-use ripieno_plan::{Algorithm, Case, Collective, Fault, Group, Needs, Op, Plan, Span, Theory, What, promises};
+use ripieno_plan::{
+    Algorithm, Buffer, Case, Collective, Fault, Group, Needs, Op, Plan, Promise, Span, Theory, What,
+    choose_in_rank_order, promises,
+};
 use std::ops::RangeInclusive;
 
 const WORLD_SIZES: RangeInclusive<usize> = 1..=64;
@@ -167,6 +170,38 @@ fn every_operation_combines_as_asked() {
             }
         }
     }
+}
+
+/// The checker refuses operands that are not in the order of the ranks.
+#[test]
+fn a_function_combines_in_the_order_of_the_ranks_or_not_at_all() {
+    let combining = [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter];
+    for collective in combining.into_iter().chain([Collective::Scan, Collective::Exscan]) {
+        let chosen = choose_in_rank_order(collective).unwrap();
+        for algorithm in Algorithm::of(collective) {
+            assert_eq!(algorithm.in_rank_order, std::ptr::eq(algorithm, chosen), "{}", algorithm.name);
+            for p in PRICED_WORLD_SIZES {
+                for root in roots(collective, p) {
+                    let layout = Layout::even(p, 2 * p + 3);
+                    let requests = layout.requests(collective, root, 0, Op::Function);
+                    match algorithm.plans(&requests) {
+                        Ok(plans) => drop(check(&plans, &promises(&requests)).unwrap()),
+                        Err(refused) => assert!(refused.to_string().contains("needs a commutative operation")),
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_out_of_the_order_of_the_ranks_are_a_fault() {
+    let vector = Span::whole(Buffer::MAIN, 4, 1);
+    let (mut zero, mut one) = (Plan::new(), Plan::new());
+    zero.send(1, vector);
+    one.reduce(0, vector, Op::Function);
+    let fault = check(&[zero, one], &[Promise::nothing(), Promise::combination(vector, 2, Op::Function)]).unwrap_err();
+    assert!(fault.to_string().contains("ranks that do not come next"), "{fault}");
 }
 
 #[test]

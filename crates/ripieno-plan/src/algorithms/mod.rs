@@ -49,6 +49,7 @@ algorithms! {
         double_tree,
         reduce_scatter_gather,
         two_level,
+        rank_order,
     }
 
     /// Allreduce: every rank ends with the combination of all vectors, the same bits on every rank.
@@ -62,6 +63,7 @@ algorithms! {
         double_tree,
         recursive_multiplying,
         two_level,
+        rank_order,
     }
 
     /// Allgather: every rank ends with every rank's chunk. Chunks may differ in size or be empty.
@@ -80,6 +82,7 @@ algorithms! {
         direct,
         halving,
         two_level,
+        rank_order,
     }
 
     /// Gather: the root ends with every rank's chunk. All ranks use the layout of the root; elsewhere than in its own
@@ -123,6 +126,7 @@ algorithms! {
     scan {
         chain,
         recursive_doubling,
+        rank_order,
     }
 
     /// Exscan (exclusive scan): every rank but the first ends with the combination of the vectors of all ranks before
@@ -130,6 +134,7 @@ algorithms! {
     exscan {
         chain,
         recursive_doubling,
+        rank_order,
     }
 
     /// Rotate: every rank ends with the block of the rank a given distance before it. Blocks may differ in size or be

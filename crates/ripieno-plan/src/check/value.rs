@@ -41,12 +41,12 @@ impl Value {
         Value { counts: Vec::new(), op, tree: 0 }
     }
 
-    /// Both values combined; `None` if one was combined with another operation, or is a constant that is no identity of
-    /// this one.
+    /// Both values combined; `None` if one was combined with another operation, is a constant that is no identity of
+    /// this one, or comes of ranks that are not all before those of the other, where that counts.
     pub(crate) fn combined(&self, other: &Value, op: Op) -> Option<Value> {
         let of_any = |value: &Value| !value.counts.is_empty() || *value == Value::constant(Constant::Identity(op));
         let fits = |value: &Value| value.op.map_or_else(|| of_any(value), |before| before == op);
-        if !fits(self) || !fits(other) {
+        if !fits(self) || !fits(other) || !(op.is_commutative() || self.is_before(other)) {
             return None;
         }
         if self.counts.is_empty() && other.counts.is_empty() {
@@ -58,8 +58,17 @@ impl Value {
             let tree = if op == Op::Sum { mixed(0, value.tree) } else { value.tree };
             return Some(Value { tree, ..value.clone() });
         }
-        let tree = mixed(self.tree.min(other.tree), self.tree.max(other.tree));
+        let tree = match op.is_commutative() {
+            true => mixed(self.tree.min(other.tree), self.tree.max(other.tree)),
+            false => mixed(self.tree, other.tree),
+        };
         Some(Value { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
+    }
+
+    /// Whether it comes of ranks before those of `other`.
+    fn is_before(&self, other: &Value) -> bool {
+        let ends = (self.counts.last(), other.counts.first());
+        matches!(ends, (Some((last, _)), Some((first, _))) if last.rank < first.rank)
     }
 }
 

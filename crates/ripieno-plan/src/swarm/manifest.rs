@@ -11,6 +11,8 @@ pub const BLOCK_BYTES_MIN: usize = 16 << 10;
 /// How many blocks a value has at least, as far as they do not become too small: a rank has to wait for one of them
 /// before it can give anything on.
 const BLOCKS_WANTED: usize = 256;
+/// More blocks than this a value does not have: their digests are 8 MiB, of 4 TiB in the longest usual blocks.
+pub const BLOCKS_MAX: usize = 1 << 20;
 
 /// How much of a block that is still coming in is passed on at once at least, unless it ends there: no less than a few
 /// packets. The last member of a chain waits for so much of every member before it, and each costs every member a turn.
@@ -100,16 +102,17 @@ pub struct Manifest {
 
 impl Manifest {
     /// A value of `bytes` for `size` ranks, the root among them, in blocks of `block_bytes`; if that is not named, in
-    /// 256 blocks of 16 KiB to 4 MiB each.
+    /// 256 blocks of 16 KiB to 4 MiB each. Blocks of which there would be more than [`BLOCKS_MAX`] are longer.
     pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> Manifest {
         let usual = || (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block_bytes = block_bytes.unwrap_or_else(usual);
+        let least = bytes.div_ceil(BLOCKS_MAX);
         assert!(block_bytes > 0, "a block has a byte at least");
         let stripe_count = match discipline {
             Discipline::SplitStream => crate::algorithms::tree::stripe_count(size),
             _ => 1,
         };
-        Manifest { bytes, block_bytes, stripe_count, discipline }
+        Manifest { bytes, block_bytes: block_bytes.max(least), stripe_count, discipline }
     }
 
     /// How many blocks.
@@ -180,3 +183,17 @@ impl fmt::Display for Failure {
 }
 
 impl core::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_longer_where_there_would_be_too_many() {
+        let manifest = |bytes, block_bytes| Manifest::new(bytes, block_bytes, Discipline::Chain, 2);
+        assert_eq!(manifest(1 << 20, Some(1)).block_bytes, 1);
+        assert_eq!(manifest((1 << 20) + 1, Some(1)).block_bytes, 2);
+        assert!(manifest(10_000_000_001, Some(3)).block_count() <= BLOCKS_MAX);
+        assert_eq!(manifest(1 << 43, None).block_count(), BLOCKS_MAX);
+    }
+}

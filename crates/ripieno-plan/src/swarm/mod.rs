@@ -18,7 +18,9 @@ mod tracker;
 mod uploads;
 
 pub use have::Have;
-pub use manifest::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Discipline, Failure, Manifest, Priority, Timing, step_bytes};
+pub use manifest::{
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Failure, Manifest, Priority, Timing, step_bytes,
+};
 pub use message::Message;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -225,8 +227,12 @@ impl Node {
     fn deliver_own(&mut self, now: Duration, actions: Vec<Action>) -> Vec<Action> {
         let mut open = VecDeque::from(actions);
         let mut outward = Vec::with_capacity(open.len());
+        let mut asked = BTreeSet::new();
         while let Some(action) = open.pop_front() {
             match action {
+                // The tracker has named what the member takes for lost: it is asked again once the fetch stalls.
+                Action::Tell { to, message: Message::Ask { part, instead_of } }
+                    if to == self.rank && !asked.insert((part, instead_of)) => {}
                 Action::Tell { to, message } if to == self.rank => {
                     let mut more = Vec::new();
                     self.receive(now, to, message, &mut more);
@@ -244,6 +250,10 @@ impl Node {
                 return self.answer_summons(now, from, out);
             }
             if let Message::Gone { rank } = message {
+                if self.tracker.is_some() && from != self.rank {
+                    // Its own tracker, which would name that rank again, knows better.
+                    return;
+                }
                 self.lost.insert(rank);
             }
             if from == self.member.tracker {
@@ -288,6 +298,8 @@ impl Node {
 
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
+        // What it has said must not bring it back once this rank takes over.
+        self.early.remove(&peer);
         if let Some(tracker) = &mut self.tracker {
             tracker.lose(peer, out);
         }

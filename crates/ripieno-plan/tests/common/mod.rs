@@ -49,7 +49,7 @@ impl Layout {
     pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> Layout {
         match algorithm.needs {
             Needs::EqualChunks => Layout::equal(p, element_count),
-            Needs::Nothing | Needs::EvenWorld => Layout::even(p, element_count),
+            Needs::Nothing | Needs::EvenWorld | Needs::CommutativeOp => Layout::even(p, element_count),
         }
     }
 

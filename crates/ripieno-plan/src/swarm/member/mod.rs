@@ -17,7 +17,7 @@ use neighbours::Neighbours;
 use streams::Streams;
 
 /// A source whose blocks were wrong so often is left.
-const STRIKES_MAX: u32 = 2;
+pub(super) const STRIKES_MAX: usize = 2;
 /// A streaming member sends to as many as its trees say, and to those that it has taken over.
 const STREAMS_MAX: usize = 64;
 
@@ -53,7 +53,7 @@ pub(super) struct Member {
     uploads: Uploads,
     streams: Streams,
     neighbours: Neighbours,
-    strikes: BTreeMap<usize, u32>,
+    strikes: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// When a byte or a word of the tracker came last.
     heard: Duration,

@@ -35,6 +35,10 @@ impl Streams {
 impl Member {
     pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
+        if stripe_count == 0 {
+            // The tracker has not said from where, though it, or who speaks like it, has had a block fetched.
+            return;
+        }
         let mut asked = vec![0; stripe_count];
         self.fetches.keys().for_each(|&block| asked[block % stripe_count] += 1);
         for (stripe, asked) in asked.into_iter().enumerate() {

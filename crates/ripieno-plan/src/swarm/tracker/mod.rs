@@ -6,7 +6,7 @@
 mod sharing;
 mod trees;
 
-use super::member::tell;
+use super::member::{STRIKES_MAX, tell};
 use super::{Action, Corruption, Discipline, Failure, Have, Manifest, Message, Priority, Timing};
 use crate::next_random;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -243,9 +243,12 @@ impl Tracker {
 
     fn corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
         self.corruptions.push(Corruption { block, source, receiver });
-        if self.sharing.is_some() {
-            self.fetch_again(receiver, block, out);
+        let Some(sharing) = &mut self.sharing else { return };
+        let is_between = |it: &&Corruption| (it.source, it.receiver) == (source, receiver);
+        if self.corruptions.iter().filter(is_between).count() >= STRIKES_MAX {
+            sharing.bar(receiver, source);
         }
+        self.fetch_again(receiver, block, out);
     }
 
     /// A member gets nothing. Its sources are asked whether they live; if they do and it still gets nothing, it gets

@@ -49,6 +49,8 @@ pub(super) struct Sharing {
     /// Blocks of which there is none.
     fresh_count: usize,
     assigned: BTreeMap<(usize, usize), usize>,
+    /// Receivers, and sources that have given them wrong blocks.
+    barred: BTreeSet<(usize, usize)>,
     /// Members that could fetch one more block.
     waiting: VecDeque<usize>,
     best_bytes_per_s: u64,
@@ -65,6 +67,7 @@ impl Sharing {
             copies: vec![0; block_count],
             fresh_count: block_count,
             assigned: BTreeMap::new(),
+            barred: BTreeSet::new(),
             waiting: VecDeque::new(),
             best_bytes_per_s: 0,
         }
@@ -147,11 +150,20 @@ impl Sharing {
     pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<Fetch> {
         self.release(rank, block);
         let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
-            source != rank && sharer.have.has(block) && !avoided.contains(&source)
+            let is_good = !avoided.contains(&source) && !self.barred.contains(&(rank, source));
+            source != rank && sharer.have.has(block) && is_good
         };
         let able = self.sharers.iter().filter(is_able);
         let (&source, _) = able.min_by_key(|(rank, sharer)| (sharer.leechers, **rank))?;
         Some(self.assign(rank, block, source))
+    }
+
+    /// `source` is named to `receiver` no more. The origin goes on to be, and so does everybody where it has not all.
+    pub(super) fn bar(&mut self, receiver: usize, source: usize) {
+        let has_all = self.sharers.get(&self.origin).is_some_and(|origin| origin.have.is_all());
+        if source != self.origin && has_all {
+            self.barred.insert((receiver, source));
+        }
     }
 
     /// What members that wait can fetch now from `source`, which has a new block or one fetch less.
@@ -218,7 +230,7 @@ impl Sharing {
 
     /// The block that the fewest have, of those that `source` could give to `rank`.
     fn block_for(&self, rank: usize, source: usize) -> Option<usize> {
-        if rank == source {
+        if rank == source || self.barred.contains(&(rank, source)) {
             return None;
         }
         let (mine, theirs) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);

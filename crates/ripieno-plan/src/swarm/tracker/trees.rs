@@ -78,7 +78,10 @@ impl Trees {
         let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.gone.contains(other);
         let source = match self.discipline {
             Discipline::Flat => None,
-            Discipline::Chain => self.order[..self.places[&rank]].iter().rev().copied().find(is_able),
+            Discipline::Chain => {
+                let before = &self.order[..self.places.get(&rank).copied().unwrap_or(self.order.len())];
+                before.iter().rev().copied().find(is_able)
+            }
             _ => {
                 let able = self.loads.iter().filter(|(other, _)| is_able(other)).map(|(&other, &load)| (load, other));
                 let mut by_load: Vec<(usize, usize)> = able.collect();

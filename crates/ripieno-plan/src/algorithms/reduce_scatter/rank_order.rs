@@ -1,0 +1,48 @@
+//! Rank-order reduce-scatter: every rank ends with its chunk of the combination of all vectors.
+//!
+//! Every rank sends chunk `j` straight to rank `j`; in round `i` to the rank `i` before it, so no rank is everybody's
+//! next. What comes goes into scratch, and is combined once all before it is there.
+//!
+//! No message waits for another: one hop.
+//! Combines in the order of the ranks, so the operation need not be commutative. Uses a link between every two ranks.
+//! Scratch: `p-1` chunks.
+
+use crate::theory::exactly;
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+
+/// Its entry in the catalogue.
+pub const ENTRY: Entry = Entry::new(
+    "rank-order",
+    Planner::ReduceScatter(plan),
+    Theory {
+        sent_bytes: |case, rank| case.n - case.chunk(rank),
+        hops: |case| exactly((case.p - 1).min(1)),
+        rounds: |case| exactly(case.p - 1),
+        cost: Cost::AtMost("(p-1)·alpha + (p-1)/p·n·beta + (p-1)/p·n·gamma"),
+        source: "Zhang, Ruan, Qiu, \"Harp: collective communication on Hadoop\", IC2E 2015, table I (regroup)",
+    },
+)
+.in_rank_order();
+
+/// This rank's part in a rank-order reduce-scatter of `chunks`, one per rank.
+pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
+    let (rank, p) = (group.rank(), group.size());
+    let mine = chunks[rank];
+    let slot = |from: usize| {
+        let number = if from < rank { from } else { from - 1 };
+        mine.placed(Buffer::SCRATCH, number * mine.length_bytes)
+    };
+    let mut plan = Plan::new();
+    for round in 1..p {
+        plan.send(group.before(round), chunks[group.before(round)]);
+        plan.receive(group.after(round), slot(group.after(round)));
+    }
+    let combined = if rank == 0 { mine } else { slot(0) };
+    for from in 1..p {
+        plan.combine(if from == rank { mine } else { slot(from) }, combined, op);
+    }
+    if rank > 0 {
+        plan.copy(combined, mine);
+    }
+    plan
+}
