@@ -42,13 +42,56 @@ impl fmt::Debug for Token {
     }
 }
 
+/// Which TCP connections of a job are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Encryption {
+    /// None.
+    Off,
+    /// Those that leave their host.
+    #[default]
+    BetweenHosts,
+    /// All.
+    Everywhere,
+}
+
+impl Encryption {
+    /// What somebody means who says yes, no, or nothing.
+    pub fn meant_by(tls: Option<bool>) -> Encryption {
+        match tls {
+            None => Encryption::BetweenHosts,
+            Some(true) => Encryption::Everywhere,
+            Some(false) => Encryption::Off,
+        }
+    }
+
+    /// Whether a TCP connection is encrypted of which both ends are, or are not, on one host.
+    pub(crate) fn covers(self, stays_on_host: bool) -> bool {
+        match self {
+            Encryption::Off => false,
+            Encryption::BetweenHosts => !stays_on_host,
+            Encryption::Everywhere => true,
+        }
+    }
+}
+
+impl fmt::Display for Encryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Encryption::Off => "does not encrypt its connections (tls=False)",
+            Encryption::BetweenHosts => "encrypts its connections to other hosts (tls is not set)",
+            Encryption::Everywhere => "encrypts all its connections (tls=True)",
+        })
+    }
+}
+
 /// What a connection needs to be one of a job.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The job's secret.
     pub token: Token,
-    /// Whether TCP connections are encrypted.
-    pub tls: bool,
+    /// Which TCP connections are encrypted.
+    pub tls: Encryption,
 }
 
 /// Random bytes of the operating system.
@@ -110,8 +153,8 @@ pub struct Config {
     pub ports: Ports,
     /// Which links carry data between ranks of one host.
     pub links: Links,
-    /// Whether TCP connections are encrypted; all ranks say the same.
-    pub tls: bool,
+    /// Which TCP connections are encrypted; all ranks say the same.
+    pub tls: Encryption,
     /// How long ranks wait for each other to start.
     pub rendezvous_timeout: Duration,
     /// A rank silent for this long has failed.
@@ -121,7 +164,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual settings: any port on all interfaces, 60 s to meet, 10 s of silence.
+    /// The usual settings: any port on all interfaces, encryption between hosts, 60 s to meet, 10 s of silence.
     pub fn new(rank: usize, world_size: usize, token: Token) -> Config {
         Config {
             rank,
@@ -132,7 +175,7 @@ impl Config {
             rack: None,
             ports: Ports::default(),
             links: Links::Auto,
-            tls: false,
+            tls: Encryption::default(),
             rendezvous_timeout: Duration::from_secs(60),
             heartbeat_timeout: Duration::from_secs(10),
             linger: Duration::from_secs(10),

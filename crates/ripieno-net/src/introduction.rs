@@ -89,6 +89,7 @@ fn wait_readable(stream: &Stream, deadline: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Encryption;
     use std::io::{Read, Write};
     use std::net::TcpListener;
     use std::os::fd::AsFd;
@@ -103,7 +104,7 @@ mod tests {
     }
 
     fn credentials(secret: &str, tls: bool) -> Credentials {
-        Credentials { token: crate::Token::from_secret(secret), tls }
+        Credentials { token: crate::Token::from_secret(secret), tls: Encryption::meant_by(Some(tls)) }
     }
 
     fn meet(members: &Credentials, servers: &Credentials) -> [Result<Tunneled, ErrorKind>; 2] {

@@ -5,7 +5,7 @@
 //! Both ends may open a link at once; that of the lower rank stands. A mesh listens on a port of its own, so that it
 //! outlives the job's links. Connections prove the token, as ranks do.
 
-use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor};
+use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor, least_welcome};
 use crate::config::Config;
 use crate::connector::{Connector, judge};
 use crate::error::NetError;
@@ -30,8 +30,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
 /// A visitor that has not proved itself by then is shown out.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// So many visitors are heard at a time; for one more the oldest is shown out.
-const VISITORS_MAX: usize = 256;
 /// So much waits in a socket at most before it is on its way: a word waits behind it.
 const UNSENT_BYTES: u32 = 32 << 10;
 /// How long nothing is accepted when the process has no descriptors left.
@@ -165,18 +163,23 @@ impl Mesh {
         }
     }
 
+    /// Makes room for one more; whether that could be done.
+    fn show_one_out(&mut self) -> bool {
+        least_welcome(self.visitors.iter()).map(|place| self.visitors.remove(place)).is_some()
+    }
+
     fn accept(&mut self) {
         while Instant::now() >= self.accepts_from {
             match self.listeners.accept() {
                 Ok(Some(stream)) => {
-                    if self.visitors.len() == VISITORS_MAX {
-                        self.visitors.remove(0);
+                    if self.visitors.len() >= Visitor::most() {
+                        self.show_one_out();
                     }
                     self.visitors.extend(Visitor::new(stream, Instant::now() + VISIT_TIMEOUT));
                 }
                 Ok(None) => break,
-                // For want of descriptors, say: who has said nothing for the longest gives its own to the next.
-                Err(_) if !self.visitors.is_empty() => drop(self.visitors.remove(0)),
+                // For want of descriptors, say: one that has proved nothing gives its own to the next.
+                Err(_) if self.show_one_out() => {}
                 // Others wait meanwhile.
                 Err(_) => self.accepts_from = Instant::now() + ACCEPT_PAUSE,
             }

@@ -2,7 +2,7 @@
 //! token so that a rank with another token is found out at once.
 
 use crate::auth::{JobNonce, is_seal, seal};
-use crate::config::{Config, fill_random};
+use crate::config::{Config, Encryption, fill_random};
 use crate::error::NetError;
 use crate::host::{HostIdentity, host_name};
 use crate::listeners::Listeners;
@@ -23,7 +23,7 @@ pub(crate) struct PeerAddress {
     pub host: String,
     pub identity: HostIdentity,
     pub rack: Option<String>,
-    pub tls: bool,
+    pub tls: Encryption,
     pub unix: Option<String>,
     pub usable: Vec<IpAddr>,
     pub loopback: Vec<IpAddr>,
@@ -107,8 +107,8 @@ impl PeerAddress {
             return disagree(format!("their numbers of replicas differ: {own} and {other}"));
         }
         if address.tls != config.tls {
-            let [with, without] = if config.tls { [config.rank, peer] } else { [peer, config.rank] };
-            return disagree(format!("rank {with} encrypts its connections (tls) and rank {without} does not"));
+            let (rank, own, other) = (config.rank, config.tls, address.tls);
+            return disagree(format!("rank {rank} {own} and rank {peer} {other}"));
         }
         if address.rank != peer {
             return disagree(format!("the string in place {peer} is of rank {}", address.rank));

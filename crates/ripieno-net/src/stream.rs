@@ -1,9 +1,10 @@
 //! A connection, whichever family it is of, encrypted or not.
 
+use crate::config::Encryption;
 use crate::tls::{BINDING_BYTES, Session};
 use rustix::net::RecvFlags;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
@@ -61,13 +62,28 @@ impl Stream {
         }
     }
 
-    /// Whether it is encrypted as `tls` wants it: Unix sockets never are.
-    pub fn is_as_wanted(&self, tls: bool) -> bool {
+    /// Whether it is encrypted, or not, as `tls` lets it be: Unix sockets never are, and between ends of one host it
+    /// may be more than is wanted.
+    pub fn is_allowed(&self, tls: Encryption) -> bool {
         match self {
-            Stream::Tcp(_) => !tls,
-            Stream::Tls(_) => tls,
+            Stream::Tcp(socket) => !tls.covers(stays_on_host(socket)),
+            Stream::Tls(_) => tls != Encryption::Off,
             Stream::Unix(_) => true,
         }
+    }
+
+    /// From where the peer of a TCP connection comes: its address, or of IPv6 the network that has it, for whoever has
+    /// one such address has all of that.
+    pub fn source(&self) -> Option<IpAddr> {
+        let socket = match self {
+            Stream::Tcp(socket) => socket,
+            Stream::Tls(session) => session.socket(),
+            Stream::Unix(_) => return None,
+        };
+        Some(match socket.peer_addr().ok()?.ip().to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+            address => address,
+        })
     }
 
     /// Says that nothing more will be sent.
@@ -145,6 +161,14 @@ impl AsFd for Stream {
             Stream::Unix(stream) => stream.as_fd(),
         }
     }
+}
+
+/// Whether both ends of a connection are on one host, as its addresses tell. The kernel takes no packet from outside
+/// that bears an address of its own, so nobody on the way can make it look like that.
+pub(crate) fn stays_on_host(socket: &TcpStream) -> bool {
+    let (Ok(own), Ok(peer)) = (socket.local_addr(), socket.peer_addr()) else { return false };
+    let [own, peer] = [own, peer].map(|end| end.ip().to_canonical());
+    own == peer || own.is_loopback() && peer.is_loopback()
 }
 
 /// Whether an error of a non-blocking call only means "not now".

@@ -5,7 +5,7 @@ mod common;
 use common::{PATIENCE, deliver, header, meet_threads, next_failure, send_and_receive};
 use ripieno_net::endpoint::LinkKind;
 use ripieno_net::exchange::ThreadExchange;
-use ripieno_net::{Config, Endpoint, Links, Token};
+use ripieno_net::{Config, Encryption, Endpoint, Links, Token};
 use ripieno_plan::Collective;
 use ripieno_run::{Fabric, Failure};
 use std::time::{Duration, Instant};
@@ -17,7 +17,8 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
     // Ranks that encrypt still share the memory of their host.
     for (links, tls, kind) in kinds.into_iter().chain([(Links::Auto, true, LinkKind::SharedMemory)]) {
         for world_size in [1, 2, 3, 5] {
-            let endpoints = meet_threads(world_size, |config| Config { links, tls, ..config });
+            let endpoints =
+                meet_threads(world_size, |config| Config { links, tls: Encryption::meant_by(Some(tls)), ..config });
             std::thread::scope(|scope| {
                 for mut endpoint in endpoints {
                     scope.spawn(move || {
@@ -35,12 +36,15 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
 fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
     let exchanges = ThreadExchange::group(2, PATIENCE).into_iter().enumerate();
     let threads = exchanges.map(|(rank, mut exchange)| {
-        let config = Config { tls: rank == 1, ..Config::new(rank, 2, Token::from_secret("test")) };
+        let config = Config {
+            tls: Encryption::meant_by((rank == 1).then_some(true)),
+            ..Config::new(rank, 2, Token::from_secret("test"))
+        };
         std::thread::spawn(move || Endpoint::meet(config, &mut exchange).map(drop))
     });
     for thread in threads.collect::<Vec<_>>() {
         let error = thread.join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("rank 1 encrypts its connections (tls) and rank 0 does not"), "{error}");
+        assert!(error.contains("rank 1 encrypts all its connections (tls=True)"), "{error}");
     }
 }
 

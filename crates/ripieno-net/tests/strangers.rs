@@ -3,7 +3,7 @@
 mod common;
 
 use common::{deliver, meet_threads, next_failure, send_and_receive};
-use ripieno_net::{Config, Links};
+use ripieno_net::{Config, Encryption, Links};
 use ripieno_run::Fabric;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -50,7 +50,8 @@ fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
 }
 
 fn open_links_in_a_flood(tls: bool) {
-    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, tls, ..config });
+    let mut endpoints =
+        meet_threads(2, |config| Config { links: Links::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
     let port = endpoints[1].describe().port;
     let is_over = AtomicBool::new(false);
     let flood = || {

@@ -6,20 +6,38 @@ use super::{
 use crate::config::{Credentials, Token, fill_random};
 use crate::stream::{Stream, is_not_now};
 use crate::tls::Session;
+use rustix::process::{Resource, getrlimit};
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::net::IpAddr;
 use std::time::Instant;
 
 /// The first byte of a caller that encrypts: the kind of its first record.
 const TLS_HANDSHAKE: u8 = 22;
+
+/// So many visitors are heard at a time, where there are descriptors, of which the process has so many for each.
+const VISITORS_MAX: usize = 256;
+const DESCRIPTORS_PER_VISITOR: usize = 8;
 
 /// A caller that has not proved itself yet.
 #[derive(Debug)]
 pub(crate) struct Visitor {
     pub stream: Stream,
     pub deadline: Instant,
+    /// The address, or network of addresses, that it comes from; none on a Unix socket.
+    source: Option<IpAddr>,
     stage: Stage,
     frame: [u8; GREETING_BYTES],
     filled: usize,
+}
+
+/// Which of some visitors, the oldest first, is shown out for one more: the oldest of the source that has the most. So
+/// a crowd from one place shows out none but its own.
+pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a Visitor> + Clone) -> Option<usize> {
+    let mut crowds: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+    visitors.clone().for_each(|visitor| *crowds.entry(visitor.source).or_default() += 1);
+    let most = crowds.values().copied().max()?;
+    visitors.position(|visitor| crowds[&visitor.source] == most)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -51,10 +69,18 @@ pub(crate) enum Answer {
 }
 
 impl Visitor {
+    /// So many are heard at a time at a door; for one more the oldest of the largest crowd is shown out. They leave
+    /// most of the process's descriptors to it, for it does not get back in time what it lacks for a link.
+    pub fn most() -> usize {
+        let limit = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
+        (limit / DESCRIPTORS_PER_VISITOR).clamp(1, VISITORS_MAX)
+    }
+
     /// A visitor on a fresh connection, which becomes non-blocking.
     pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<Visitor> {
         stream.set_nonblocking(true)?;
-        Ok(Visitor { stream, deadline, stage: Stage::Silence, frame: [0; GREETING_BYTES], filled: 0 })
+        let source = stream.source();
+        Ok(Visitor { stream, deadline, source, stage: Stage::Silence, frame: [0; GREETING_BYTES], filled: 0 })
     }
 
     /// Reads what is there; `judge` says whether a caller that has proved itself is welcome.
@@ -144,9 +170,9 @@ impl Visitor {
             self.say(&[&Refusal::encode(Some(Refusal::Token))[..], &[0; PROOF_BYTES]].concat());
             return Answer::WrongToken;
         }
-        let refusal = match self.stream.is_as_wanted(credentials.tls) {
+        let refusal = match self.stream.is_allowed(credentials.tls) {
             true => judge(&greeting).err(),
-            false => Some(Refusal::Tls(credentials.tls)),
+            false => Some(Refusal::Tls(!matches!(self.stream, Stream::Tls(_)))),
         };
         let verdict = Refusal::encode(refusal);
         let seal = seal(token, "answerer", &[&verdict, frame, challenge, &binding]);

@@ -2,7 +2,7 @@
 
 use super::{CHALLENGE_BYTES, Greeting, Refusal, VERDICT_BYTES, is_seal, knows_another_token, seal};
 use crate::config::{Credentials, fill_random};
-use crate::stream::Stream;
+use crate::stream::{Stream, stays_on_host};
 use crate::tls::Session;
 use std::io::{self, Write};
 use std::time::Instant;
@@ -48,7 +48,7 @@ pub(crate) fn call(
 ) -> Result<Stream, Denied> {
     let token = &credentials.token;
     let mut stream = match stream {
-        Stream::Tcp(socket) if credentials.tls => {
+        Stream::Tcp(socket) if credentials.tls.covers(stays_on_host(&socket)) => {
             let session = Session::call(socket, token).map_err(denied)?;
             encrypted(Stream::Tls(Box::new(session)), deadline)?
         }

@@ -20,7 +20,7 @@
 mod answer;
 mod call;
 
-pub(crate) use answer::{Answer, Visitor};
+pub(crate) use answer::{Answer, Visitor, least_welcome};
 pub(crate) use call::{Denied, call};
 
 use crate::config::Token;
@@ -157,8 +157,8 @@ impl std::fmt::Display for Refusal {
             Refusal::WorldSize(world_size) => write!(f, "its world size is {world_size}"),
             Refusal::Taken => write!(f, "it has a connection from a rank of the same number"),
             Refusal::Purpose => write!(f, "it expects no such connection"),
-            Refusal::Tls(true) => write!(f, "it encrypts its connections (tls) and this rank does not"),
-            Refusal::Tls(false) => write!(f, "it does not encrypt its connections (tls) and this rank does"),
+            Refusal::Tls(true) => write!(f, "it encrypts connections like this one (tls) and this rank does not"),
+            Refusal::Tls(false) => write!(f, "it does not encrypt connections like this one (tls) and this rank does"),
         }
     }
 }
@@ -189,5 +189,7 @@ fn mac(token: &Token, role: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;

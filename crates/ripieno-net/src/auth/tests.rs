@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Credentials;
+use crate::config::{Credentials, Encryption};
 use crate::stream::Stream;
 use crate::tls::{BINDING_BYTES, Session};
 use proptest::prelude::*;
@@ -16,11 +16,11 @@ fn token(text: &str) -> Token {
 }
 
 fn plain(text: &str) -> Credentials {
-    Credentials { token: token(text), tls: false }
+    Credentials { token: token(text), tls: Encryption::Off }
 }
 
 fn encrypted(text: &str) -> Credentials {
-    Credentials { token: token(text), tls: true }
+    Credentials { token: token(text), tls: Encryption::Everywhere }
 }
 
 fn pair() -> (Stream, Visitor) {
@@ -122,6 +122,23 @@ fn a_silent_answerer_costs_no_more_than_the_deadline() {
 }
 
 #[test]
+fn a_crowd_from_one_place_makes_room_by_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut callers = Vec::new();
+    let mut visitor = |source: &str| {
+        let caller = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        caller.bind(&std::net::SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
+        caller.connect(&listener.local_addr().unwrap().into()).unwrap();
+        callers.push(caller);
+        Visitor::new(Stream::Tcp(listener.accept().unwrap().0), Instant::now() + Duration::from_secs(5)).unwrap()
+    };
+    let crowd = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut visitor);
+    assert_eq!(least_welcome(crowd.iter()), Some(1));
+    assert_eq!(least_welcome(crowd[..1].iter()), Some(0));
+    assert_eq!(least_welcome([].iter()), None);
+}
+
+#[test]
 fn a_recorded_call_is_worth_nothing_the_second_time() {
     let (mut caller, visitor) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
@@ -156,9 +173,36 @@ fn keys_of_another_token_are_taken_by_neither_end() {
 fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
     for (callers, answerers) in [(plain("a"), encrypted("a")), (encrypted("a"), plain("a"))] {
         let (called, answered) = meet_over(tcp_pair(), &callers, &answerers, Ok(()));
-        assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(answerers.tls)));
-        assert!(matches!(answered, Answer::Refused(GREETING, Refusal::Tls(tls)) if tls == answerers.tls));
+        let encrypts = answerers.tls == Encryption::Everywhere;
+        assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(encrypts)));
+        assert!(matches!(answered, Answer::Refused(GREETING, Refusal::Tls(tls)) if tls == encrypts));
     }
+}
+
+#[test]
+fn a_connection_that_stays_on_its_host_is_encrypted_only_if_all_are() {
+    let between = Credentials { token: token("a"), tls: Encryption::BetweenHosts };
+    let (called, answered) = meet_over(tcp_pair(), &between, &between, Ok(()));
+    assert!(matches!((called, answered), (Ok(Stream::Tcp(_)), Answer::Welcome(Stream::Tcp(_), _))));
+    // More protection than is wanted is no reason to refuse, less is.
+    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &between, Ok(()));
+    assert!(matches!((called, answered), (Ok(Stream::Tls(_)), Answer::Welcome(Stream::Tls(_), _))));
+    let (called, _) = meet_over(tcp_pair(), &between, &encrypted("a"), Ok(()));
+    assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(true)));
+}
+
+#[test]
+fn who_asks_for_an_older_tls_is_a_stranger() {
+    let (caller, visitor) = tcp_pair();
+    let mut hello = Vec::new();
+    crate::tls::calling(&token("a")).unwrap().write_tls(&mut hello).unwrap();
+    // The extension of the supported versions, which has TLS 1.3 alone.
+    let versions = [0, 43, 0, 3, 2, 3, 4];
+    let at = hello.windows(7).position(|bytes| bytes == versions).expect("it says which version it wants");
+    hello[at + 6] = 3;
+    let Stream::Tcp(mut caller) = caller else { unreachable!() };
+    caller.write_all(&hello).unwrap();
+    assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
 }
 
 #[test]

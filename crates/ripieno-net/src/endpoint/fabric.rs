@@ -35,9 +35,10 @@ impl Fabric for Endpoint {
     }
 
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if !self.slots[peer].is_open() {
-            self.take_deliveries();
+        if self.slots[peer].is_open() {
+            return self.slots[peer].link();
         }
+        self.take_deliveries();
         if matches!(self.slots[peer], Slot::Unasked) {
             self.open_link(peer);
         }
@@ -47,12 +48,7 @@ impl Fabric for Endpoint {
         {
             return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
         }
-        match &mut self.slots[peer] {
-            Slot::Ring(link, _) => Ok(Some(&mut **link)),
-            Slot::Tcp(link) => Ok(Some(link)),
-            Slot::Unasked | Slot::Opening => Ok(None),
-            Slot::Broken(error) => Err(error.clone()),
-        }
+        self.slots[peer].link()
     }
 
     fn has_failed(&self) -> bool {
@@ -113,19 +109,25 @@ impl Fabric for Endpoint {
         self.has_core_per_rank
     }
 
+    fn note_wait(&mut self, came_with_the_first_offer: bool) {
+        if self.has_core_per_rank {
+            self.company.note(came_with_the_first_offer);
+        }
+    }
+
     fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
-        self.shared.history().note_form(form, words);
+        self.shared.note_form(&mut self.entering, form, words);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         report(&self.shared, Request::Differs { mine, peer, theirs }, || {
-            let pair = [(self.config.rank, self.shared.history().told(mine)), (peer, Told::untold(theirs))];
+            let pair = [(self.config.rank, self.shared.history().history.told(mine)), (peer, Told::untold(theirs))];
             Failure::Mismatch { description: describe_pair(pair) }
         });
     }
 
     fn enter(&mut self, header: Header) {
-        self.shared.history().enter(header);
+        self.shared.enter(&mut self.entering, header);
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
@@ -232,21 +234,44 @@ impl Endpoint {
         }
     }
 
-    /// Suspects peers whose memory says nothing because they are gone, also when no hub watches any more.
+    /// Looks at those that a sleep in vain was for: memory says nothing when a peer is gone, also when no hub watches
+    /// any more, nor does a cable between two hosts that is cut.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
-            let Slot::Ring(_, liveness) = &mut self.slots[want.peer] else { continue };
-            // What the peer wrote before its end was there at the try after the end was seen.
-            if liveness.has_ended {
-                let cause = "its process ended".to_string();
-                self.shared.request(Request::Suspect { peer: want.peer, cause });
+            match &mut self.slots[want.peer] {
+                Slot::Ring(_, liveness) => {
+                    // What the peer wrote before its end was there at the try after the end was seen.
+                    if liveness.has_ended {
+                        let cause = "its process ended".to_string();
+                        self.shared.request(Request::Suspect { peer: want.peer, cause });
+                    }
+                    liveness.has_ended = liveness.socket.has_ended();
+                }
+                Slot::Tcp(link) => {
+                    let silence = link.unanswered();
+                    if silence > self.config.heartbeat_timeout {
+                        let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
+                        self.slots[want.peer] = Slot::Broken(LinkError::Closed { cause });
+                    }
+                }
+                Slot::Unasked | Slot::Opening | Slot::Broken(_) => {}
             }
-            liveness.has_ended = liveness.socket.has_ended();
         }
     }
 }
 
 impl Slot {
+    #[inline]
+    fn link(&mut self) -> Result<Option<&mut dyn Link>, LinkError> {
+        match self {
+            Slot::Ring(link, _) => Ok(Some(&mut **link)),
+            Slot::Tcp(link) => Ok(Some(link)),
+            Slot::Unasked | Slot::Opening => Ok(None),
+            Slot::Broken(error) => Err(error.clone()),
+        }
+    }
+
+    #[inline]
     pub(super) fn is_open(&self) -> bool {
         matches!(self, Slot::Ring(..) | Slot::Tcp(_))
     }

@@ -21,10 +21,11 @@ use crate::host::core_count;
 use crate::lack::told;
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
-use crate::monitor::{Monitor, Setup, Shared};
+use crate::monitor::{Entering, Monitor, Setup, Shared};
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
 use open::{Delivery, Opener};
+use ripieno_cores::Company;
 use ripieno_run::membership::agreement::{Agreement, Patience};
 use ripieno_run::membership::{Membership, Request, Timing};
 use ripieno_run::{Failure, LinkError, Topology};
@@ -47,6 +48,7 @@ pub struct Endpoint {
     addresses: Arc<Vec<PeerAddress>>,
     topology: Arc<Topology>,
     shared: Arc<Shared>,
+    entering: Entering,
     doorbell: Doorbell,
     slots: Vec<Slot>,
     opener: Opener,
@@ -60,6 +62,7 @@ pub struct Endpoint {
     /// What was tried in vain for a peer's link.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
+    company: Company,
     /// How many ranks that have died have had their links closed.
     closed_count: usize,
 }
@@ -144,7 +147,7 @@ impl Endpoint {
         let connector = Arc::new(connector);
         let addresses = Arc::new(addresses);
         let patience = Patience { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.bell(), sender);
+        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, config.heartbeat_timeout);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
@@ -173,11 +176,13 @@ impl Endpoint {
         }
         Ok(Endpoint {
             slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
+            company: Company::of(config.rank),
             members: (0..config.world_size).collect(),
             config,
             addresses,
             topology: Arc::new(topology),
             shared,
+            entering: Entering::default(),
             doorbell,
             opener,
             deliveries,

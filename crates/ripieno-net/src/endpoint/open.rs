@@ -39,11 +39,13 @@ pub(super) struct Opener {
     connector: Arc<Connector>,
     bell: Bell,
     deliveries: Sender<Delivery>,
+    /// A host that answers nothing for this long is cut off.
+    silence: Duration,
 }
 
 impl Opener {
-    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<Delivery>) -> Opener {
-        Opener { connector, bell, deliveries }
+    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<Delivery>, silence: Duration) -> Opener {
+        Opener { connector, bell, deliveries, silence }
     }
 
     /// Connects to a higher rank.
@@ -84,7 +86,7 @@ impl Opener {
                     Err(error) => not_shared(&error),
                 }
             }
-            stream => return tcp(stream).map(|link| Opened { link, notes }),
+            stream => return self.tcp(stream).map(|link| Opened { link, notes }),
         };
         if self.connector.links == Links::SharedMemory {
             return Err(failed);
@@ -95,18 +97,24 @@ impl Opener {
             LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
             lacking => lacking,
         })?;
-        tcp(reached.stream).map(|link| Opened { link, notes })
+        self.tcp(reached.stream).map(|link| Opened { link, notes })
     }
 
     fn accepted(&self, stream: Stream) -> Result<Opened, LinkError> {
         let link = match stream {
-            Stream::Tcp(_) | Stream::Tls(_) => tcp(stream)?,
+            Stream::Tcp(_) | Stream::Tls(_) => self.tcp(stream)?,
             Stream::Unix(_) => {
                 let ring = self.share(&stream, shared_memory::accept);
                 shared(ring.map_err(|error| not_shared(&error))?, stream)
             }
         };
         Ok(Opened { link, notes: vec![] })
+    }
+
+    fn tcp(&self, stream: Stream) -> Result<Slot, LinkError> {
+        let link = TcpLink::over(stream)?;
+        link.probe(self.silence).map_err(|error| LinkError::Closed { cause: error.to_string() })?;
+        Ok(Slot::Tcp(link))
     }
 
     fn share(
@@ -125,10 +133,6 @@ impl Opener {
 
 fn shared(ring: RingLink, socket: Stream) -> Slot {
     Slot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
-}
-
-fn tcp(stream: Stream) -> Result<Slot, LinkError> {
-    TcpLink::over(stream).map(Slot::Tcp)
 }
 
 fn not_shared(error: &io::Error) -> LinkError {

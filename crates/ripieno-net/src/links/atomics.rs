@@ -20,6 +20,8 @@ pub trait Word {
     /// A sequentially consistent fence: of two threads that each store, fence and load the other's word, one sees the
     /// other's store.
     fn fence();
+    /// Asks for the line of the cache, to read it or, for `ours`, to write it, without waiting for it.
+    fn fetch(&self, _ours: bool) {}
 }
 
 impl Word for AtomicU64 {
@@ -41,5 +43,18 @@ impl Word for AtomicU64 {
 
     fn fence() {
         fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn fetch(&self, ours: bool) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            let place = std::ptr::from_ref(self).cast();
+            // SAFETY: a hint for an address that is ours to use.
+            unsafe { if ours { _mm_prefetch(place, _MM_HINT_ET0) } else { _mm_prefetch(place, _MM_HINT_T0) } }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = ours;
     }
 }

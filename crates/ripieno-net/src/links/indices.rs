@@ -218,6 +218,8 @@ impl<const NOTES: usize> Producer<NOTES> {
         self.told[self.next] = self.tail;
         shared.notes[self.next].tail.store(self.tail | flags, Release);
         self.next = (self.next + 1) % NOTES;
+        // Not the next one: the consumer looks at that.
+        shared.notes[(self.next + 1) % NOTES].tail.fetch(true);
     }
 
     /// Tells the consumer whether this side waits for room.
@@ -280,6 +282,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
             }
             self.tail_seen = tail;
             self.next = (self.next + 1) % NOTES;
+            shared.notes[self.next].tail.fetch(false);
         }
         Ok((self.tail_seen - self.head) as usize)
     }

@@ -18,8 +18,10 @@ mod ring;
 pub mod shared_memory;
 mod tcp;
 pub mod thread;
+mod unanswered;
 mod value_memory;
 
+pub(crate) use atomics::Word;
 pub use descriptors::{receive_fds, send_fds};
 pub use doorbell::{Bell, Doorbell, Watch};
 pub use host_memory::{Filler, HostMemory};

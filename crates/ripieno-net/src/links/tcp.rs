@@ -4,6 +4,7 @@
 //! of many small parts costs one system call. A socket that had nothing to give, or took less than all, is left alone
 //! until a sleep shows that it is ready. Cost of a message: one system call to send it, one to sleep, one to take it.
 
+use super::unanswered::{Unanswered, probe};
 use crate::stream::Stream;
 use crate::tls::Session;
 use ripieno_run::{Link, LinkError};
@@ -11,6 +12,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// Socket buffers are at least so large, once they are needed.
 const MIN_SOCKET_BUFFER_BYTES: usize = 128 << 10;
@@ -49,6 +51,7 @@ pub struct TcpLink {
     low_water: usize,
     /// Why nothing more will arrive.
     ended: Option<String>,
+    unanswered: Unanswered,
 }
 
 /// What the bytes pass through.
@@ -103,7 +106,18 @@ impl TcpLink {
             expected: 1,
             low_water: 1,
             ended: None,
+            unanswered: Unanswered::default(),
         })
+    }
+
+    /// Has the system end the connection if the other host says nothing for about `limit` while nothing is sent to it.
+    pub(crate) fn probe(&self, limit: Duration) -> io::Result<()> {
+        probe(self.carrier.socket(), limit)
+    }
+
+    /// How long the other host has acknowledged nothing of what it was sent; looked at now and then.
+    pub(crate) fn unanswered(&mut self) -> Duration {
+        self.unanswered.look(self.carrier.socket())
     }
 
     /// Has the socket wake this rank only for what it expects; called before a sleep until there is something to read.
@@ -326,7 +340,6 @@ mod tests {
     use crate::links::{Doorbell, Watch};
     use ripieno_run::conformance::{End, Pair, Sleeper};
     use std::net::TcpListener;
-    use std::time::Duration;
 
     /// The laws of links, which tests/links.rs has for every other kind.
     mod encrypted {

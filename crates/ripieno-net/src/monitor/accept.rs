@@ -1,7 +1,7 @@
 //! Connections that come in: visitors are heard without blocking, so that a stranger holds up nobody.
 
 use super::{Monitor, Source};
-use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor, least_welcome};
 use crate::connector::judge;
 use crate::lack::lack;
 use crate::stream::Stream;
@@ -14,8 +14,6 @@ use std::time::{Duration, Instant};
 
 /// A visitor that has not proved itself by then is shown out.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// So many visitors are heard at a time; for one more the oldest is shown out.
-const VISITORS_MAX: usize = 256;
 /// How long nothing is accepted when the process has no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What is lacking for so long is not there when it is needed.
@@ -47,8 +45,8 @@ impl Monitor {
                 }
                 Ok(None) => return,
                 Err(error) if is_about_one_connection(&error) => {}
-                // Out of descriptors, say: who has said nothing for the longest gives its own to the next.
-                Err(_) if self.visitors.pop_first().is_some() => {}
+                // Out of descriptors, say: one that has proved nothing gives its own to the next.
+                Err(_) if self.show_one_out() => {}
                 // The queue stays readable, so looking again at once would be a busy loop.
                 Err(error) => {
                     self.note_lack(lack(&error));
@@ -69,8 +67,8 @@ impl Monitor {
     }
 
     fn let_in(&mut self, stream: Stream) {
-        if self.visitors.len() == VISITORS_MAX {
-            self.visitors.pop_first();
+        if self.visitors.len() >= Visitor::most() {
+            self.show_one_out();
         }
         let number = self.next_visitor;
         self.next_visitor = self.next_visitor.wrapping_add(1);
@@ -79,6 +77,13 @@ impl Monitor {
         if epoll::add(&self.epoll, &visitor.stream, tag, epoll::EventFlags::IN).is_ok() {
             self.visitors.insert(number, visitor);
         }
+    }
+
+    /// Makes room for one more; whether that could be done.
+    fn show_one_out(&mut self) -> bool {
+        let place = least_welcome(self.visitors.values());
+        let number = place.and_then(|place| self.visitors.keys().nth(place).copied());
+        number.is_some_and(|number| self.visitors.remove(&number).is_some())
     }
 
     pub(super) fn hear(&mut self, number: u32) {

@@ -4,11 +4,12 @@
 //! through [`Shared`].
 
 mod accept;
+mod entered;
 mod kin;
 mod shared;
 mod wire;
 
-pub(crate) use shared::{Order, Outcome, Shared, Status, lock};
+pub(crate) use shared::{Entering, Order, Outcome, Shared, Status, lock};
 
 use crate::auth::{JobNonce, Visitor};
 use crate::config::Credentials;
@@ -249,7 +250,7 @@ impl Monitor {
     fn handle_events(&mut self) {
         while let Some(event) = self.events.pop_front() {
             let now = self.setup.shared.now();
-            let outputs = self.setup.machine.handle(now, event, &self.setup.shared.history());
+            let outputs = self.setup.machine.handle(now, event, &self.setup.shared.history().history);
             for output in outputs {
                 self.carry_out(output);
             }

@@ -1,16 +1,17 @@
 //! What a rank's own threads share: the job's state, this rank's history, the ways to wake each other.
 
+use super::entered::Entered;
 use crate::connector::Unreached;
 use crate::links::Bell;
 use crate::stream::Stream;
-use ripieno_run::Failure;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{History, Request};
+use ripieno_run::membership::{FORMS_REMEMBERED, History, Request};
+use ripieno_run::{Failure, Header};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -23,11 +24,33 @@ pub(crate) struct Shared {
     lacks: AtomicBool,
     status: Mutex<Status>,
     changed: Condvar,
-    history: Mutex<History>,
+    /// Read into the history whenever somebody looks at that.
+    entered: Entered<AtomicU64>,
+    history: Mutex<Noted>,
     orders: Sender<Order>,
     bell: Bell,
     wake: OwnedFd,
 }
+
+/// The collectives that this rank has entered, as far as they were read.
+#[derive(Default)]
+pub(crate) struct Noted {
+    pub history: History,
+    read_count: u64,
+}
+
+/// What the rank's own thread knows of the collectives that it enters.
+#[derive(Default)]
+pub(crate) struct Entering {
+    count: u64,
+    communicator: Option<u32>,
+    /// Forms that were noted of late, and behind how many others.
+    forms: [(u32, u64); FORM_PLACES],
+    form_count: u64,
+}
+
+/// As many forms are known to be noted, at most.
+const FORM_PLACES: usize = 16;
 
 /// What other threads want of the monitor.
 pub(crate) enum Order {
@@ -82,6 +105,7 @@ impl Shared {
             lacks: AtomicBool::new(false),
             status: Mutex::default(),
             changed: Condvar::new(),
+            entered: Entered::default(),
             history: Mutex::default(),
             orders,
             bell,
@@ -147,8 +171,36 @@ impl Shared {
         }
     }
 
-    pub fn history(&self) -> MutexGuard<'_, History> {
-        lock(&self.history)
+    /// What this rank has entered so far.
+    pub fn history(&self) -> MutexGuard<'_, Noted> {
+        let mut noted = lock(&self.history);
+        let Noted { history, read_count } = &mut *noted;
+        *read_count = self.entered.read(*read_count, |header| history.enter(header));
+        noted
+    }
+
+    /// Notes that the rank enters a collective. Takes a lock only where it turns to another communicator, of each of
+    /// which the history keeps the last.
+    #[inline]
+    pub fn enter(&self, entering: &mut Entering, header: Header) {
+        if entering.communicator != Some(header.communicator) {
+            entering.communicator = Some(header.communicator);
+            drop(self.history());
+        }
+        self.entered.note(entering.count, &header);
+        entering.count += 1;
+    }
+
+    /// Notes what a form stands for, unless that is known to be remembered.
+    #[inline]
+    pub fn note_form(&self, entering: &mut Entering, form: u32, words: &dyn Fn() -> String) {
+        let (known, at) = &mut entering.forms[form as usize % FORM_PLACES];
+        if *known == form && entering.form_count - *at < FORMS_REMEMBERED as u64 / 2 {
+            return;
+        }
+        entering.form_count += 1;
+        (*known, *at) = (form, entering.form_count);
+        self.history().history.note_form(form, words);
     }
 
     /// Hands a request to the monitor. After the monitor's end nobody takes it, and nobody needs to.

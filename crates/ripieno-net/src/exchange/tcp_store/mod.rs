@@ -3,6 +3,8 @@
 //! Every rank holds its connection until the meeting is over, so a rank that dies meanwhile is known at once. Each
 //! connection is authenticated before anything else is read. Cost: one connection per rank, all strings to each.
 
+#[cfg(test)]
+mod fuzz;
 mod join;
 mod member;
 mod message;
@@ -69,7 +71,7 @@ impl Exchange for TcpStore {
 mod tests {
     use super::*;
     use crate::auth::{CHALLENGE_BYTES, GREETING_BYTES, PROOF_BYTES, VERDICT_BYTES};
-    use crate::config::Token;
+    use crate::config::{Encryption, Token};
     use std::collections::VecDeque;
     use std::io::{Read, Write};
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,10 +119,10 @@ mod tests {
 
     #[test]
     fn strings_come_whole_and_in_order() {
-        [false, true].into_iter().for_each(strings_come_whole);
+        [Encryption::Off, Encryption::Everywhere].into_iter().for_each(strings_come_whole);
     }
 
-    fn strings_come_whole(tls: bool) {
+    fn strings_come_whole(tls: Encryption) {
         let port = free_port();
         let long = "ä\"".repeat(10_000);
         let part = |rank| {
@@ -142,7 +144,7 @@ mod tests {
             let port = free_port();
             let met = [0, 1].map(|rank| {
                 let mut store = store(rank, 2, port);
-                store.config.tls = rank == tls;
+                store.config.tls = Encryption::meant_by(Some(rank == tls));
                 std::thread::spawn(move || store.exchange("x").map(drop))
             });
             for rank in met {

@@ -2,7 +2,7 @@
 
 use super::member::Member;
 use super::message::{Message, Verdict, encode};
-use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor, least_welcome};
 use crate::config::{Config, Ports};
 use crate::error::NetError;
 use crate::host::Addresses;
@@ -16,7 +16,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
-const VISITORS_MAX: usize = 256;
 /// How long the store stays open to tell late ranks why there is no meeting.
 const FAREWELL: Duration = Duration::from_millis(1000);
 /// A pause after an accept that failed for want of descriptors.
@@ -180,20 +179,25 @@ impl Server {
         (ready[0], visitors.to_vec(), members.collect())
     }
 
+    /// Makes room for one more; whether that could be done.
+    fn show_one_out(&mut self) -> bool {
+        least_welcome(self.visitors.iter()).map(|place| self.visitors.remove(place)).is_some()
+    }
+
     fn accept(&mut self) {
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    if self.visitors.len() == VISITORS_MAX {
-                        self.visitors.remove(0);
+                    if self.visitors.len() >= Visitor::most() {
+                        self.show_one_out();
                     }
                     let visitor = Visitor::new(Stream::Tcp(stream), Instant::now() + VISIT_TIMEOUT);
                     self.visitors.extend(visitor.ok());
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // For want of descriptors, say: who has said nothing for the longest gives its own to the next.
-                Err(_) if !self.visitors.is_empty() => drop(self.visitors.remove(0)),
+                // For want of descriptors, say: one that has proved nothing gives its own to the next.
+                Err(_) if self.show_one_out() => {}
                 Err(_) => return std::thread::sleep(ACCEPT_PAUSE),
             }
         }
@@ -229,8 +233,10 @@ impl Server {
             Refusal::WorldSize(_) => format!("their world sizes differ: {own} and {}", greeting.world_size),
             Refusal::Taken => format!("two processes came as rank {peer}"),
             Refusal::Rank(_) => format!("a second process came as rank {peer} of {own}"),
-            Refusal::Tls(true) => format!("rank {peer} does not encrypt its connections (tls) and rank 0 does"),
-            Refusal::Tls(false) => format!("rank {peer} encrypts its connections (tls) and rank 0 does not"),
+            Refusal::Tls(true) => {
+                format!("rank {peer} does not encrypt connections like this one (tls) and rank 0 does")
+            }
+            Refusal::Tls(false) => format!("rank {peer} encrypts connections like this one (tls) and rank 0 does not"),
             Refusal::Job | Refusal::Purpose | Refusal::Token => return,
         };
         self.verdict.get_or_insert(Verdict::Disagree { peer, cause });

@@ -1,0 +1,123 @@
+//! What strangers say while they connect, damaged: nobody is let in, nothing panics, and little memory is taken.
+
+use super::*;
+use crate::config::{Credentials, Encryption};
+use crate::stream::Stream;
+use crate::tls::{answering, calling};
+use ripieno_fuzz::{Counting, Fuzz, Random};
+use std::io::{Cursor, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const GREETING: Greeting = Greeting { purpose: Purpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
+
+fn fuzz(name: &'static str, valid: impl IntoIterator<Item = Vec<u8>>) -> Fuzz {
+    Fuzz::new(name, env!("CARGO_MANIFEST_DIR"), valid)
+}
+
+fn token() -> Token {
+    Token::from_secret("a")
+}
+
+#[test]
+fn damaged_greetings_and_verdicts_have_one_form_or_none() {
+    let verdict = |refusal| [&Refusal::encode(refusal)[..], &[0; GREETING_BYTES - 8]].concat();
+    let valid = [GREETING.encode(&[5; CHALLENGE_BYTES]).to_vec(), verdict(None), verdict(Some(Refusal::Rank(7)))];
+    fuzz("greeting", valid).run(|bytes| {
+        let frame: &GreetingFrame = bytes.first_chunk()?;
+        let greeting = Greeting::decode(frame);
+        let challenge = frame.last_chunk().expect("a greeting ends with a challenge");
+        assert!(greeting.is_none_or(|greeting| greeting.encode(challenge) == *frame), "a greeting has one form");
+        let refusal = frame.first_chunk().and_then(Refusal::decode);
+        Some((greeting.map(|greeting| greeting.purpose as u8), refusal.map(|refusal| Refusal::encode(refusal)[0])))
+    });
+}
+
+/// The first thing that a caller says who encrypts.
+fn hello() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    calling(&token()).unwrap().write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_damaged_caller_is_a_stranger_or_knows_another_token() {
+    let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
+    let proof = seal(&token(), "caller", &[&greeting, &[9; CHALLENGE_BYTES], &[0; 32]]);
+    let valid = [[&greeting[..], &proof].concat(), hello()];
+    let credentials = Credentials { token: token(), tls: Encryption::BetweenHosts };
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    fuzz("caller", valid).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(20).run(|bytes| {
+        let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let answerer = Stream::Tcp(listener.accept().unwrap().0);
+        caller.write_all(bytes).unwrap();
+        caller.shutdown(Shutdown::Write).unwrap();
+        let mut visitor = Visitor::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap();
+        loop {
+            match visitor.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
+                Answer::Waiting(waiting) => visitor = waiting,
+                Answer::Stranger => return 0,
+                Answer::WrongToken => return 1,
+                Answer::Welcome(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
+            }
+        }
+    });
+}
+
+/// Two ends of a session, and what they have to say to each other, of which some bytes are changed: for each three
+/// bytes of the tape, where, and by what.
+struct Wire<'a> {
+    damage: &'a [u8],
+    sent: usize,
+}
+
+impl Wire<'_> {
+    /// Carries what one end has to say to the other; whether it was anything, and how that took it.
+    fn carry(&mut self, from: &mut rustls::Connection, to: &mut rustls::Connection) -> Result<bool, rustls::Error> {
+        let mut bytes = Vec::new();
+        while from.wants_write() {
+            from.write_tls(&mut bytes).expect("memory takes all");
+        }
+        for change in self.damage.chunks_exact(3) {
+            let at = usize::from(u16::from_le_bytes([change[0], change[1]])).wrapping_sub(self.sent);
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= change[2];
+            }
+        }
+        self.sent += bytes.len();
+        let mut rest = Cursor::new(&bytes);
+        while (rest.position() as usize) < bytes.len() {
+            to.read_tls(&mut rest).expect("memory gives all");
+            to.process_new_packets()?;
+        }
+        Ok(!bytes.is_empty())
+    }
+}
+
+/// What a session comes to on a wire with such damage; what it carries arrives as it was sent, or not at all.
+fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
+    let [mut caller, mut answerer] = [calling(&token())?, answering(&token())?];
+    let mut wire = Wire { damage, sent: 0 };
+    for told in [false, true] {
+        if told {
+            caller.writer().write_all(b"told").expect("memory takes all");
+        }
+        while wire.carry(&mut caller, &mut answerer)? | wire.carry(&mut answerer, &mut caller)? {}
+    }
+    let mut heard = [0; 8];
+    let count = answerer.reader().read(&mut heard).unwrap_or(0);
+    assert!(count == 0 || &heard[..count] == b"told", "{heard:?}");
+    Ok(count)
+}
+
+#[test]
+fn a_damaged_session_comes_to_nothing() {
+    let mut random = Random::new(1);
+    let changed = (0..8).map(|_| vec![random.draw() as u8, random.below(4) as u8, 1]);
+    let tapes = std::iter::once(vec![0; 3]).chain(changed);
+    let fuzz = fuzz("tls-session", tapes).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(100);
+    fuzz.run(|damage| session(damage).map_err(|error| error.to_string()));
+}

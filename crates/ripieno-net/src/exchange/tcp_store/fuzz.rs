@@ -1,0 +1,53 @@
+//! Letters of the store and addresses of ranks, damaged.
+
+use super::message::{Message, STRING_BYTES_MAX, Verdict, decode, encode};
+use crate::Token;
+use crate::auth::seal;
+use crate::config::Config;
+use crate::error::NetError;
+use crate::listeners::Listeners;
+use crate::peer_address::{PeerAddress, check_addresses, hex};
+use ripieno_fuzz::Fuzz;
+use ripieno_run::Failure;
+
+#[test]
+fn damaged_letters_are_read_or_refused() {
+    let failed = Failure::RankFailed { rank: 1, host: "b".into(), cause: "c".into(), traceback: "t".into() };
+    let valid = [
+        Message::Mine { host: "a".into(), text: "{\"rank\":0}".into() },
+        Message::All(vec!["a".into(), "ä\"".into()]),
+        Message::Verdict(Verdict::Failed(failed)),
+        Message::Verdict(Verdict::Disagree { peer: 1, cause: "they differ".into() }),
+        Message::Verdict(Verdict::Missing { missing: vec![1, 2], cause: "late".into(), elapsed_ms: 7 }),
+    ];
+    Fuzz::new("letter", env!("CARGO_MANIFEST_DIR"), valid.iter().map(encode)).run(|bytes| {
+        decode(bytes, STRING_BYTES_MAX).map_err(|error| error.len().min(30)).map(|message| match message? {
+            Message::Mine { .. } => Some(0),
+            Message::All(_) => Some(1),
+            Message::Verdict(verdict) => Some(2 + verdict.error(0).to_string().len().min(1)),
+        })
+    });
+}
+
+#[test]
+fn damaged_addresses_of_ranks_are_those_of_the_job_or_refused_by_name() {
+    let config = Config::new(0, 3, Token::from_secret("a"));
+    let listeners = Listeners::open(&config).unwrap();
+    let valid = PeerAddress::new(&config, &listeners).unwrap().encode().into_bytes();
+    Fuzz::new("address", env!("CARGO_MANIFEST_DIR"), [valid]).run(|bytes| {
+        let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
+        assert!(matches!(PeerAddress::read(&config, 0, text), Ok(_) | Err(NetError::Disagree { .. })));
+        // A rank of the job seals whatever it says.
+        let Some((said, _)) = text.split_once("\"proof\":") else { return 1 };
+        let unsealed = format!("{said}\"proof\":\"\"}}");
+        let sealed = hex(&seal(&config.token, "peer address", &[unsealed.as_bytes()]));
+        match PeerAddress::read(&config, 0, &format!("{said}\"proof\":\"{sealed}\"}}")) {
+            Ok(address) => {
+                let _ = (address.job_nonce(), check_addresses(&config, &[address.clone(), address]));
+                2
+            }
+            Err(NetError::Disagree { cause, .. }) => 3 + cause.len().min(40) as u64,
+            Err(error) => panic!("{error}"),
+        }
+    });
+}

@@ -1,0 +1,103 @@
+//! What a rank has entered and its monitor has not read yet: the rank writes without a lock, the monitor reads now and
+//! then.
+//!
+//! One writer, and readers that hold a lock. The places go round; a reader knows by the count which of them may have
+//! been written again while it read.
+
+use crate::links::Word;
+use ripieno_run::Header;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// Words of a header.
+const WORDS: usize = 4;
+/// More than a history remembers.
+const PLACES: usize = 128;
+
+/// The latest headers, as the bytes that travel.
+pub(crate) struct Entered<W, const COUNT: usize = PLACES> {
+    places: [[W; WORDS]; COUNT],
+    count: W,
+}
+
+impl<W: Word + Default, const COUNT: usize> Default for Entered<W, COUNT> {
+    fn default() -> Self {
+        let places = std::array::from_fn(|_| std::array::from_fn(|_| W::default()));
+        Entered { places, count: W::default() }
+    }
+}
+
+impl<W: Word, const COUNT: usize> Entered<W, COUNT> {
+    /// Notes a header behind `count` others. Called by one thread.
+    #[inline]
+    pub fn note(&self, count: u64, header: &Header) {
+        self.write(count, words(header));
+    }
+
+    /// Gives `take` the headers from number `from` on that are still there, and returns how many there were.
+    pub fn read(&self, from: u64, mut take: impl FnMut(Header)) -> u64 {
+        let (found, count) = self.found(from);
+        // What the rank wrote in good order is a header.
+        found.into_iter().filter_map(header).for_each(&mut take);
+        count
+    }
+
+    pub(crate) fn write(&self, count: u64, words: [u64; WORDS]) {
+        let place = &self.places[count as usize % COUNT];
+        for (at, word) in place.iter().zip(words) {
+            // Release: who reads this word of a later round also sees the count of the rounds before it.
+            at.store(word, Release);
+        }
+        self.count.store(count + 1, Release);
+    }
+
+    pub(crate) fn found(&self, from: u64) -> (Vec<[u64; WORDS]>, u64) {
+        let count = self.count.load(Acquire);
+        let first = from.max(count.saturating_sub(COUNT as u64));
+        let word = |number: u64, at: usize| self.places[number as usize % COUNT][at].load(Acquire);
+        let mut found: Vec<[u64; WORDS]> =
+            (first..count).map(|number| std::array::from_fn(|at| word(number, at))).collect();
+        // The one that is written now has the place of the one as many before it as there are places.
+        let least = (self.count.load(Acquire) + 1).saturating_sub(COUNT as u64);
+        found.drain(..(least.saturating_sub(first) as usize).min(found.len()));
+        (found, count)
+    }
+}
+
+fn words(header: &Header) -> [u64; WORDS] {
+    let bytes = header.encode();
+    std::array::from_fn(|at| u64::from_le_bytes(*bytes[8 * at..].first_chunk().expect("a header has four words")))
+}
+
+fn header(words: [u64; WORDS]) -> Option<Header> {
+    let mut bytes = [0; 8 * WORDS];
+    bytes.chunks_exact_mut(8).zip(words).for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
+    Header::decode(&bytes)
+}
+
+const _: () = assert!(8 * WORDS == ripieno_run::HEADER_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::sync::atomic::AtomicU64;
+    use loom::thread;
+
+    #[test]
+    fn what_is_read_was_written_as_a_whole() {
+        loom::model(|| {
+            let entered = Arc::new(Entered::<AtomicU64, 2>::default());
+            let rank = entered.clone();
+            let writer = thread::spawn(move || (0..3).for_each(|count| rank.write(count, [count; WORDS])));
+
+            let (found, count) = entered.found(0);
+
+            let first = count - found.len() as u64;
+            let whole: Vec<_> = (first..count).map(|number| [number; WORDS]).collect();
+            assert_eq!(found, whole);
+            writer.join().unwrap();
+            // One place is that of the next.
+            assert_eq!(entered.found(1), (vec![[2; WORDS]], 3));
+        });
+    }
+}
