@@ -6,6 +6,7 @@
 use crate::phased::Phased;
 use crate::simd::{Job, Vector};
 use crate::{Centroid, Matrix, Member, Point, Threads};
+use std::ops::Range;
 
 /// What [`recenter`] did.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,10 +63,29 @@ pub(crate) fn accumulate<P: Point>(
     weight_sums: &mut [f64],
     threads: &Threads,
 ) {
+    accumulate_run(points, labels, weights, 0, (sums, weight_sums), threads);
+}
+
+/// Overwrites `sums` (`m × d`) and `weight_sums` with those of the rows of `m` clusters from `first` on; rows of others
+/// are passed over.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn accumulate_run<P: Point>(
+    points: Matrix<P>,
+    labels: &[i32],
+    weights: Option<&[f64]>,
+    first: usize,
+    (sums, weight_sums): (&mut [f64], &mut [f64]),
+    threads: &Threads,
+) {
     assert_eq!(sums.len(), weight_sums.len() * points.columns(), "a sum per centroid and column");
+    assert_eq!(labels.len(), points.rows(), "one label per row");
+    assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
     let mut clusters = Vec::new();
-    let (mut first, mut sums, mut weight_sums) = (0, sums, weight_sums);
-    for end in shares(labels, weight_sums.len(), share_count(points, threads)) {
+    let ends = shares(labels, first..first + weight_sums.len(), share_count(points, threads));
+    let (mut first, mut sums, mut weight_sums) = (first, sums, weight_sums);
+    for end in ends {
         let (own_sums, other_sums) = sums.split_at_mut((end - first) * points.columns());
         let (own_weight_sums, other_weight_sums) = weight_sums.split_at_mut(end - first);
         clusters.push(Clusters { points, labels, weights, first, sums: own_sums, weight_sums: own_weight_sums });
@@ -87,7 +107,7 @@ pub(crate) unsafe fn accumulate_share<P: Point>(
     weight_sums: &Phased<f64>,
     (member, threads): (&Member, &Threads),
 ) {
-    let ends = shares(labels, weight_sums.len(), share_count(points, threads));
+    let ends = shares(labels, 0..weight_sums.len(), share_count(points, threads));
     let Some(&end) = ends.get(member.index()) else { return };
     let first = member.index().checked_sub(1).map_or(0, |before| ends[before]);
     let columns = points.columns();
@@ -102,24 +122,27 @@ fn share_count<P: Point>(points: Matrix<P>, threads: &Threads) -> usize {
     if points.columns() < COLUMNS_WORTH_ASKING { 1 } else { threads.count() }
 }
 
-/// Ends of `count` runs of clusters with about the same number of rows each.
-fn shares(labels: &[i32], cluster_count: usize, count: usize) -> Vec<usize> {
+/// Ends of `count` runs of these clusters with about the same number of rows each.
+fn shares(labels: &[i32], clusters: Range<usize>, count: usize) -> Vec<usize> {
     if count == 1 {
-        return vec![cluster_count];
+        return vec![clusters.end];
     }
-    let mut row_counts = vec![0; cluster_count];
+    let mut row_counts = vec![0; clusters.len()];
     for &label in labels {
-        row_counts[label as usize] += 1;
+        if let Some(row_count) = row_counts.get_mut((label as usize).wrapping_sub(clusters.start)) {
+            *row_count += 1;
+        }
     }
+    let row_count: usize = row_counts.iter().sum();
     let mut ends = Vec::new();
     let mut seen = 0;
-    for (cluster, row_count) in row_counts.iter().enumerate() {
-        seen += row_count;
-        if seen * count >= labels.len() * (ends.len() + 1) && ends.len() + 1 < count {
+    for (cluster, rows) in clusters.clone().zip(&row_counts) {
+        seen += rows;
+        if seen * count >= row_count * (ends.len() + 1) && ends.len() + 1 < count {
             ends.push(cluster + 1);
         }
     }
-    ends.push(cluster_count);
+    ends.push(clusters.end);
     ends
 }
 

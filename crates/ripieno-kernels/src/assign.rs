@@ -12,8 +12,10 @@
 
 mod bounds;
 mod bytes;
+mod groups;
 mod means;
 mod near;
+mod probing;
 mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
@@ -25,6 +27,7 @@ use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
 pub use bounds::{Bounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
+pub use probing::{Before, Probing, SomeGroups, meet_groups};
 use regions::{Regions, RegionsBlock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -132,8 +135,8 @@ pub fn assign<P: Point>(
 /// A step of seeding: lowers each row's squared distance to its nearest centre by some new centres.
 ///
 /// Where a new centre is nearer than `min_squared_distances` says, that entry is replaced and, if wanted, `closest`
-/// gets `first_index` plus the centre's row. Start with infinity in every entry. A row that is a new centre gets an
-/// exact zero.
+/// gets `first_index` plus the centre's row, also where a new centre is equally near and has a lower number. Start with
+/// infinity in every entry. A row that is a new centre gets an exact zero.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -159,14 +162,16 @@ pub fn update_min_distances<P: Point>(
             let mut labels = std::mem::take(&mut scratch.labels);
             let mut distances = std::mem::take(&mut scratch.distances);
             let count = min_distances.len();
-            search.block(block, &mut labels[..count], &mut distances[..count], scratch, threads);
+            let within = Some(&*min_distances);
+            search.block(block, &mut labels[..count], &mut distances[..count], within, scratch, threads);
             for (row, min_distance) in min_distances.iter_mut().enumerate() {
-                if distances[row] < *min_distance {
-                    *min_distance = distances[row];
-                    if let Some(closest) = &mut closest {
-                        closest[row] = first_index + labels[row];
-                    }
+                let (index, distance) = (first_index + labels[row], distances[row]);
+                if let Some(closest) = &mut closest
+                    && (distance < *min_distance || (distance == *min_distance && index < closest[row]))
+                {
+                    closest[row] = index;
                 }
+                *min_distance = min_distance.min(distance);
             }
             (scratch.labels, scratch.distances) = (labels, distances);
         }
@@ -283,7 +288,11 @@ fn block_rows(columns: usize) -> usize {
     fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX)
 }
 
-/// The inertia of all rows: the same bits, whoever measured the distances.
+/// The inertia of rows of `columns` columns: the same bits, whoever measured the distances.
+pub fn inertia_of(squared_distances: &[f64], weights: Option<&[f64]>, columns: usize) -> f64 {
+    inertia(squared_distances, weights, block_rows(columns))
+}
+
 fn inertia(squared_distances: &[f64], weights: Option<&[f64]>, block_rows: usize) -> f64 {
     let blocks = squared_distances.chunks(block_rows).enumerate();
     let of_blocks = blocks
@@ -338,23 +347,24 @@ impl<'a, P: Point> Search<'a, P> {
     ) -> f64 {
         let mut own = std::mem::take(&mut scratch.distances);
         let distances = squared_distances.unwrap_or(&mut own[..labels.len()]);
-        self.block(block, labels, distances, scratch, threads);
+        self.block(block, labels, distances, None, scratch, threads);
         let inertia = block_inertia(distances, weights.map(|weights| &weights[block * self.block_rows..]));
         scratch.distances = own;
         inertia
     }
 
-    /// Labels and squared distances of block number `block`.
+    /// Labels and squared distances of block number `block`; those beyond `within` need not be found.
     fn block(
         &self,
         block: usize,
         labels: &mut [i32],
         squared_distances: &mut [f64],
+        within: Option<&[f64]>,
         scratch: &mut Scratch,
         threads: &Threads,
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
-        self.way.block(points, self.centroids, (labels, squared_distances), None, scratch, threads);
+        self.way.block(points, self.centroids, (labels, squared_distances), within, scratch, threads);
     }
 }
 

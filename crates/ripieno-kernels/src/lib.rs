@@ -1,7 +1,9 @@
 //! Numeric inner loops of the algorithms: what one rank computes between two collectives.
 //!
 //! K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several,
-//! [`assign_accumulate_near`] one among very many centroids, [`assign`] a prediction,
+//! [`assign_accumulate_near`] one among very many centroids, [`Probing`], [`meet_groups`] and [`accumulate_run`] the
+//! same and its sums where only some centroids are at hand, [`assign_sparse`] and [`accumulate_sparse`] one over rows
+//! of few entries, [`assign`] a prediction,
 //! [`update_min_distances`] a step of seeding, [`grow_cells`] seeding of very many clusters, [`squared_distances`] the
 //! whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous. Models: [`logistic_loss`],
 //! [`logistic_curvature`] and [`sgd_epoch`] of sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix
@@ -47,16 +49,17 @@ mod products;
 mod seeding;
 mod sgd;
 mod simd;
+mod sparse_rows;
 mod team;
 pub mod text;
 pub mod thread_costs;
 mod threads;
 
-pub use accumulate::{Moved, recenter};
+pub use accumulate::{Moved, accumulate_run, recenter};
 pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
-    Bounds, NearIndex, Pass, assign, assign_accumulate, assign_accumulate_near, assign_accumulate_within,
-    update_min_distances,
+    Before, Bounds, NearIndex, Pass, Probing, SomeGroups, assign, assign_accumulate, assign_accumulate_near,
+    assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
 };
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
@@ -68,5 +71,6 @@ pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use sgd::{Descent, Division, Loss, StepNumbers, sgd_divided_epoch, sgd_epoch, sgd_occurrences};
 pub use simd::Simd;
+pub use sparse_rows::{accumulate_sparse, assign_sparse};
 pub use team::{Member, MemberTimes, NotAllowed, pin_threads, pinned_cores, thread_times};
 pub use threads::{ThreadModel, Threads};

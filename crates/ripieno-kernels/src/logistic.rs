@@ -50,7 +50,7 @@ impl SparseRows<'_> {
 
     /// Columns and values of a row's entries.
     #[inline]
-    fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
+    pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
         let (columns, values) = self.entries(row);
         columns.iter().map(|&column| column as usize).zip(values.iter().copied())
     }

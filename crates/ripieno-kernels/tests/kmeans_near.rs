@@ -4,7 +4,8 @@ mod common;
 
 use common::{Numbers, squared_distance};
 use ripieno_kernels::{
-    Matrix, NearIndex, Pass, Point, Simd, Threads, assign_accumulate, assign_accumulate_near, recenter,
+    Before, Matrix, NearIndex, Pass, Point, Probing, Simd, SomeGroups, Threads, accumulate_run, assign_accumulate,
+    assign_accumulate_near, inertia_of, meet_groups, recenter,
 };
 
 /// The result of a pass, compared bit by bit.
@@ -122,6 +123,84 @@ fn neither_threads_nor_what_was_before_another_shape_matter() {
         let got = pass(points, centroids, Some((&mut used, 3)), &Threads::new(2));
         assert!(got.inertia <= 1.05 * exact.inertia, "{rows} x {count}");
     }
+}
+
+/// A pass over weighted rows that meet the groups of centroids some after the others, the last first; those of a group
+/// are `g, g + groups, …`.
+fn pass_in_parts<P: Point>(
+    points: Matrix<P>,
+    centroids: Matrix<P::Centroid>,
+    (group_count, probes): (usize, usize),
+    before: Option<&[i32]>,
+    threads: &Threads,
+) -> Outcome {
+    let (n, k, d) = (points.rows(), centroids.rows(), points.columns());
+    let weights: Vec<f64> = (0..n).map(|row| 1.0 + (row % 2) as f64).collect();
+    let members: Vec<Vec<u32>> =
+        (0..group_count).map(|group| (0..k as u32).skip(group).step_by(group_count).collect()).collect();
+    let order: Vec<u32> = members.concat();
+    let mut places = vec![0; k];
+    order.iter().enumerate().for_each(|(place, &number)| places[number as usize] = place as i32);
+    let ordered: Vec<P::Centroid> = order.iter().flat_map(|&number| centroids.row(number as usize)).copied().collect();
+    let means: Vec<P::Centroid> = members.iter().flat_map(|group| centroids.row(group[0] as usize)).copied().collect();
+    let probing = Probing::new(points, Matrix::new(&means, group_count, d), probes, threads);
+    let (mut labels, mut squared_distances) = (vec![-1; n], vec![f64::INFINITY; n]);
+    for groups in (0..group_count).collect::<Vec<_>>().chunks(3).rev() {
+        let begin: usize = members[..groups[0]].iter().map(Vec::len).sum();
+        let mut starts = vec![0];
+        groups.iter().for_each(|&group| starts.push(starts.last().unwrap() + members[group].len()));
+        let count = *starts.last().unwrap();
+        let some = SomeGroups {
+            first: groups[0],
+            centroids: Matrix::new(&ordered[begin * d..(begin + count) * d], count, d),
+            numbers: &order[begin..begin + count],
+            starts: &starts,
+        };
+        let before = before.map(|labels| Before { places: &places, labels, first: begin });
+        meet_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
+    }
+    let (mut sums, mut weight_sums) = (vec![-7.0; k * d], vec![-7.0; k]);
+    for first in (0..k).step_by(70) {
+        let end = k.min(first + 70);
+        let into = (&mut sums[first * d..end * d], &mut weight_sums[first..end]);
+        accumulate_run(points, &labels, Some(&weights), first, into, threads);
+    }
+    let inertia = inertia_of(&squared_distances, Some(&weights), d);
+    Outcome { labels, squared_distances, sums, weight_sums, inertia }
+}
+
+#[test]
+fn groups_that_come_some_after_the_others_give_what_all_at_once_give() {
+    for (rows, columns, count, groups) in [(900usize, 3usize, 200usize, 9), (5_000, 20, 130, 11), (40, 9, 1, 1)] {
+        let values = bytes(1, rows, columns);
+        // Some centroids repeat.
+        let chosen = floats::<f32>(&bytes(2, count.div_ceil(2), columns).repeat(2));
+        let centroids = Matrix::new(&chosen, chosen.len() / columns, columns);
+        let (as_f32, before) = (floats::<f32>(&values), vec![0; rows]);
+        for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 1), (simd, 3)]) {
+            let threads = &Threads::with_simd(threads, simd);
+            let points = Matrix::new(&values[..], rows, columns);
+            let want = pass(points, centroids, None, threads);
+            let all = (groups, usize::MAX);
+            assert!(pass_in_parts(points, centroids, all, None, threads) == want, "{simd:?} u8");
+            assert!(pass_in_parts(points, centroids, all, Some(&before), threads) == want, "{simd:?} u8, again");
+            let points = Matrix::new(&as_f32[..], rows, columns);
+            assert!(pass_in_parts(points, centroids, all, Some(&before), threads) == want, "{simd:?} f32");
+        }
+    }
+}
+
+#[test]
+fn of_groups_that_come_some_after_the_others_no_row_gets_worse() {
+    let (rows, columns, count) = (3000, 16, 400);
+    let values = bytes(3, rows, columns);
+    let (points, chosen) = (Matrix::new(&values[..], rows, columns), floats::<f32>(&values[..count * columns]));
+    let (centroids, threads) = (Matrix::new(&chosen, count, columns), Threads::new(2));
+    let best = pass(points, centroids, None, &threads);
+    let kept = pass_in_parts(points, centroids, (40, 1), Some(&best.labels), &threads);
+    assert_eq!(kept.squared_distances, best.squared_distances);
+    let alone = pass_in_parts(points, centroids, (40, 1), None, &threads);
+    assert!(alone.inertia > best.inertia, "one group of forty is too few");
 }
 
 #[test]

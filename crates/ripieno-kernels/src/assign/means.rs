@@ -55,8 +55,8 @@ impl<C: Centroid> Means<C> {
 /// What a thread needs to choose groups for a block of rows.
 #[derive(Default)]
 pub(super) struct Choice {
-    /// The rows of the block that probe each group.
-    pub probing: Vec<Vec<u32>>,
+    /// The rows of the block, of 2¹⁶ at most, that probe each group.
+    pub probing: Vec<Vec<u16>>,
     /// A tile of rows in f32 or in bytes, its scores, and those groups of a row that may be chosen.
     floats: Vec<f32>,
     bytes: Vec<u8>,
@@ -115,7 +115,7 @@ impl Choice {
             keys.select_nth_unstable(probes - 1);
             keys.truncate(probes);
         }
-        keys.iter().for_each(|&key| probing[key as u32 as usize].push(row as u32));
+        keys.iter().for_each(|&key| probing[key as u32 as usize].push(row as u16));
     }
 }
 

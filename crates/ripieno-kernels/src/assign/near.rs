@@ -11,8 +11,8 @@
 //! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
 //! (an inverted file of cells), of centroids here.
 
+use super::groups::{Meeting, Members};
 use super::means::{Choice, Means};
-use super::{FEW_CENTROIDS, Scratch, Way};
 use crate::accumulate::{accumulate, recenter};
 use crate::distances::squared_distance;
 use crate::simd::{Job, ROW_STEP, Vector};
@@ -23,7 +23,7 @@ const FIRST_PASSES: usize = 4;
 /// Rows of a block, at most, which are divided by the groups that they probe.
 const BLOCK_ROWS_MAX: usize = 1 << 14;
 /// Blocks for each thread, where there are few rows.
-const BLOCKS_PER_THREAD: usize = 4;
+pub(super) const BLOCKS_PER_THREAD: usize = 4;
 
 /// What is kept from one near pass to the next: the groups' means and the rows' centroids.
 #[derive(Debug, Default)]
@@ -69,10 +69,16 @@ pub fn assign_accumulate_near<P: Point>(
         let groups = Groups::of::<P>(centroids, &mut index.means, threads);
         let before = Some(&index.labels[..]).filter(|before| before.len() == points.rows());
         let before = before.filter(|before| before.iter().all(|&label| (label as usize) < centroids.rows()));
-        let probes = probes.min(groups.ways.len());
+        let members = Members::new::<P>(
+            Matrix::new(&groups.centroids, centroids.rows(), points.columns()),
+            &groups.order,
+            &groups.starts,
+            threads,
+        );
+        let probes = probes.min(members.count());
         let block_rows = (points.rows() / (BLOCKS_PER_THREAD * threads.count())).clamp(ROW_STEP, BLOCK_ROWS_MAX);
         let blocks = pass.labels.chunks_mut(block_rows).zip(distances.chunks_mut(block_rows));
-        let operations = block_rows * (groups.ways.len() + probes * centroids.rows() / groups.ways.len());
+        let operations = block_rows * (members.count() + probes * centroids.rows() / members.count());
         threads.for_each(
             blocks.enumerate().collect(),
             operations * points.columns(),
@@ -83,7 +89,8 @@ pub fn assign_accumulate_near<P: Point>(
                 let before = before.map(|before| &before[first..first + labels.len()]);
                 begin(points, centroids, before, labels, distances, threads);
                 room.choice.choose(&groups.means, points, probes, threads);
-                room.meet(&groups, points, (labels, distances), threads);
+                let Room { choice, meeting } = room;
+                meeting.meet(&members, |group| &choice.probing[group], points, (labels, distances), threads);
             },
         );
         index.labels.clear();
@@ -101,7 +108,6 @@ struct Groups<C: Centroid> {
     order: Vec<u32>,
     /// Where each group begins among them, and the last one ends.
     starts: Vec<usize>,
-    ways: Vec<Way<C>>,
 }
 
 impl<C: Centroid> Groups<C> {
@@ -129,32 +135,19 @@ impl<C: Centroid> Groups<C> {
 
         let mut order: Vec<u32> = (0..centroids.rows() as u32).collect();
         order.sort_by_key(|&centroid| labels[centroid as usize]);
-        let starts: Vec<usize> =
+        let mut starts: Vec<usize> =
             (0..=count).map(|group| order.partition_point(|&each| labels[each as usize] < group as i32)).collect();
+        // A group without members would be probed in vain.
+        let filled: Vec<C> = (0..count)
+            .filter(|&group| starts[group] < starts[group + 1])
+            .flat_map(|group| &moved[group * columns..(group + 1) * columns])
+            .copied()
+            .collect();
+        starts.dedup();
         let ordered: Vec<C> = order.iter().flat_map(|&each| centroids.row(each as usize)).copied().collect();
-        let mut ways: Vec<_> = (0..count).map(|_| Way::Direct).collect();
-        let one = Threads::with_simd(1, threads.simd());
-        let operations = centroids.values().len() / count * 16;
-        threads.for_each(
-            ways.iter_mut().enumerate().collect(),
-            operations,
-            || (),
-            |(), (group, way)| {
-                let members = members(&ordered, columns, &starts, group);
-                if members.rows() > FEW_CENTROIDS {
-                    *way = Way::new::<P>(members, None, &one);
-                }
-            },
-        );
-        let means = Means::new::<P>(Matrix::new(&moved, count, columns), threads);
-        Groups { means, centroids: ordered, order, starts, ways }
+        let means = Means::new::<P>(Matrix::new(&filled, starts.len() - 1, columns), threads);
+        Groups { means, centroids: ordered, order, starts }
     }
-}
-
-/// The centroids of a group.
-fn members<'a, C>(ordered: &'a [C], columns: usize, starts: &[usize], group: usize) -> Matrix<'a, C> {
-    let rows = starts[group]..starts[group + 1];
-    Matrix::new(&ordered[rows.start * columns..rows.end * columns], rows.len(), columns)
 }
 
 /// Begins with the centroids of the pass before and how far they are now; without one, with none.
@@ -195,61 +188,14 @@ impl<P: Point> Job for OwnDistances<'_, P> {
     }
 }
 
-/// What a thread needs for a block of rows.
+/// What a thread needs to choose and to meet groups.
 struct Room<P: Point> {
     choice: Choice,
-    /// Rows that meet a group, and what they have and get.
-    rows: Vec<P>,
-    within: Vec<f64>,
-    labels: Vec<i32>,
-    distances: Vec<f64>,
-    scratch: Scratch,
-    batch_rows: usize,
+    meeting: Meeting<P>,
 }
 
 impl<P: Point> Room<P> {
     fn new(columns: usize) -> Room<P> {
-        let batch_rows = super::block_rows(columns);
-        Room {
-            choice: Choice::default(),
-            rows: Vec::new(),
-            within: Vec::new(),
-            labels: vec![0; batch_rows],
-            distances: vec![0.0; batch_rows],
-            scratch: Scratch::new(batch_rows, columns),
-            batch_rows,
-        }
-    }
-
-    /// Gives the rows of a block the members of their groups that are nearer than what they have.
-    fn meet(
-        &mut self,
-        groups: &Groups<P::Centroid>,
-        points: Matrix<P>,
-        (labels, distances): (&mut [i32], &mut [f64]),
-        threads: &Threads,
-    ) {
-        for (group, way) in groups.ways.iter().enumerate() {
-            let members = members(&groups.centroids, points.columns(), &groups.starts, group);
-            if members.rows() == 0 {
-                continue;
-            }
-            let order = &groups.order[groups.starts[group]..groups.starts[group + 1]];
-            for rows in self.choice.probing[group].chunks(self.batch_rows) {
-                self.rows.clear();
-                rows.iter().for_each(|&row| self.rows.extend_from_slice(points.row(row as usize)));
-                self.within.clear();
-                self.within.extend(rows.iter().map(|&row| distances[row as usize]));
-                let some = Matrix::new(&self.rows, rows.len(), points.columns());
-                let (found, nearest) = (&mut self.labels[..rows.len()], &mut self.distances[..rows.len()]);
-                way.block(some, members, (&mut *found, &mut *nearest), Some(&self.within), &mut self.scratch, threads);
-                for ((&row, &found), &distance) in rows.iter().zip(&*found).zip(&*nearest) {
-                    let (row, label) = (row as usize, order[found as usize] as i32);
-                    if distance < distances[row] || (distance == distances[row] && label < labels[row]) {
-                        (distances[row], labels[row]) = (distance, label);
-                    }
-                }
-            }
-        }
+        Room { choice: Choice::default(), meeting: Meeting::new(columns) }
     }
 }

@@ -747,13 +747,25 @@ mod tests {
         }
         for simd in crate::Simd::available() {
             let threads = Threads::with_simd(2, simd);
-            let regions = Regions::of(points, centroids, usize::MAX, &threads).expect("nothing overflows");
+            let Some(regions) = Regions::of(points, centroids, usize::MAX, &threads) else {
+                let first = points.row(0);
+                assert!((0..points.rows()).all(|row| points.row(row) == first), "only a box of no size has no regions");
+                continue;
+            };
             let (mut labels, mut squared_distances) = (vec![-7; points.rows()], vec![-7.0; points.rows()]);
             let (labels, squared_distances) = (&mut labels[..], &mut squared_distances[..]);
             simd.run(RegionsBlock { regions: &regions, points, labels, squared_distances });
             let got = labels.iter().copied().zip(squared_distances.iter().copied());
             assert!(got.eq(want.iter().copied()), "{simd:?}");
         }
+    }
+
+    #[test]
+    fn points_that_share_a_place_have_no_regions() {
+        let (points, centroids) = ([3.0f32; 14], Layout::Even.rows(5, 40, 2));
+        let centroids: Vec<f32> = centroids.into_iter().map(|x| x as f32).collect();
+        let (points, centroids) = (Matrix::new(&points, 7, 2), Matrix::new(&centroids, 40, 2));
+        assert!(Regions::of(points, centroids, usize::MAX, &Threads::new(2)).is_none());
     }
 
     proptest! {
@@ -764,7 +776,7 @@ mod tests {
             layout in prop::sample::select(&LAYOUTS),
             columns in 1usize..=8,
             count in 6usize..300,
-            rows in 1usize..6000,
+            rows in prop_oneof![1 => 1usize..4, 9 => 1usize..6000],
             seed in any::<u64>(),
         ) {
             let (points, centroids) = (layout.rows(seed, rows, columns), layout.rows(!seed, count, columns));

@@ -2,6 +2,7 @@
 
 mod hash;
 mod ints;
+mod murmur;
 mod order;
 mod partition;
 mod scatter;
@@ -9,6 +10,7 @@ mod strings;
 
 pub use hash::{hash_int, hash_ints, hash_string, part_of, rehash};
 pub use ints::IntTable;
+pub use murmur::{FeaturePlace, feature_places};
 pub use order::{joined_pieces, order_of_strings};
 pub use partition::{Partition, RowParts};
 pub use scatter::{Staged, is_scattered, scatter};

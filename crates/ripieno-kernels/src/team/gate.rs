@@ -1,6 +1,8 @@
 //! A number that threads wait for: they look for a bounded time, and then sleep until it changes.
 
 use super::crew::OrderPlace;
+use ripieno_cores::Company;
+use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -105,9 +107,11 @@ impl Word for AtomicU32 {
     fn look<R>(patience: Patience, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         let mut began = None;
         let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= patience.spin;
+        let mut yields = 0;
         while !patience.spin.is_zero() {
-            for _ in 0..LOOKS_PER_GLANCE_AT_THE_CLOCK {
+            for look in 0..LOOKS_PER_GLANCE_AT_THE_CLOCK {
                 if let Some(found) = found() {
+                    note_wait(yields == 1 && look == 0);
                     return Some(found);
                 }
                 spin_loop();
@@ -117,10 +121,24 @@ impl Word for AtomicU32 {
             }
             // What this thread waits for may be waiting for its core, on which other programs have put both.
             std::thread::yield_now();
+            yields += 1;
         }
         (0..patience.yields).find_map(|_| {
             std::thread::yield_now();
             found()
         })
     }
+}
+
+/// Numbers those that wait.
+static WAITING: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static COMPANY: Cell<Company> = Cell::new(Company::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
+}
+
+fn note_wait(came_with_the_first_offer: bool) {
+    let mut company = COMPANY.get();
+    company.note(came_with_the_first_offer);
+    COMPANY.set(company);
 }

@@ -1,0 +1,111 @@
+//! Groups of centroids that lie together, met by rows: in blocks, each row as far as something nearer may be found.
+
+use super::{FEW_CENTROIDS, Scratch, Way};
+use crate::{Centroid, Matrix, Point, Threads};
+
+/// The centroids of groups, group by group, ready to be searched.
+pub(super) struct Members<'a, C> {
+    centroids: Matrix<'a, C>,
+    numbers: &'a [u32],
+    starts: &'a [usize],
+    ways: Vec<Way<C>>,
+}
+
+impl<'a, C: Centroid> Members<'a, C> {
+    pub(super) fn new<P: Point<Centroid = C>>(
+        centroids: Matrix<'a, C>,
+        numbers: &'a [u32],
+        starts: &'a [usize],
+        threads: &Threads,
+    ) -> Members<'a, C> {
+        let count = starts.len() - 1;
+        let mut ways: Vec<_> = (0..count).map(|_| Way::Direct).collect();
+        let one = Threads::with_simd(1, threads.simd());
+        let operations = centroids.values().len() / count.max(1) * 16;
+        threads.for_each(
+            ways.iter_mut().zip(starts.windows(2)).collect(),
+            operations,
+            || (),
+            |(), (way, ends)| {
+                if ends[1] - ends[0] > FEW_CENTROIDS {
+                    *way = Way::new::<P>(centroids.row_range(ends[0], ends[1] - ends[0]), None, &one);
+                }
+            },
+        );
+        Members { centroids, numbers, starts, ways }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.ways.len()
+    }
+
+    /// The centroids of a group, and their numbers.
+    fn group(&self, group: usize) -> (Matrix<'a, C>, &'a [u32]) {
+        let (first, end) = (self.starts[group], self.starts[group + 1]);
+        (self.centroids.row_range(first, end - first), &self.numbers[first..end])
+    }
+}
+
+/// A row takes another centroid if it is nearer, or equally near and of a lower number.
+#[inline(always)]
+pub(super) fn take_nearer(label: &mut i32, nearest: &mut f64, number: u32, distance: f64) {
+    let number = number as i32;
+    if distance < *nearest || (distance == *nearest && number < *label) {
+        (*nearest, *label) = (distance, number);
+    }
+}
+
+/// What a thread needs for a block of rows that meet groups.
+pub(super) struct Meeting<P: Point> {
+    /// Rows that meet a group, and what they have and get.
+    rows: Vec<P>,
+    within: Vec<f64>,
+    labels: Vec<i32>,
+    distances: Vec<f64>,
+    scratch: Scratch,
+    batch_rows: usize,
+}
+
+impl<P: Point> Meeting<P> {
+    pub(super) fn new(columns: usize) -> Meeting<P> {
+        let batch_rows = super::block_rows(columns);
+        Meeting {
+            rows: Vec::new(),
+            within: Vec::new(),
+            labels: vec![0; batch_rows],
+            distances: vec![0.0; batch_rows],
+            scratch: Scratch::new(batch_rows, columns),
+            batch_rows,
+        }
+    }
+
+    /// Gives the rows of a block that probe each group the members that are nearer than what they have.
+    pub(super) fn meet<'a>(
+        &mut self,
+        groups: &Members<P::Centroid>,
+        probing: impl Fn(usize) -> &'a [u16],
+        points: Matrix<P>,
+        (labels, distances): (&mut [i32], &mut [f64]),
+        threads: &Threads,
+    ) {
+        for (group, way) in groups.ways.iter().enumerate() {
+            let (members, numbers) = groups.group(group);
+            if members.rows() == 0 {
+                continue;
+            }
+            for rows in probing(group).chunks(self.batch_rows) {
+                self.rows.clear();
+                rows.iter().for_each(|&row| self.rows.extend_from_slice(points.row(row.into())));
+                self.within.clear();
+                self.within.extend(rows.iter().map(|&row| distances[usize::from(row)]));
+                let some = Matrix::new(&self.rows, rows.len(), points.columns());
+                let (found, nearest) = (&mut self.labels[..rows.len()], &mut self.distances[..rows.len()]);
+                way.block(some, members, (&mut *found, &mut *nearest), Some(&self.within), &mut self.scratch, threads);
+                for ((&row, &found), &distance) in rows.iter().zip(&*found).zip(&*nearest) {
+                    let row = usize::from(row);
+                    take_nearer(&mut labels[row], &mut distances[row], numbers[found as usize], distance);
+                }
+            }
+        }
+    }
+}

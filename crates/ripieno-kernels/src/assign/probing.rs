@@ -1,0 +1,182 @@
+//! A near pass among centroids that come some after the others, as where no worker has all.
+//!
+//! Which groups a row probes is found by their means, which all workers have, and is kept: [`Probing`]. Whenever some
+//! groups are at hand, the rows that probe them meet their members: [`meet_groups`].
+//!
+//! Cost: as of [`super::assign_accumulate_near`]. Memory: `2·n·p` bytes for `p` probes, and the centroids at hand
+//! twice.
+
+use super::groups::{Meeting, Members, take_nearer};
+use super::means::{Choice, Means};
+use super::near::BLOCKS_PER_THREAD;
+use crate::distances::squared_distance;
+use crate::simd::{Job, ROW_STEP, Vector};
+use crate::{Matrix, Point, Threads};
+use std::ops::Range;
+
+/// Rows of a block, at most: the more rows meet a group at once, the better.
+const PROBING_ROWS_MAX: usize = 1 << 16;
+
+/// Which groups the rows of a near pass probe: for blocks of rows, the rows that probe each group.
+#[derive(Debug)]
+pub struct Probing {
+    block_rows: usize,
+    group_count: usize,
+    blocks: Vec<ProbingBlock>,
+}
+
+/// Of a block, its rows that probe group `g` are those from `starts[g]` to `starts[g + 1]`.
+#[derive(Debug)]
+struct ProbingBlock {
+    starts: Vec<u32>,
+    rows: Vec<u16>,
+}
+
+impl Probing {
+    /// Of the `probes` groups whose means are nearest to each row.
+    ///
+    /// # Panics
+    /// If points and means have other columns, or there are no probes.
+    pub fn new<P: Point>(points: Matrix<P>, means: Matrix<P::Centroid>, probes: usize, threads: &Threads) -> Probing {
+        assert_eq!(points.columns(), means.columns(), "points and means have the same columns");
+        assert!(probes > 0, "a row probes at least one group");
+        let group_count = means.rows();
+        let shared = points.rows().div_ceil(BLOCKS_PER_THREAD * threads.count());
+        let block_rows = shared.clamp(ROW_STEP, PROBING_ROWS_MAX);
+        let means = Means::new::<P>(means, threads);
+        let mut blocks: Vec<_> = (0..points.rows().div_ceil(block_rows)).map(|_| None).collect();
+        threads.for_each(
+            blocks.iter_mut().enumerate().collect(),
+            block_rows * group_count * points.columns(),
+            Choice::default,
+            |choice: &mut Choice, (block, probing)| {
+                let first = block * block_rows;
+                let rows = points.row_range(first, block_rows.min(points.rows() - first));
+                choice.choose(&means, rows, probes.min(group_count), threads);
+                *probing = Some(ProbingBlock::of(choice));
+            },
+        );
+        let blocks = blocks.into_iter().map(|block| block.expect("every block has been chosen for")).collect();
+        Probing { block_rows, group_count, blocks }
+    }
+
+    /// The memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.blocks.iter().map(|block| size_of_val(&block.starts[..]) + size_of_val(&block.rows[..])).sum()
+    }
+}
+
+impl ProbingBlock {
+    fn of(choice: &Choice) -> ProbingBlock {
+        let mut starts = vec![0];
+        let mut rows = Vec::with_capacity(choice.probing.iter().map(Vec::len).sum());
+        for probing in &choice.probing {
+            rows.extend_from_slice(probing);
+            starts.push(rows.len() as u32);
+        }
+        ProbingBlock { starts, rows }
+    }
+
+    fn rows(&self, group: usize) -> &[u16] {
+        &self.rows[self.starts[group] as usize..self.starts[group + 1] as usize]
+    }
+}
+
+/// Some of the groups that a near pass goes through.
+#[derive(Clone, Copy, Debug)]
+pub struct SomeGroups<'a, C> {
+    /// Which of the groups of a [`Probing`] the first one is.
+    pub first: usize,
+    /// Their centroids, group by group, in a group with ascending numbers.
+    pub centroids: Matrix<'a, C>,
+    /// The number of each.
+    pub numbers: &'a [u32],
+    /// Where each group begins among them, and the last one ends.
+    pub starts: &'a [usize],
+}
+
+/// The centroids of the pass before.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    /// Where each of all centroids stands, in the order of the groups.
+    pub places: &'a [i32],
+    /// That of each row.
+    pub labels: &'a [i32],
+    /// Where those begin that are at hand.
+    pub first: usize,
+}
+
+/// Gives rows the centroids of some groups that they probe, and those of the pass before among these, where they are
+/// nearer than what the rows have, or equally near and of a lower number.
+///
+/// Begin with infinity in every distance.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn meet_groups<P: Point>(
+    points: Matrix<P>,
+    probing: &Probing,
+    groups: SomeGroups<P::Centroid>,
+    before: Option<Before>,
+    (labels, distances): (&mut [i32], &mut [f64]),
+    threads: &Threads,
+) {
+    let SomeGroups { first, centroids, numbers, starts } = groups;
+    super::check_shapes(points, centroids, None, labels);
+    assert_eq!(distances.len(), points.rows(), "one distance per row");
+    assert_eq!(numbers.len(), centroids.rows(), "one number per centroid");
+    assert!(starts.last().is_some_and(|&last| last == numbers.len()), "the last group ends with the centroids");
+    assert!(first + starts.len() - 1 <= probing.group_count, "no other groups than can be probed");
+    assert!(before.is_none_or(|before| before.labels.len() == points.rows()), "one label per row");
+    if points.rows() == 0 || numbers.is_empty() {
+        return;
+    }
+    let members = Members::new::<P>(centroids, numbers, starts, threads);
+    let block_rows = probing.block_rows;
+    let blocks = labels.chunks_mut(block_rows).zip(distances.chunks_mut(block_rows)).zip(&probing.blocks);
+    threads.for_each(
+        blocks.enumerate().collect(),
+        probing.blocks[0].rows.len() / probing.group_count * numbers.len() * points.columns(),
+        || Meeting::new(points.columns()),
+        |meeting, (block, ((labels, distances), probing))| {
+            let points = points.row_range(block * block_rows, labels.len());
+            if let Some(before) = before {
+                let own = &before.labels[block * block_rows..][..labels.len()];
+                let (places, range) = (before.places, before.first..before.first + numbers.len());
+                let own = OwnAmong { points, centroids, numbers, own, places, range, labels, distances };
+                threads.simd().run(own);
+            }
+            meeting.meet(&members, |group| probing.rows(first + group), points, (labels, distances), threads);
+        },
+    );
+}
+
+/// Gives rows whose centroid of the pass before is among these that one.
+struct OwnAmong<'a, P: Point> {
+    points: Matrix<'a, P>,
+    centroids: Matrix<'a, P::Centroid>,
+    numbers: &'a [u32],
+    own: &'a [i32],
+    places: &'a [i32],
+    range: Range<usize>,
+    labels: &'a mut [i32],
+    distances: &'a mut [f64],
+}
+
+impl<P: Point> Job for OwnAmong<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        for (row, &own) in self.own.iter().enumerate() {
+            // A row without a centroid has a negative label.
+            let place = usize::try_from(own).ok().and_then(|own| self.places.get(own));
+            let Some(place) = place.map(|&place| place as usize).filter(|place| self.range.contains(place)) else {
+                continue;
+            };
+            let at = place - self.range.start;
+            let distance = squared_distance(self.points.row(row), self.centroids.row(at));
+            take_nearer(&mut self.labels[row], &mut self.distances[row], self.numbers[at], distance);
+        }
+    }
+}
