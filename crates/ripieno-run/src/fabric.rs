@@ -133,6 +133,9 @@ pub trait Fabric: Send {
     /// Whether every rank of this host can have a core of its own, so that spinning starves nobody.
     fn has_core_per_rank(&self) -> bool;
 
+    /// Notes that this rank has waited, and whether what it waited for came with the first [`Fabric::yield_now`].
+    fn note_wait(&mut self, _came_with_the_first_offer: bool) {}
+
     /// Notes what the form of the next call stands for, so that other ranks' questions can be answered.
     fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
 

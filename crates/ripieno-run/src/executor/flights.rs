@@ -60,6 +60,11 @@ impl Flights {
         !self.is_empty() && self.flights.values().all(|flight| flight.end.is_none())
     }
 
+    /// Whether a run has still to take bytes of `peer`.
+    pub fn reads_from(&self, peer: usize) -> bool {
+        self.streams.get(&Stream::From(peer)).is_some_and(|queue| !queue.is_empty())
+    }
+
     /// Adds a run behind all others.
     pub fn add(
         &mut self,
@@ -73,7 +78,7 @@ impl Flights {
         let number = self.next_number;
         self.next_number += 1;
         let mut progress = self.spare.pop().unwrap_or_default();
-        progress.reset(&schedule, ticket);
+        progress.reset(&schedule, &header, ticket);
         for (lane, known) in schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local) {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
@@ -94,6 +99,11 @@ impl Flights {
         }
         let flight = Flight { header, schedule, buffers: vec![], reduction: None, progress, end: None };
         self.flights.insert(number, flight);
+    }
+
+    /// Of the run that began first of those that are not over.
+    pub fn first(&mut self) -> Option<Ticket> {
+        self.at_work().next().map(|flight| flight.progress.ticket)
     }
 
     /// Those that are not over.

@@ -5,8 +5,9 @@ use super::{Interrupt, RELAY_UNIT_BYTES, RunError};
 use crate::fabric::{Fabric, Want};
 use std::time::Duration;
 
-/// How long a rank with a core of its own spins on memory before it yields.
-pub(super) const SPIN: Duration = Duration::from_micros(2);
+/// How long a rank with a core of its own spins on memory before it yields. If a stranger is there, who yields is away
+/// for milliseconds; two ranks that are on one core by chance soon go apart ([`Fabric::note_wait`]).
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How long it then offers its core to others before it parks.
 const YIELD: Duration = Duration::from_micros(50);
 /// How long a rank parks before it looks around once more.
@@ -47,6 +48,9 @@ pub(super) fn finish<W: Work>(
     let mut idle = Idle::default();
     loop {
         let moved = work.progress()?;
+        if moved && idle.rounds > 0 {
+            work.fabric().note_wait(idle.first_offer == Some(idle.rounds));
+        }
         if work.is_over() {
             return Ok(());
         }
@@ -79,6 +83,8 @@ pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunErr
 #[derive(Default)]
 struct Idle {
     rounds: u32,
+    /// The round in which the rank first offered its core to others.
+    first_offer: Option<u32>,
     since: Option<Duration>,
     asked: Option<Duration>,
 }
@@ -104,6 +110,7 @@ impl Idle {
             }
             if idle < spin + YIELD {
                 work.fabric().yield_now();
+                self.first_offer.get_or_insert(self.rounds);
                 return Ok(false);
             }
         }

@@ -5,16 +5,18 @@ use super::memory;
 use super::rows;
 use super::run::Run;
 use super::visit::limit;
-use ripieno_plan::{Constant, Operation};
+use ripieno_plan::{Constant, Op, Operation};
 
 impl Run<'_, '_> {
     /// Moves on each local step whose bytes are there, by a segment at most.
     pub fn local(&mut self, lane: usize) -> bool {
         let (schedule, mut moved) = (self.schedule, false);
+        // At least a row, which a function is never given in parts.
+        let segment_bytes = schedule.function.as_ref().map_or(0, |function| function.row_bytes).max(SEGMENT_BYTES);
         let steps = &schedule.lanes[lane].steps;
         for &index in &steps[self.progress.cursors[lane].next..] {
             let done = self.progress.passed[index];
-            let end = limit(schedule, &self.progress.passed, index).min(done + SEGMENT_BYTES);
+            let end = limit(schedule, &self.progress.passed, index).min(done + segment_bytes);
             if end > done {
                 self.progress.passed[index] = self.pass(&schedule.steps[index].operation, done, end);
             }
@@ -38,6 +40,15 @@ impl Run<'_, '_> {
                 let (table, packed) = memory::both(self.buffers, from, to);
                 rows::gather(&mut packed[done..end], table, rows, done);
                 end
+            }
+            Operation::Combine { from, to, op: Op::Function, .. } => {
+                let function = self.schedule.function.as_ref().expect("a plan that combines by a function has one");
+                // A call costs more than a row, so it has a segment to do, or the rest.
+                let is_little = end - done < SEGMENT_BYTES.max(function.row_bytes) && end < from.length_bytes;
+                let whole = if is_little { done } else { end - end % function.row_bytes };
+                let (source, target) = memory::both(self.buffers, from, to);
+                let is_combined = whole > done && function.combine(&mut target[done..whole], &source[done..whole]);
+                if is_combined { whole } else { done }
             }
             Operation::Combine { from, to, ref rows, .. } => {
                 let reduction = self.reduction.expect("a plan that combines has a reduction");

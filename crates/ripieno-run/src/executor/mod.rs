@@ -11,6 +11,7 @@
 //! A run that is alone allocates nothing after the first run of the longest schedule.
 
 mod access_index;
+mod arrivals;
 mod flights;
 mod idle;
 mod lending;
@@ -110,11 +111,13 @@ impl Executor {
         if !self.flights.is_empty() {
             return self.run_among_others(fabric, header, schedule, buffers, reduction, ticket);
         }
-        self.progress.reset(schedule, ticket);
+        self.progress.reset(schedule, &header, ticket);
+        self.recorder.enter(ticket, None);
         let recorder = &mut self.recorder;
         let mut run = Run { fabric, header, schedule, buffers, reduction, recorder, progress: &mut self.progress };
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         let ended = run.end(finished);
+        run.recorder.leave(|| run.fabric.now());
         if schedule.is_replicated && ended.is_ok() && !run.is_settled() {
             self.flights.add_rest(header, schedule.clone(), std::mem::take(&mut self.progress));
         }
@@ -166,8 +169,14 @@ impl Executor {
         let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
         let mut nobody = None;
         let interrupt = if is_awaited { interrupt } else { &mut nobody };
+        if is_awaited && let Some(ticket) = flights.first() {
+            recorder.enter(ticket, Some(guard.fabric.now()));
+        }
         let mut everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until, is_awaited };
         let finished = idle::finish(&mut everyone, wants, interrupt);
+        if is_awaited {
+            recorder.leave(|| guard.fabric.now());
+        }
         if let Err(error) = &finished {
             // Whoever was interrupted is told that; the others that the job has failed.
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);

@@ -10,9 +10,11 @@ pub(super) const PREAMBLE_BYTES: usize = HEADER_BYTES + size_of::<u64>();
 pub(super) struct Preamble(pub [u8; PREAMBLE_BYTES]);
 
 impl Preamble {
-    pub fn new(header: Header, payload_bytes: usize) -> Preamble {
+    /// Of a header as it travels.
+    #[inline]
+    pub fn new(header: &[u8; HEADER_BYTES], payload_bytes: usize) -> Preamble {
         let mut bytes = [0; PREAMBLE_BYTES];
-        bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
+        bytes[..HEADER_BYTES].copy_from_slice(header);
         bytes[HEADER_BYTES..].copy_from_slice(&(payload_bytes as u64).to_le_bytes());
         Preamble(bytes)
     }

@@ -3,6 +3,7 @@
 use super::rows::Staging;
 use super::schedule::Schedule;
 use super::{RELAY_UNIT_BYTES, Traffic};
+use crate::call::{HEADER_BYTES, Header};
 use crate::fabric::Want;
 use crate::recorder::Ticket;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) struct Progress {
     pub relay_unit_bytes: usize,
     /// Its record.
     pub ticket: Ticket,
+    /// Its header as it travels.
+    pub header: [u8; HEADER_BYTES],
     pub waiting: Option<Waiting>,
     /// Memory for the wants of a wait.
     pub wants: Vec<Want>,
@@ -56,7 +59,8 @@ pub(super) struct Waiting {
 
 impl Progress {
     /// Makes ready for a run of `schedule`.
-    pub fn reset(&mut self, schedule: &Schedule, ticket: Ticket) {
+    pub fn reset(&mut self, schedule: &Schedule, header: &Header, ticket: Ticket) {
+        self.header = header.encode();
         self.passed.clear();
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();

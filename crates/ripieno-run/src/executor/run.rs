@@ -173,7 +173,7 @@ impl Run<'_, '_> {
             cursor: &mut self.progress.cursors[lane],
             passed: &mut self.progress.passed,
             buffers: self.buffers,
-            preamble: Preamble::new(self.header, self.schedule.lanes[lane].length_bytes),
+            preamble: Preamble::new(&self.progress.header, self.schedule.lanes[lane].length_bytes),
             staging: &mut self.progress.staging,
             reduction: self.reduction,
             traffic: &mut self.progress.traffic,

@@ -3,6 +3,7 @@
 //! Made once per plan and kept; a run changes nothing in it.
 
 use super::access_index::AccessIndex;
+use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,6 +17,8 @@ pub struct Schedule {
     /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
+    /// What combines rows where the operation is a function of the caller.
+    pub(super) function: Option<Function>,
     /// How many lanes send rows.
     pub(super) row_lane_count: usize,
     /// How many ranks this one exchanges bytes with.
@@ -81,6 +84,7 @@ impl Schedule {
             lanes: Vec::new(),
             buffer_bytes: Vec::new(),
             op: None,
+            function: None,
             row_lane_count: 0,
             peer_count: 0,
             is_replicated: false,
@@ -111,6 +115,7 @@ impl Schedule {
             if let Operation::Reduce { op, .. }
             | Operation::Combine { op, .. }
             | Operation::Fill { with: Constant::Identity(op), .. } = operation
+                && *op != Op::Function
             {
                 assert!(schedule.op.is_none_or(|known| known == *op), "a plan reduces by one operation");
                 schedule.op = Some(*op);
@@ -133,6 +138,12 @@ impl Schedule {
         self
     }
 
+    /// The same schedule, in which `function` combines.
+    pub fn by(mut self, function: Function) -> Schedule {
+        self.function = Some(function);
+        self
+    }
+
     /// The same schedule, none of whose sends is lent: for runs that end when the links hold what they send.
     pub fn copying(mut self) -> Schedule {
         self.steps.iter_mut().for_each(|step| step.is_lendable = false);
@@ -142,6 +153,14 @@ impl Schedule {
     /// Bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
+    }
+
+    /// The peers that bytes are sent to, and how many.
+    pub(super) fn sent(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.lanes.iter().filter_map(|lane| match lane.stream {
+            Stream::To(peer) => Some((peer, lane.length_bytes)),
+            Stream::From(_) | Stream::Local => None,
+        })
     }
 
     pub(super) fn peers(&self) -> BTreeSet<usize> {

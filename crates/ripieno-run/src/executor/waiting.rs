@@ -48,8 +48,10 @@ impl Run<'_, '_> {
             Err(RunError::Interrupted) => Outcome::Interrupted,
             Err(_) => Outcome::Failed,
         };
-        let Run { fabric, recorder, progress, .. } = self;
+        let Run { fabric, recorder, progress, schedule, header, .. } = self;
         progress.traffic.elapsed = recorder.end(progress.ticket, outcome, || fabric.now());
-        ended.map(|()| progress.traffic)
+        ended?;
+        recorder.count(header, &progress.traffic, schedule.sent());
+        Ok(progress.traffic)
     }
 }

@@ -9,7 +9,7 @@ pub const REMEMBERED: usize = 64;
 /// Of how many communicators the last collective is remembered.
 const COMMUNICATORS_REMEMBERED: usize = 1024;
 /// Of how many forms it is remembered what they stand for.
-const FORMS_REMEMBERED: usize = 256;
+pub const FORMS_REMEMBERED: usize = 256;
 /// The longest words for a form.
 const FORM_BYTES_MAX: usize = 1024;
 
@@ -68,9 +68,12 @@ impl History {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Notes what a form stands for, ahead of the call that has it.
+    /// Notes what a form stands for, ahead of the call that has it. As many others are noted before it is forgotten as
+    /// are remembered.
     pub fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
         if self.forms.words.contains_key(&form) {
+            self.forms.order.retain(|known| *known != form);
+            self.forms.order.push_back(form);
             return;
         }
         if self.forms.order.len() == FORMS_REMEMBERED
@@ -199,8 +202,10 @@ mod tests {
     fn what_forms_stand_for_is_remembered_of_the_latest_256() {
         let mut history = History::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
-        history.note_form(300, &|| unreachable!("it is known"));
+        history.note_form(45, &|| unreachable!("it is known"));
         assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
+        history.note_form(301, &|| "the oldest gives way".into());
+        assert_eq!((history.form(45), history.form(46)), ("shape (45,)".into(), "".into()));
         history.note_form(7, &|| "ä".repeat(FORM_BYTES_MAX));
         assert!(history.form(7).len() <= FORM_BYTES_MAX + '…'.len_utf8());
     }

@@ -11,6 +11,8 @@
 //! is gone.
 
 pub mod agreement;
+#[cfg(test)]
+mod fuzz;
 mod history;
 mod hub;
 mod inquiry;
@@ -21,7 +23,7 @@ mod spoke;
 mod tests;
 mod waits;
 
-pub use history::{History, REMEMBERED};
+pub use history::{FORMS_REMEMBERED, History, REMEMBERED};
 pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};

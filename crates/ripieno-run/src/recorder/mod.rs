@@ -5,14 +5,18 @@
 //! wait. A short call that never waited has none; it lies between its neighbours'. A recorder that is *clocked* is
 //! given the time of every call.
 
+mod gauge;
 mod record;
 mod waits;
 
+pub use gauge::{Current, Gauge, Reading, Usage};
 pub use record::{Outcome, Record};
 pub use waits::{NOTED_WAIT, Wait};
 
 use crate::call::Header;
+use crate::executor::Traffic;
 use crate::fabric::Want;
+use std::sync::Arc;
 use std::time::Duration;
 use waits::Waits;
 
@@ -24,6 +28,10 @@ pub const KEPT_COUNT: usize = 4096;
 pub struct Recorder {
     /// Whether the executor gives the time of every call.
     pub is_clocked: bool,
+    /// What other threads may read at any time.
+    pub gauge: Arc<Gauge>,
+    /// Whether the program itself waits for what is in flight.
+    is_awaited: bool,
     /// As many as a power of two.
     ring: Box<[Record]>,
     begun_count: u64,
@@ -46,6 +54,8 @@ impl Recorder {
         let kept_count = kept_count.max(1).next_power_of_two();
         Recorder {
             is_clocked: false,
+            gauge: Arc::default(),
+            is_awaited: false,
             ring: vec![Record::EMPTY; kept_count].into(),
             begun_count: 0,
             waits: Waits::new(kept_count),
@@ -65,17 +75,58 @@ impl Recorder {
 
     /// Notes that from `since` on nothing of a collective moves, because of `wants`.
     pub fn begin_wait(&mut self, ticket: Ticket, wants: &[Want], since: Duration) {
-        self.waits.begin(ticket, wants, since);
+        let first = self.waits.begin(ticket, wants, since);
+        if self.is_awaited
+            && let (Some(peer), Some(mut counting)) = (first, self.gauge.counting())
+        {
+            counting.begin_wait(peer, since);
+        }
     }
 
     /// Notes that something moves again, or that nobody waits any longer; nothing if no wait has begun.
     ///
     /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
     pub fn end_wait(&mut self, ticket: Ticket, until: Duration) {
-        if let Some((since, longest)) = self.waits.end(ticket, until)
+        let mut counting = if self.is_awaited { self.gauge.counting() } else { None };
+        let ended = self.waits.end(ticket, until, |peer, since, peer_count| {
+            counting.iter_mut().for_each(|reading| reading.waited_for(peer, since, until, peer_count));
+        });
+        counting.iter_mut().for_each(|reading| reading.end_wait(until));
+        drop(counting);
+        if let Some((since, longest)) = ended
             && let Some(record) = self.record(ticket)
         {
             record.waited(longest, since, until);
+        }
+    }
+
+    /// Notes that the program itself waits for a collective now, since `since` or since that began, if it is known.
+    #[inline]
+    pub fn enter(&mut self, ticket: Ticket, since: Option<Duration>) {
+        self.is_awaited = true;
+        if let Some(mut counting) = self.gauge.counting() {
+            let record = self.ring[self.slot(ticket.0)];
+            counting.enter(&record, since.or(record.start()));
+            if let (Some(since), Some(peer)) = (since, self.waits.awaited_by(ticket)) {
+                counting.begin_wait(peer, since);
+            }
+        }
+    }
+
+    /// Notes that the program goes on.
+    #[inline]
+    pub fn leave(&mut self, now: impl FnOnce() -> Duration) {
+        self.is_awaited = false;
+        if let Some(mut counting) = self.gauge.counting() {
+            counting.left(now);
+        }
+    }
+
+    /// Notes that a collective has ended well, and what it sent to each peer.
+    #[inline]
+    pub fn count(&self, header: &Header, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
+        if let Some(mut counting) = self.gauge.counting() {
+            counting.count(header, traffic, sent);
         }
     }
 

@@ -154,3 +154,49 @@ fn a_collective_that_outlives_its_record_touches_no_other() {
     assert_eq!(newer(&recorder), before);
     assert_eq!(recorder.waited_for(), [ms(0), ms(4)], "its wait counts");
 }
+
+#[test]
+fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
+    let mut recorder = Recorder::default();
+    let header = header(0);
+    let ticket = recorder.begin(&header, 8, 1, None);
+    recorder.enter(ticket, None);
+    recorder.end(ticket, Outcome::Done, || ms(1));
+    recorder.leave(|| ms(1));
+    assert_eq!(recorder.gauge.read(ms(1)).called, ms(0));
+
+    let ticket = recorder.begin(&header, 1 << 20, 2, Some(ms(10)));
+    recorder.enter(ticket, None);
+    recorder.begin_wait(ticket, &[from(3), from(1)], ms(12));
+    let seen = recorder.gauge.read(ms(16));
+    assert_eq!((seen.called, seen.waited), (ms(6), ms(4)));
+    assert_eq!(seen.current.and_then(|current| current.waits), Some((3, ms(12))));
+
+    recorder.end_wait(ticket, ms(18));
+    recorder.end(ticket, Outcome::Done, || ms(20));
+    recorder.leave(|| ms(20));
+    let traffic = Traffic { sent_bytes: 96, received_bytes: 7, ..Traffic::default() };
+    recorder.count(&header, &traffic, [(1, 32), (3, 64)].into_iter());
+
+    let seen = recorder.gauge.read(ms(30));
+    assert_eq!((seen.called, seen.waited, seen.current), (ms(10), ms(6), None));
+    assert_eq!((seen.waited_for, seen.sent_to), (vec![ms(0), ms(3), ms(0), ms(3)], vec![0, 32, 0, 64]));
+    assert_eq!((seen.call_count, seen.received_bytes, seen.usage[0].sent_bytes), (1, 7, 96));
+}
+
+#[test]
+fn a_gauge_leaves_out_what_the_program_does_not_wait_for() {
+    let mut recorder = Recorder::default();
+    recorder.gauge.read(ms(0));
+
+    let ticket = recorder.begin(&header(0), 1 << 20, 1, Some(ms(10)));
+    recorder.begin_wait(ticket, &[from(1)], ms(12));
+    recorder.enter(ticket, Some(ms(15)));
+    recorder.end_wait(ticket, ms(18));
+    recorder.end(ticket, Outcome::Done, || ms(20));
+    recorder.leave(|| ms(20));
+
+    let seen = recorder.gauge.read(ms(30));
+    assert_eq!((seen.called, seen.waited), (ms(5), ms(3)));
+    assert_eq!(seen.waited_for, vec![ms(0), ms(3)]);
+}

@@ -61,17 +61,24 @@ impl Waits {
         }
     }
 
-    /// Begins a wait of `ticket`, unless it waits already.
-    pub fn begin(&mut self, ticket: Ticket, wants: &[Want], since: Duration) {
+    /// Begins a wait of `ticket`, unless it waits already, and says for whom; of several peers the first.
+    pub fn begin(&mut self, ticket: Ticket, wants: &[Want], since: Duration) -> Option<usize> {
         let known = self.accounts.iter().position(|account| account.ticket == ticket).unwrap_or_else(|| {
             self.accounts.push(Account { ticket, ..self.spare.pop().unwrap_or_default() });
             self.accounts.len() - 1
         });
         self.accounts[known].begin(wants, since);
+        self.accounts[known].awaited().next()
     }
 
     /// Ends the wait of `ticket`, if there is one: when it began, and the peer that it has waited for longest so far.
-    pub fn end(&mut self, ticket: Ticket, until: Duration) -> Option<(Duration, Option<usize>)> {
+    /// `tell` is told whom it was for, since when, and how many they were.
+    pub fn end(
+        &mut self,
+        ticket: Ticket,
+        until: Duration,
+        mut tell: impl FnMut(usize, Duration, u32),
+    ) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter_mut().find(|account| account.ticket == ticket)?;
         let since = account.since.take()?;
         let waited = until.saturating_sub(since);
@@ -91,8 +98,15 @@ impl Waits {
             share.waited += waited / peer_count;
             share.is_awaited = false;
             self.by_peer[share.peer] += waited / peer_count;
+            tell(share.peer, since, peer_count);
         }
         Some((since, account.longest(Duration::ZERO)))
+    }
+
+    /// The first peer that `ticket` waits for, if it does.
+    pub fn awaited_by(&self, ticket: Ticket) -> Option<usize> {
+        let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
+        account.since.and(account.awaited().next())
     }
 
     /// As [`Waits::end`] would say `now`.

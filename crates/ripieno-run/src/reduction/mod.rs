@@ -4,7 +4,12 @@
 //! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined
 //! in single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
 
+mod function;
 mod number;
+mod places;
+
+pub use function::Function;
+pub use places::place_keeper;
 
 use crate::call::Element;
 use half::{bf16, f16};
@@ -40,7 +45,8 @@ pub struct Reduction {
 impl Reduction {
     /// How `element`s combine by `op`.
     pub fn of(element: Element, op: Op) -> Result<&'static Reduction, UnsupportedOp> {
-        if element.is_float() && matches!(op, Op::And | Op::Or | Op::Xor) {
+        let is_of_bits = matches!(op, Op::And | Op::Or | Op::Xor);
+        if op == Op::Function || element.is_float() && is_of_bits {
             return Err(UnsupportedOp { op, element });
         }
         Ok(match element {
@@ -69,6 +75,7 @@ fn for_type<T: Number>(op: Op) -> &'static Reduction {
         Op::And => Compiled::<T, And>::REDUCTION,
         Op::Or => Compiled::<T, Or>::REDUCTION,
         Op::Xor => Compiled::<T, Xor>::REDUCTION,
+        Op::Function => unreachable!("a function comes with its schedule"),
     }
 }
 

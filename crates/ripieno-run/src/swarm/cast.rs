@@ -145,6 +145,14 @@ impl<M: Store> Cast<M> {
         })
     }
 
+    /// Lets `meter` show how far the value is.
+    pub(super) fn watch(&mut self, meter: Arc<Meter>) {
+        self.meter = meter;
+        if let Some(manifest) = self.manifest() {
+            self.meter.note_value(manifest.bytes);
+        }
+    }
+
     fn manifest(&self) -> Option<&Manifest> {
         self.node.as_ref()?.manifest()
     }
@@ -205,6 +213,10 @@ impl<M: Store> Cast<M> {
     /// Where `length_bytes` of a block belong that come from `peer`, if they are wanted from there.
     pub(super) fn room(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
         let node = self.node.as_ref()?;
+        // A peer may have named a source before anybody has said of what, and of a block that there is not.
+        if block >= node.manifest()?.block_count() {
+            return None;
+        }
         let is_wanted = node.source_of(block) == Some(peer) && at <= self.here_bytes(block);
         if !is_wanted || self.range(block).len() < at.checked_add(length_bytes)? {
             return None;

@@ -8,7 +8,9 @@ use super::outbox::{Outbox, Sent};
 use super::{Store, Wires};
 use crate::fabric::Want;
 use crate::link::LinkError;
-use ripieno_plan::swarm::{Action, Corruption, Event, Failure, Have, Manifest, Message, Node, Timing};
+use ripieno_plan::swarm::{
+    Action, BLOCKS_MAX, Corruption, Event, Failure, Have, Manifest, Message, Node, Timing, step_bytes,
+};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -57,7 +59,7 @@ pub enum News<M> {
         /// What.
         bytes: Vec<u8>,
     },
-    /// The connection to a rank is gone.
+    /// The connection to a rank is gone, maybe since before the value began.
     Lost {
         /// The rank.
         peer: usize,
@@ -191,6 +193,8 @@ impl<M: Store> Driver<M> {
     fn begin(&mut self, now: Duration) {
         let number = self.next;
         self.next += 1;
+        // Who was lost before this rank came here is lost for this value, too.
+        self.news.extend(self.lost.iter().map(|&peer| (number, News::Lost { peer })));
         let (due, early) = std::mem::take(&mut self.early).into_iter().partition(|(cast, ..)| *cast == number);
         self.early = early;
         due.into_iter().for_each(|(number, from, word)| self.take_word(now, number, from, word));
@@ -200,7 +204,7 @@ impl<M: Store> Driver<M> {
     /// Lets `meter` show how far a value is.
     pub fn watch(&mut self, number: u32, meter: Arc<Meter>) {
         if let Some(cast) = self.casts.get_mut(&number) {
-            cast.meter = meter;
+            cast.watch(meter);
         }
     }
 
@@ -333,11 +337,18 @@ impl<M: Store> Driver<M> {
                 }
                 read_bytes += count;
                 if count == 0 {
+                    // What is wanted is worth a turn once it can be passed on.
+                    let cast = self.casts.get(&coming.cast).filter(|_| is_wanted);
+                    let useful_bytes = cast.map_or(usize::MAX, |cast| step_bytes(cast.block_length(coming.block)));
+                    link.expect(coming.left_bytes.min(useful_bytes));
                     break;
                 }
             } else {
                 match it.inbox.read(link)? {
-                    Read::Nothing => break,
+                    Read::Nothing => {
+                        link.expect(1);
+                        break;
+                    }
                     Read::Some => {}
                     Read::Word(cast, word) => self.take_word(now, cast, peer, word),
                 }
@@ -432,7 +443,7 @@ impl<M: Store> Driver<M> {
             Word::Digests { first_block, digests } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
                 let manifest = cast.node.as_ref().and_then(Node::manifest);
-                if manifest.is_some_and(|it| first_block + digests.len() <= it.block_count()) {
+                if manifest.is_some_and(|it| first_block.saturating_add(digests.len()) <= it.block_count()) {
                     let events = cast.learn(first_block, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
@@ -451,6 +462,7 @@ impl<M: Store> Driver<M> {
                     if !is_sound(manifest, &digests) {
                         return;
                     }
+                    cast.meter.note_value(manifest.bytes);
                     let events = cast.learn(0, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
@@ -627,5 +639,6 @@ fn manifest_of(message: &Message) -> Option<&Manifest> {
 }
 
 fn is_sound(manifest: &Manifest, digests: &[Digest]) -> bool {
-    manifest.block_bytes > 0 && manifest.stripe_count > 0 && manifest.block_count() >= digests.len()
+    let blocks = digests.len()..=BLOCKS_MAX;
+    manifest.block_bytes > 0 && manifest.stripe_count > 0 && blocks.contains(&manifest.block_count())
 }

@@ -57,10 +57,15 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 pub(super) fn word(cast: u32, word: &Word) -> Vec<u8> {
     let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
     assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
+    framed(cast, &body)
+}
+
+/// The frame of a word whose bytes these are.
+pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
     frame.extend(fields(WORD, cast, body.len(), 0, 0));
-    frame.extend(&body);
-    let check = check(&frame[..28], &body);
+    frame.extend(body);
+    let check = check(&frame[..28], body);
     frame[28..HEADER_BYTES].copy_from_slice(&check.to_le_bytes());
     frame
 }
@@ -100,12 +105,12 @@ impl Header {
             WORD if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
                 Some(Header::Word { cast, length_bytes, check: found })
             }
-            CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => Some(Header::Chunk {
-                cast,
-                block: long(12)?.try_into().ok()?,
-                from_bytes: long(20)?.try_into().ok()?,
-                length_bytes,
-            }),
+            CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
+                let from_bytes: usize = long(20)?.try_into().ok()?;
+                // No block ends beyond what can be counted.
+                from_bytes.checked_add(length_bytes)?;
+                Some(Header::Chunk { cast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
+            }
             _ => None,
         }
     }

@@ -35,6 +35,7 @@ pub struct Record {
 /// Counts of one value.
 #[derive(Debug, Default)]
 pub struct Meter {
+    value_bytes: AtomicU64,
     came_bytes: AtomicU64,
     gave_bytes: AtomicU64,
     is_released: AtomicBool,
@@ -50,6 +51,11 @@ struct Recorded {
 }
 
 impl Meter {
+    /// The length of the value; 0 until that is known here.
+    pub fn value_bytes(&self) -> u64 {
+        self.value_bytes.load(Ordering::Relaxed)
+    }
+
     /// Bytes that have come, those of wrong blocks among them.
     pub fn came_bytes(&self) -> u64 {
         self.came_bytes.load(Ordering::Relaxed)
@@ -78,6 +84,10 @@ impl Meter {
 
     fn recorded(&self) -> MutexGuard<'_, Recorded> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn note_value(&self, bytes: usize) {
+        self.value_bytes.store(bytes as u64, Ordering::Relaxed);
     }
 
     pub(super) fn note_came(&self, now: Duration, from: usize, block: usize, count: usize) {

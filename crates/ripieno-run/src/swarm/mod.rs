@@ -13,6 +13,8 @@ mod blocks;
 mod cast;
 mod driver;
 mod frame;
+#[cfg(test)]
+mod fuzz;
 mod inbox;
 mod meter;
 mod outbox;

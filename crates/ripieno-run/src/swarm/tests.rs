@@ -216,6 +216,8 @@ struct World {
     outcomes: BTreeMap<usize, Result<Arc<Memory>, Ending>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
     told: Vec<(usize, usize, Vec<u8>)>,
+    /// By whom, of which value, which peer is missed.
+    missed: Vec<(usize, u32, usize)>,
 }
 
 fn value(bytes: usize) -> Vec<u8> {
@@ -240,7 +242,7 @@ impl World {
         };
         let ranks = (0..size).map(rank).collect();
         let (now, outcomes) = (Duration::ZERO, BTreeMap::new());
-        World { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new() }
+        World { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new(), missed: Vec::new() }
     }
 
     /// Everybody begins a value; all want it at once.
@@ -272,14 +274,17 @@ impl World {
             }
             let (driver, wires) = &mut self.ranks[rank];
             has_moved |= driver.turn(self.now, wires);
-            for (_, news) in driver.take_news() {
+            for (number, news) in driver.take_news() {
                 match news {
                     News::Ended(outcome) => {
                         assert!(self.outcomes.insert(rank, outcome).is_none(), "rank {rank} ends twice");
                     }
                     News::Reopened => self.settled = None,
                     News::Told { from, bytes } => self.told.push((rank, from, bytes)),
-                    News::Lost { peer } => assert!(self.net.lock().unwrap().is_gone(peer)),
+                    News::Lost { peer } => {
+                        assert!(self.net.lock().unwrap().is_gone(peer));
+                        self.missed.push((rank, number, peer));
+                    }
                     News::Settled { acknowledged, lost, corruptions } => {
                         let sources = corruptions.into_iter().map(|it| it.source).collect();
                         self.settled = Some((acknowledged, lost, sources));
@@ -556,6 +561,20 @@ fn what_users_tell_each_other_comes_in_order() {
     }
     world.run_until(|world| world.told.len() == 2);
     assert_eq!(world.told, [(0, 1, b"first".to_vec()), (0, 1, b"second".to_vec())]);
+}
+
+#[test]
+fn who_dies_before_a_value_begins_here_is_missed_there_too() {
+    let mut world = World::new(3);
+    let (first, now) = (world.begin(0, 1, Discipline::Chain), world.now);
+    let second = world.ranks[2].0.expect(now, 0, None);
+    world.run_until(|world| world.outcomes.len() == 2);
+    world.net.lock().unwrap().mark(2, false);
+    world.run_until(|world| world.missed.contains(&(0, first, 2)));
+    let (bytes, digests) = given(1);
+    let manifest = Manifest::new(1, Some(BLOCK_BYTES), Discipline::Chain, 2);
+    assert_eq!(world.ranks[0].0.offer(world.now, bytes, manifest, digests, vec![1]), second);
+    world.run_until(|world| world.missed.contains(&(0, second, 2)));
 }
 
 #[test]

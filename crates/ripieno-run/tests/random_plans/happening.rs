@@ -158,7 +158,7 @@ fn combined(op: Op, a: i32, b: i32) -> i32 {
         Op::Prod => a.wrapping_mul(b),
         Op::Max => a.max(b),
         Op::And => a & b,
-        Op::Min | Op::Or | Op::Xor => unreachable!("no world reduces so"),
+        Op::Min | Op::Or | Op::Xor | Op::Function => unreachable!("no world reduces so"),
     }
 }
 
@@ -168,7 +168,9 @@ fn constant(with: Constant) -> i32 {
         Constant::Identity(Op::Prod) => 1,
         Constant::Identity(Op::Max) => i32::MIN,
         Constant::Identity(Op::And) => -1,
-        Constant::Identity(Op::Min | Op::Or | Op::Xor) => unreachable!("no world reduces so"),
+        Constant::Identity(Op::Min | Op::Or | Op::Xor | Op::Function) => {
+            unreachable!("no world reduces so")
+        }
     }
 }
 

@@ -104,6 +104,23 @@ fn a_wrong_block_is_fetched_again_and_its_source_named() {
 }
 
 #[test]
+fn a_source_whose_blocks_are_all_wrong_is_left() {
+    for (name, discipline) in disciplines().filter(|(_, discipline)| !discipline.is_streamed()) {
+        let mut asked = asked(discipline);
+        asked.corruptions = vec![(1, 0.0); 10_000];
+        let found = played(&cluster(5), &asked);
+        hold(name, &asked, &found, &[]);
+        let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
+        assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
+        for receiver in [0, 2, 3, 4] {
+            // After the second one, what was asked for already still comes.
+            let count = corruptions.iter().filter(|it| it.receiver == receiver).count();
+            assert!(count <= 6, "{name}: rank {receiver} took {count} wrong blocks");
+        }
+    }
+}
+
+#[test]
 fn any_link_between_receivers_may_be_cut() {
     for (name, discipline) in disciplines() {
         for p in [3, 5, 8] {

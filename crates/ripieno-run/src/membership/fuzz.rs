@@ -1,0 +1,114 @@
+//! Messages of peers, damaged: machines take them or are told that they are none.
+
+use super::agreement::{Agreement, Ballot, Event as Heard, Patience, Word};
+use super::inquiry::tests::{allreduce, barrier};
+use super::message::{WireCall, WireHeader};
+use super::*;
+use crate::call::{HEADER_BYTES, Told};
+use ripieno_fuzz::Fuzz;
+
+const WORLD_SIZE: usize = 4;
+const TIMING: Timing = Timing { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
+const PATIENCE: Patience = Patience { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+
+fn messages() -> Vec<Message> {
+    let told: WireCall = Told { header: barrier(7), form: "shape (2, 3)".into() }.into();
+    let ballot = Ballot { round: 2, rank: 3 };
+    let failure = rank_failed(2, &["a".into()], "it died");
+    let words = [
+        Word::Ask { epoch: 0 },
+        Word::Call { epoch: 0, ballot },
+        Word::Here { epoch: 0, ballot, seat: Some("here".into()), accepted: Some((ballot, vec![1])) },
+        Word::Away { epoch: 0, accepted: None },
+        Word::Seat { epoch: 0, rank: 1, seat: "there".into() },
+        Word::Propose { epoch: 0, ballot, gone: vec![1, 2] },
+        Word::Accept { epoch: 0, ballot },
+        Word::Decide { epoch: 0, gone: vec![1] },
+    ];
+    let messages = [
+        Message::Heartbeat,
+        Message::Complete,
+        Message::Report(failure.clone()),
+        Message::Suspect { peer: 3, cause: "reset".into() },
+        Message::Failed(Failure::Mismatch { description: "they differ".into() }),
+        Message::Stalled { call: told.clone(), peers: vec![1, 0, 3], is_blocked: true },
+        Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
+        Message::Ask { communicator: 0, sequence: 7 },
+        Message::AskForm(9),
+        Message::Form { form: 9, words: "keys 'ä'".into() },
+        Message::Answer { communicator: 0, sequence: 7, call: Some(told) },
+        Message::Goodbye { lasts: vec![WireHeader(barrier(6))], has_forgotten: false, form: String::new() },
+        Message::Lost(failure),
+    ];
+    messages.into_iter().chain(words.map(Message::Agreement)).collect()
+}
+
+/// Every message alone, and all after each other.
+fn valid() -> Vec<Vec<u8>> {
+    let mut valid: Vec<Vec<u8>> = messages().iter().map(Message::encode).collect();
+    valid.push(valid.concat());
+    valid
+}
+
+/// The ranks of a world that has met, as far as rank `rank` sees it.
+fn met(rank: usize, replicas: usize) -> Membership {
+    let hosts = (0..WORLD_SIZE).map(|rank| format!("host{rank}")).collect();
+    let mut machine = Membership::new(rank, hosts, replicas, TIMING, Duration::ZERO);
+    for peer in (0..WORLD_SIZE).filter(|&peer| peer != rank) {
+        machine.handle(Duration::ZERO, Event::Connected { peer }, &History::default());
+    }
+    machine
+}
+
+fn kind(output: &Output) -> u8 {
+    match output {
+        Output::Send { .. } => 0,
+        Output::Complete => 1,
+        Output::Failed(_) => 2,
+        Output::Lost(_) => 3,
+        Output::Finished => 4,
+    }
+}
+
+#[test]
+fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
+    let fuzz = Fuzz::new("membership", env!("CARGO_MANIFEST_DIR"), valid()).allowing(|bytes| (64 << 10) + 256 * bytes);
+    fuzz.run(|bytes| {
+        let mut inbox = Inbox::default();
+        inbox.push(bytes);
+        let mut machines = [(0, 1), (1, 1), (0, 2), (2, 2)].map(|(rank, replicas)| met(rank, replicas));
+        let mut agreement = Agreement::new(0, WORLD_SIZE, false, PATIENCE);
+        agreement.handle(Duration::ZERO, Heard::Begin { seat: "mine".into() });
+        let (mut kinds, mut now) = (Vec::new(), Duration::ZERO);
+        loop {
+            let message = match inbox.pop() {
+                Ok(Some(message)) => message,
+                Ok(None) => return (kinds, None),
+                Err(MessageError::TooLong { .. }) => return (kinds, Some(true)),
+                Err(MessageError::Garbled) => return (kinds, Some(false)),
+            };
+            now += Duration::from_millis(100);
+            if let Message::Agreement(word) = &message {
+                agreement.handle(now, Heard::Heard { peer: 3, word: word.clone() });
+            }
+            for machine in &mut machines {
+                let history = History::default();
+                let received = Event::Received { peer: 3, message: message.clone() };
+                let outputs = machine.handle(now, received, &history);
+                kinds.extend(outputs.iter().map(kind));
+                machine.handle(now, Event::Tick, &history);
+            }
+        }
+    });
+}
+
+#[test]
+fn damaged_headers_are_refused_or_are_those_of_a_call() {
+    let valid = [barrier(7), allreduce(1 << 40)].map(|header| header.encode().to_vec());
+    Fuzz::new("header", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
+        let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode)?;
+        assert_eq!(header.encode(), bytes[..HEADER_BYTES], "a header has one form");
+        assert!(!header.to_string().is_empty());
+        Some((header.call.collective() as u8, header.call.element as u8))
+    });
+}

@@ -1,0 +1,87 @@
+//! The least or the greatest value with the place where it is: rows of a value and an index of 8 bytes.
+
+use super::number::Number;
+use crate::call::Element;
+use half::{bf16, f16};
+use std::cmp::Ordering;
+
+/// Size of an index.
+const INDEX_BYTES: usize = size_of::<i64>();
+
+/// Combines the rows of the second piece into those of the first.
+type Keeper = fn(&mut [u8], &[u8]);
+
+/// Combines rows of an `element` and an index, one after the other: the lesser value stays (the greater, if
+/// `is_greatest`), with its index; of equal values the first, which is that of the lower ranks. A NaN wins over
+/// numbers, as in NumPy.
+pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, Keeper) {
+    let wins = if is_greatest { Ordering::Greater } else { Ordering::Less };
+    let row_bytes = element.size_bytes() + INDEX_BYTES;
+    (
+        row_bytes,
+        match element {
+            Element::I8 => of_type::<i8>(wins),
+            Element::I16 => of_type::<i16>(wins),
+            Element::I32 => of_type::<i32>(wins),
+            Element::I64 => of_type::<i64>(wins),
+            Element::U8 => of_type::<u8>(wins),
+            Element::U16 => of_type::<u16>(wins),
+            Element::U32 => of_type::<u32>(wins),
+            Element::U64 => of_type::<u64>(wins),
+            Element::F16 => of_type::<f16>(wins),
+            Element::Bf16 => of_type::<bf16>(wins),
+            Element::F32 => of_type::<f32>(wins),
+            Element::F64 => of_type::<f64>(wins),
+        },
+    )
+}
+
+fn of_type<T: Number + PartialOrd>(wins: Ordering) -> Keeper {
+    match wins {
+        Ordering::Less => |into, from| keep::<T>(into, from, Ordering::Less),
+        _ => |into, from| keep::<T>(into, from, Ordering::Greater),
+    }
+}
+
+fn keep<T: Number + PartialOrd>(into: &mut [u8], from: &[u8], wins: Ordering) {
+    let row_bytes = size_of::<T>() + INDEX_BYTES;
+    for (kept, other) in into.chunks_exact_mut(row_bytes).zip(from.chunks_exact(row_bytes)) {
+        let (before, after) = (T::load(&kept[..size_of::<T>()]), T::load(&other[..size_of::<T>()]));
+        let is_number = |value: T| value.partial_cmp(&value).is_some();
+        if is_number(before) && (after.partial_cmp(&before) == Some(wins) || !is_number(after)) {
+            kept.copy_from_slice(other);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(value: f64, index: i64) -> Vec<u8> {
+        [value.to_ne_bytes(), index.to_ne_bytes()].concat()
+    }
+
+    #[test]
+    fn the_first_of_equal_values_stays_and_a_nan_wins() {
+        let (row_bytes, least) = place_keeper(Element::F64, false);
+        assert_eq!(row_bytes, 16);
+        let cases = [
+            ((1.0, 2.0), 0),
+            ((2.0, 1.0), 1),
+            ((1.0, 1.0), 0),
+            ((0.0, -0.0), 0),
+            ((1.0, f64::NAN), 1),
+            ((f64::NAN, 1.0), 0),
+        ];
+        for ((before, after), winner) in cases {
+            let mut into = row(before, 0);
+            least(&mut into, &row(after, 1));
+            assert_eq!(into[8..], i64::to_ne_bytes(winner), "{before} and {after}");
+        }
+        let (_, greatest) = place_keeper(Element::F64, true);
+        let mut into = row(1.0, 0);
+        greatest(&mut into, &row(2.0, 1));
+        assert_eq!(into, row(2.0, 1));
+    }
+}

@@ -1,0 +1,262 @@
+//! Frames of a peer that broadcasts, damaged: the driver loses the peer or goes on.
+//!
+//! Checks would keep nearly all damage from whatever lies behind them, so that frames get right ones. Their tape is,
+//! for each: which value, whether a word or a chunk, the length of its bytes, and these.
+
+use super::frame::{self, Word};
+use super::*;
+use ripieno_fuzz::{Counting, Fuzz};
+use ripieno_plan::swarm::{Discipline, Failure, Have, Manifest, Message, Timing};
+use std::sync::Arc;
+use std::time::Duration;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const BLOCK_BYTES: usize = 100;
+const VALUE_BYTES: usize = 450;
+/// A value is no longer, whatever a peer says.
+const MEMORY_BYTES_MAX: usize = 1 << 20;
+/// Driver and nodes count on turns; what a peer makes them do must come to an end.
+const TURNS: u32 = 8;
+
+#[derive(Debug)]
+struct Memory(Vec<u8>);
+
+impl std::ops::Deref for Memory {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+fn made(bytes: usize) -> io::Result<Memory> {
+    if bytes > MEMORY_BYTES_MAX { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(Memory(vec![0; bytes])) }
+}
+
+impl Store for Memory {
+    fn place(&self) -> MemoryPlace {
+        MemoryPlace { process: 1, descriptor: 1, inode: 1 }
+    }
+
+    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Memory> {
+        if place.inode == 1 { made(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
+    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> io::Result<()> {
+        Memory::at(place, 0).map(drop)
+    }
+}
+
+/// A link that gives what it holds and takes everything.
+struct Given(Vec<u8>, usize);
+
+impl Link for Given {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
+        Ok(parts.iter().map(|part| part.len()).sum())
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
+    fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
+        let count = into.len().min(self.0.len() - self.1);
+        into[..count].copy_from_slice(&self.0[self.1..self.1 + count]);
+        self.1 += count;
+        Ok(count)
+    }
+
+    fn peek(&mut self, _least: usize) -> Result<&[u8], LinkError> {
+        Ok(&self.0[self.1..])
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.1 += count;
+    }
+
+    fn expect(&mut self, _bytes: usize) {}
+
+    fn is_memory(&self) -> bool {
+        true
+    }
+}
+
+/// One peer speaks; links to the others are never made.
+struct OnePeer(usize, Given, bool);
+
+impl Wires for OnePeer {
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        Ok((peer == self.0).then_some(&mut self.1))
+    }
+
+    fn newcomers(&mut self) -> Vec<usize> {
+        vec![self.0]
+    }
+
+    fn close(&mut self, peer: usize, _cause: &str) {
+        self.2 |= peer == self.0;
+    }
+}
+
+fn manifest(discipline: Discipline) -> Manifest {
+    Manifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
+}
+
+fn digests() -> Vec<Digest> {
+    (0..VALUE_BYTES.div_ceil(BLOCK_BYTES))
+        .map(|block| {
+            frame::digest(&value()[block * BLOCK_BYTES..][..BLOCK_BYTES.min(VALUE_BYTES - block * BLOCK_BYTES)])
+        })
+        .collect()
+}
+
+fn value() -> Vec<u8> {
+    (0..VALUE_BYTES).map(|at| at as u8).collect()
+}
+
+fn entry(cast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
+    [&[cast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
+}
+
+fn word(cast: u8, word: &Word) -> Vec<u8> {
+    entry(cast, false, &postcard::to_stdvec(word).unwrap())
+}
+
+fn chunk(cast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
+    entry(cast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
+}
+
+/// The frames of a tape.
+fn frames(mut tape: &[u8]) -> Vec<u8> {
+    let mut frames = Vec::new();
+    while let Some(([cast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
+        let (bytes, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
+        tape = rest;
+        match bytes.split_first_chunk::<16>() {
+            Some((place, bytes)) if *is_chunk == 1 => {
+                let [block, from] = [0, 8].map(|at| u64::from_le_bytes(place[at..at + 8].try_into().unwrap()) as usize);
+                frames.extend(frame::chunk((*cast).into(), block, from, bytes.len()));
+                frames.extend(bytes);
+            }
+            _ => frames.extend(frame::framed((*cast).into(), bytes)),
+        }
+    }
+    frames
+}
+
+/// What the root says to a receiver, and what members say to each other and to the root.
+fn tapes() -> Vec<Vec<u8>> {
+    let said = |message: Message| Word::Said { message, digests: digests() };
+    let mut tapes = Vec::new();
+    for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
+        let welcome = Message::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: vec![0, 2] };
+        let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
+        let fetches = (0..5).flat_map(|block| word(0, &said(Message::Fetch { block, source: 0 })));
+        let offer = said(Message::Offer { have: Box::new(Have::all(5)), is_answer: false });
+        let parts = [word(0, &said(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
+        tapes.push([parts.concat(), word(0, &said(Message::Released))].concat());
+    }
+    let have = || Box::new(Have::all(5));
+    let messages = [
+        Message::Join,
+        Message::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
+        Message::Ask { part: 1, instead_of: 2 },
+        Message::Stalled { sources: vec![0, 2] },
+        Message::Found { have: have() },
+        Message::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },
+        Message::Corrupt { block: 2, source: 0 },
+        Message::Done,
+        Message::Alive,
+        Message::Source { stripe: 0, source: 2 },
+        Message::Meet { neighbours: vec![1, 2] },
+        Message::Wait,
+        Message::Probe,
+        Message::Gone { rank: 2 },
+        Message::Summon,
+        Message::Failed(Failure::CutOff { root: 0 }),
+        Message::Request { block: 1, from_bytes: 50 },
+        Message::Cancel { block: 1 },
+        Message::Refused { block: 1 },
+        Message::Have { block: 4 },
+    ];
+    tapes.push(messages.iter().flat_map(|it| word(0, &said(it.clone()))).collect());
+    tapes.extend(messages.into_iter().map(|message| [word(0, &said(Message::Join)), word(0, &said(message))].concat()));
+    let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
+    let words = [
+        Word::Digests { first_block: 1, digests: digests()[1..].to_vec() },
+        Word::Here,
+        Word::LetGo,
+        Word::Released,
+        Word::Share,
+        Word::Coming,
+        Word::Shared { place, length_bytes: VALUE_BYTES },
+        Word::Alone,
+        Word::Told { bytes: b"told".to_vec() },
+    ];
+    tapes.extend(words.iter().map(|it| [word(0, it), word(1, it)].concat()));
+    tapes
+}
+
+/// Lets the driver read what a peer says; how it ended for it.
+fn driven(mut driver: Driver<Memory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8>) {
+    let mut wires = OnePeer(peer, Given(frames(tape), 0), false);
+    let mut kinds = Vec::new();
+    for turn in 1..=TURNS {
+        driver.turn(Duration::from_secs(turn.into()), &mut wires);
+        kinds.extend(driver.take_news().iter().map(|(_, news)| match news {
+            News::Ended(Ok(_)) => 0,
+            News::Ended(Err(Ending::Failure(_))) => 1,
+            News::Ended(Err(_)) => 2,
+            News::Told { .. } => 3,
+            News::Lost { .. } => 4,
+            News::Reopened => 5,
+            News::Settled { .. } => 6,
+        }));
+    }
+    (wires.2, kinds)
+}
+
+fn driver(rank: usize) -> Driver<Memory> {
+    Driver::new(rank, 3, Timing::default(), Box::new(made))
+}
+
+fn fuzz(name: &'static str) -> Fuzz {
+    Fuzz::new(name, env!("CARGO_MANIFEST_DIR"), tapes()).allowing(|bytes| (18 << 20) + 2048 * bytes).one_of(4)
+}
+
+#[test]
+fn a_receiver_bears_what_a_damaged_root_says() {
+    fuzz("swarm-receiver").run(|tape| {
+        let mut receiver = driver(1);
+        let number = receiver.expect(Duration::ZERO, 0, None);
+        receiver.want(Duration::ZERO, number);
+        receiver.expect(Duration::ZERO, 2, Some(0));
+        receiver.want(Duration::ZERO, number + 1);
+        driven(receiver, 0, tape)
+    });
+}
+
+#[test]
+fn a_root_bears_what_a_damaged_member_says() {
+    for (name, discipline, order) in [
+        ("swarm-root-chain", Discipline::Chain, vec![2]),
+        ("swarm-root-split", Discipline::SplitStream, vec![1, 2]),
+        ("swarm-root-csb", Discipline::CSB, vec![2, 1]),
+        ("swarm-root-bittorrent", Discipline::BITTORRENT, vec![1, 2]),
+    ] {
+        fuzz(name).run(|tape| {
+            let mut root = driver(0);
+            let offered = Arc::new(Memory(value()));
+            root.offer(Duration::ZERO, offered, manifest(discipline), digests(), order.clone());
+            driven(root, 1, tape)
+        });
+    }
+}
