@@ -2,17 +2,21 @@
 //! Figures beside peers and limits come from `ripieno bench`.
 //!
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
-//!     collectives allreduce|broadcast[=ALGORITHM] BYTES:CALLS:BATCHES …
+//!     collectives allreduce|broadcast|allgather|barrier[=ALGORITHM] BYTES:CALLS:BATCHES[:PAUSE_US] …
 //!
 //! A batch is a barrier and then CALLS calls in place, on float32, sum, root 0; its time is the slowest rank's, per
-//! call. Rank 0 prints a line "BYTES SECONDS" per batch. Results are checked: of an allreduce before the first batch,
-//! of a broadcast after each.
+//! call. The bytes of an allgather are those of all blocks. Rank 0 prints a line "BYTES SECONDS" per batch. Results
+//! are checked: of a broadcast after each batch, of the others before the first.
+//!
+//! With a pause the last rank calls so long after the others, each time. It then finds what they have sent, and does
+//! not wait: a profiler counts what one call takes (see the page on small calls).
 
 use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
 use ripieno::{Communicator, Element, Memory, Op};
 use std::env;
 use std::error::Error;
-use std::time::Instant;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -20,6 +24,7 @@ struct Case {
     bytes: usize,
     call_count: usize,
     batch_count: usize,
+    pause: Duration,
 }
 
 struct Bench {
@@ -29,7 +34,7 @@ struct Bench {
 
 fn main() -> Outcome<()> {
     let mut arguments = env::args().skip(1);
-    let operation = arguments.next().ok_or("no operation: expected allreduce or broadcast")?;
+    let operation = arguments.next().ok_or("no operation: expected allreduce, broadcast, allgather or barrier")?;
     let cases = arguments.map(|text| Case::parse(&text)).collect::<Outcome<Vec<Case>>>()?;
     let (operation, algorithm) = match operation.split_once('=') {
         Some((operation, algorithm)) => (operation.to_string(), Some(algorithm.to_string())),
@@ -40,7 +45,9 @@ fn main() -> Outcome<()> {
         match operation.as_str() {
             "allreduce" => bench.time_allreduce(case)?,
             "broadcast" => bench.time_broadcast(case)?,
-            other => return Err(format!("{other}: expected allreduce or broadcast").into()),
+            "allgather" => bench.time_allgather(case)?,
+            "barrier" => bench.batches(case, |bench| Ok(bench.comm.barrier(bench.algorithm.as_deref())?))?,
+            other => return Err(format!("{other}: expected allreduce, broadcast, allgather or barrier").into()),
         }
     }
     Ok(())
@@ -58,10 +65,11 @@ fn meet() -> Outcome<Communicator> {
 impl Case {
     fn parse(text: &str) -> Outcome<Case> {
         let numbers = text.split(':').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
-        let [bytes, call_count, batch_count] = numbers[..] else {
-            return Err(format!("{text}: expected BYTES:CALLS:BATCHES").into());
+        let ([bytes, call_count, batch_count] | [bytes, call_count, batch_count, _]) = numbers[..] else {
+            return Err(format!("{text}: expected BYTES:CALLS:BATCHES[:PAUSE_US]").into());
         };
-        Ok(Case { bytes, call_count, batch_count })
+        let pause = Duration::from_micros(numbers.get(3).copied().unwrap_or(0) as u64);
+        Ok(Case { bytes, call_count, batch_count, pause })
     }
 }
 
@@ -75,9 +83,27 @@ impl Bench {
             return Err(format!("rank {rank}: wrong sum of {} bytes", case.bytes).into());
         }
         vector.fill(0); // sums of zeros stay finite, however many
-        self.batch(case.call_count.div_ceil(10), |bench| bench.allreduce(&mut vector))?;
+        self.batches(case, |bench| bench.allreduce(&mut vector))
+    }
+
+    fn time_allgather(&mut self, case: &Case) -> Outcome<()> {
+        let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
+        let counts = vec![case.bytes / size_of::<f32>() / world_size; world_size];
+        let block_of = |i: usize| i / counts[0].max(1);
+        let mut vector = bytes_of(case, |i| if block_of(i) == rank { element(rank, i) } else { -1.0 });
+        self.comm.allgather(&mut vector, Element::F32, &counts, self.algorithm.as_deref())?;
+        if vector != bytes_of(case, |i| element(block_of(i), i)) {
+            return Err(format!("rank {rank}: wrong blocks of {} bytes", case.bytes).into());
+        }
+        self.batches(case, |bench| {
+            Ok(bench.comm.allgather(&mut vector, Element::F32, &counts, bench.algorithm.as_deref())?)
+        })
+    }
+
+    fn batches(&mut self, case: &Case, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<()> {
+        self.batch(case, &mut call)?;
         for _ in 0..case.batch_count {
-            let seconds = self.batch(case.call_count, |bench| bench.allreduce(&mut vector))?;
+            let seconds = self.batch(case, &mut call)?;
             self.report(case, seconds);
         }
         Ok(())
@@ -90,7 +116,7 @@ impl Bench {
             if self.comm.rank() != 0 {
                 vector.fill(0xff);
             }
-            let seconds = self.batch(case.call_count, |bench| bench.broadcast(&mut vector))?;
+            let seconds = self.batch(case, |bench| bench.broadcast(&mut vector))?;
             if vector != expected {
                 return Err(format!("rank {}: wrong broadcast of {} bytes", self.comm.rank(), case.bytes).into());
             }
@@ -108,13 +134,17 @@ impl Bench {
     }
 
     /// Seconds per call, the slowest rank's.
-    fn batch(&mut self, call_count: usize, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<f64> {
+    fn batch(&mut self, case: &Case, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<f64> {
+        let is_last = self.comm.rank() + 1 == self.comm.world_size();
         self.comm.barrier(None)?;
         let start = Instant::now();
-        for _ in 0..call_count {
+        for _ in 0..case.call_count {
+            if is_last && !case.pause.is_zero() {
+                sleep(case.pause);
+            }
             call(self)?;
         }
-        let mut seconds = (start.elapsed().as_secs_f64() / call_count as f64).to_ne_bytes();
+        let mut seconds = (start.elapsed().as_secs_f64() / case.call_count as f64).to_ne_bytes();
         self.comm.allreduce(&mut seconds, Element::F64, Op::Max, None)?;
         Ok(f64::from_ne_bytes(seconds))
     }

@@ -89,7 +89,7 @@ struct State {
     deliveries: BTreeMap<u32, Delivery>,
     /// What others have told last of each variable.
     told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
-    /// Connections that are gone since a variable began.
+    /// Connections that are gone.
     lost: BTreeMap<u32, BTreeSet<usize>>,
 }
 
@@ -279,7 +279,7 @@ impl Variable {
         lock(&self.shared.state).told.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// The ranks to which the connection has been lost since it began.
+    /// The ranks to which the connection has been lost.
     pub fn lost(&self) -> BTreeSet<usize> {
         lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
     }

@@ -2,10 +2,12 @@
 //!
 //! Both are one text, `algorithm@order`, of which either part may be missing: `ring`, `chain@random:7`, `@given`. An
 //! argument of a call is stronger than [`Overrides`], these are stronger than [`choose`]. The order is `racks` (by
-//! default), `given` or `random:SEED`; it concerns chains, rings and trees, and both levels of two.
+//! default), `given` or `random:SEED`; it concerns chains, rings and trees, and both levels of two. What a communicator
+//! prefers, because trials found it, is weaker than overrides, and stronger than [`choose`].
 
 use crate::error::Error;
-use ripieno_plan::{Algorithm, Collective, Group, Order, choose};
+use crate::preferred::Preferred;
+use ripieno_plan::{Algorithm, Collective, Group, Order, choose, choose_in_rank_order};
 
 /// The greatest seed of a random order: ranks compare orders by 32 bits.
 const LAST_SEED: u64 = u32::MAX as u64 - 2;
@@ -69,19 +71,35 @@ impl Overrides {
         collective: Collective,
         asked: Option<&str>,
         group: &Group,
+        preferred: &Preferred,
         bytes: usize,
     ) -> Result<Choice, Error> {
         let Some(asked) = asked else {
-            return Ok(self.unasked(collective, group, bytes));
+            return Ok(self.unasked(collective, group, preferred, bytes));
         };
         let mut named = self.by_collective[collective as usize];
         named.take(Named::parse(collective, asked)?);
-        Ok(named.or_chosen(collective, group, bytes))
+        Ok(named.or_chosen(collective, group, preferred, bytes))
     }
 
     /// What runs when a call asks for nothing.
-    pub(crate) fn unasked(&self, collective: Collective, group: &Group, bytes: usize) -> Choice {
-        self.by_collective[collective as usize].or_chosen(collective, group, bytes)
+    pub(crate) fn unasked(&self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> Choice {
+        self.by_collective[collective as usize].or_chosen(collective, group, preferred, bytes)
+    }
+}
+
+/// What runs when a call that combines by a function asks for `asked`: what has its operands in the order of the ranks.
+/// [`Overrides`] are of operations whose operands may change places, and an order of the ranks means nothing here.
+pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<Choice, Error> {
+    let named = asked.map(|asked| Named::parse(collective, asked)).transpose()?.unwrap_or_default();
+    let known = choose_in_rank_order(collective)
+        .ok_or_else(|| wrong("collective", collective.name(), "one that combines".to_string()))?;
+    match named.algorithm {
+        Some(algorithm) if !algorithm.in_rank_order => {
+            let expected = format!("{}, as a function need not be commutative", known.name);
+            Err(wrong("algorithm", algorithm.name, expected))
+        }
+        _ => Ok(Choice { algorithm: known, order: Order::default() }),
     }
 }
 
@@ -118,8 +136,9 @@ impl Named {
         Ok(Named { algorithm, order })
     }
 
-    fn or_chosen(self, collective: Collective, group: &Group, bytes: usize) -> Choice {
-        let algorithm = self.algorithm.unwrap_or_else(|| choose(collective, group, bytes));
+    fn or_chosen(self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> Choice {
+        let usual = || preferred.find(collective, bytes).unwrap_or_else(|| choose(collective, group, bytes));
+        let algorithm = self.algorithm.unwrap_or_else(usual);
         Choice { algorithm, order: self.order.unwrap_or_default() }
     }
 
@@ -158,7 +177,8 @@ mod tests {
 
     fn chosen(overrides: &str, collective: Collective, asked: Option<&str>) -> (&'static str, Order) {
         let group = Group::new(0, 16);
-        let choice = Overrides::parse(overrides).unwrap().choice(collective, asked, &group, 8).unwrap();
+        let overrides = Overrides::parse(overrides).unwrap();
+        let choice = overrides.choice(collective, asked, &group, &Preferred::default(), 8).unwrap();
         (choice.algorithm.name, choice.order)
     }
 
@@ -187,6 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_communicator_prefers_is_weaker_than_what_is_named() {
+        let (group, mut preferred) = (Group::new(0, 16), Preferred::default());
+        preferred.set(Collective::Allreduce, &group, &[(1 << 20, "one-round".to_string())]).unwrap();
+        let chosen = |overrides: &str, asked| {
+            let overrides = Overrides::parse(overrides).unwrap();
+            overrides.choice(Collective::Allreduce, asked, &group, &preferred, 8).unwrap().algorithm.name
+        };
+        assert_eq!(chosen("", None), "one-round");
+        assert_eq!(chosen("broadcast=chain", Some("@given")), "one-round");
+        assert_eq!(chosen("allreduce=ring", None), "ring");
+        assert_eq!(chosen("", Some("tree")), "tree");
+    }
+
+    #[test]
     fn an_order_alone_concerns_every_collective_and_leaves_the_algorithm() {
         assert_eq!(chosen("@given,ring", Collective::Allreduce, None), ("ring", Order::Given));
         for collective in Collective::catalogued() {
@@ -207,7 +241,9 @@ mod tests {
     #[test]
     fn orders_that_differ_are_told_apart() {
         let hash = |asked| {
-            Overrides::default().choice(Collective::Broadcast, Some(asked), &Group::new(0, 9), 8).unwrap().order_hash()
+            let (group, preferred) = (Group::new(0, 9), Preferred::default());
+            let choice = Overrides::default().choice(Collective::Broadcast, Some(asked), &group, &preferred, 8);
+            choice.unwrap().order_hash()
         };
         let hashes = ["@racks", "@given", "@random:0", "@random:1", "@random:4294967293"].map(hash);
         assert_eq!(hashes[0], 0);

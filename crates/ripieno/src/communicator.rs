@@ -7,7 +7,7 @@
 
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
-use crate::core::{Core, Held, REPLICATED_MAX, Shared};
+use crate::core::{Core, Held, Shared};
 use crate::elements::{Elements, Shape};
 use crate::error::{Error, argument};
 use crate::flight::{self, Flight};
@@ -15,13 +15,17 @@ use crate::handle::Handle;
 use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
+use crate::preferred;
 use crate::statistics::Statistics;
 use crate::task::{Task, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
+use ripieno_run::recorder::Reading;
 use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
@@ -52,6 +56,7 @@ impl Communicator {
             communicators: vec![Some(Box::new(state))],
             split_count: 0,
             replicated_count: 0,
+            meetings: BTreeMap::new(),
         });
         Communicator::numbered(shared, 0, group, world_ranks, None)
     }
@@ -131,13 +136,30 @@ impl Communicator {
     /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
     /// `size_bytes`.
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
-        let mut held = self.shared.hold()?;
-        Ok(held.core().overrides.unasked(collective, &self.group, size_bytes).algorithm)
+        let mut held = self.hold()?;
+        let (runtime, state) = held.communicator(self.number)?;
+        Ok(runtime.overrides.unasked(collective, &self.group, state.preferred(), size_bytes).algorithm)
+    }
+
+    /// The algorithms of `collective` that may be preferred, those of equal plans together. Bytes are those of the
+    /// vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+    pub fn distinct_algorithms(&self, collective: Collective, bytes: usize) -> Vec<Vec<&'static str>> {
+        preferred::distinct(collective, &self.group, bytes)
+    }
+
+    /// From now on these run where a call, or an override, names no algorithm: rows of ascending bytes in all, each for
+    /// up to so many, the last for any more; without rows the usual ones. All ranks must prefer the same.
+    pub fn prefer(&self, collective: Collective, rows: &[preferred::Row]) -> Result<(), Error> {
+        let mut held = self.hold()?;
+        held.communicator(self.number)?.1.prefer(collective, rows)
     }
 
     /// What runs when a call names no algorithm, for all communicators of the rank. All ranks must set the same.
     pub fn set_overrides(&self, overrides: Overrides) -> Result<(), Error> {
-        self.shared.hold()?.core().overrides = overrides;
+        let mut held = self.shared.hold()?;
+        let core = held.core();
+        core.overrides = overrides;
+        core.communicators.iter_mut().flatten().for_each(|state| state.forget_repeats());
         Ok(())
     }
 
@@ -146,6 +168,12 @@ impl Communicator {
         let mut held = self.shared.hold()?;
         let core = held.core();
         Ok(Flight::of(&core.executor.recorder, count, core.fabric.now()))
+    }
+
+    /// What this rank has communicated, by whatever communicator, since this was first asked, as it stands `now` on its
+    /// host's monotonic clock. Never waits for a call: the answer has the one that goes on.
+    pub fn reading(&self, now: Duration) -> Reading {
+        self.shared.gauge.read(now)
     }
 
     /// Keeps the last `count` collectives from now on, and the times of all: two looks at the clock for each.
@@ -356,48 +384,29 @@ impl Communicator {
         self.in_place(&Task::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
     }
 
-    /// Divides the ranks: those that give one color make a communicator of their own, in the order of `key` and, where
-    /// keys are equal, of their ranks here. Who gives no color gets none. Every rank calls it; the children use the
-    /// links of this communicator and are closed with the world.
-    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
-        let p = self.world_size();
+    /// Waits until one of `sources` has sent this rank a message that [`Communicator::receive`] takes next, whose form
+    /// these words stand for if there are any, and gives the rank; `None` if none came within `timeout`. A source that
+    /// has entered something else is passed over, unless all have; ranks that wait so in a circle are not told.
+    pub fn await_message(
+        &self,
+        sources: &[usize],
+        words: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> Result<Option<usize>, Error> {
+        for &source in sources {
+            if source >= self.world_size() || source == self.rank() {
+                return Err(argument("source", source, &format!("another rank of 0 to {}", self.world_size() - 1)));
+            }
+        }
+        let peers: Vec<usize> = sources.iter().map(|&source| self.world_ranks[source]).collect();
+        let form = words.map(|words| Shape::Told(words).form());
         let mut held = self.hold()?;
-        // Per rank: color + 1 or 0, key, number of splits known.
-        let mut rows = vec![[0u64; 3]; p];
-        rows[self.rank()] =
-            [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core().split_count)];
-        let mut bytes: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
-        let counts = vec![3; p];
-        let (mut runtime, state) = held.communicator(self.number)?;
-        let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        let elements = Elements { element: Element::U64, shape: Shape::Told("colors and keys of a split") };
-        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, None, memory)?;
-        let words: Vec<u64> =
-            bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect();
-        let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
-
-        let core = held.core();
-        // Larger than the number of any split that a rank of this communicator has seen.
-        let number = rows.iter().map(|row| row[2]).max().unwrap_or(0) + 1;
-        let world_size = core.fabric.world_size() as u64;
-        let limit = u64::from(u32::MAX - REPLICATED_MAX) / world_size - 1;
-        if number > limit {
-            return Err(argument("splits", number, &format!("at most {limit} in a world of {world_size} ranks")));
-        }
-        core.split_count = number as u32;
-        if color.is_none() {
-            return Ok(None);
-        }
-        let mut members: Vec<usize> = (0..p).filter(|&rank| rows[rank][0] == rows[self.rank()][0]).collect();
-        members.sort_by_key(|&rank| (rows[rank][1] as i64, rank));
-        let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
-        // Groups that share a rank differ in the number, groups that share none in their lowest rank.
-        let lowest = world_ranks.iter().min().copied().expect("a rank is of its own color");
-        let id = number * world_size + lowest as u64;
-        let rank = members.iter().position(|&rank| rank == self.rank()).expect("a rank is of its own color");
-        let topology = Arc::new(self.topology().of(&members));
-        let group = Group::with_topology(rank, topology).in_order(self.group.order());
-        Ok(Some(Communicator::among(&self.shared, core, id as u32, group, world_ranks, self.replica)))
+        let (runtime, state) = held.communicator(self.number)?;
+        let until = timeout.map(|timeout| runtime.fabric.now() + timeout);
+        let is_late = until.map(|until| move |now| now >= until);
+        let is_late = is_late.as_ref().map(|is_late| is_late as &dyn Fn(Duration) -> bool);
+        let found = runtime.executor.await_message(runtime.fabric, state.id(), form, &peers, is_late)?;
+        Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works

@@ -1,10 +1,12 @@
 //! The state of one communicator in a core: its group, its count of calls, its schedules.
 
-use crate::elements::{Elements, form, words};
+use crate::elements::{Elements, Shape, form, words};
 use crate::error::{Error, argument};
 use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::{BufferPool, PooledBuffer};
+use crate::preferred::{self, Preferred};
+use crate::repeats::{Found, Question, Repeats};
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
@@ -31,6 +33,8 @@ pub(crate) struct CommunicatorState {
     /// If this communicator is of logical ranks: this rank of the world and which ranks are replicas of each other.
     replica: Option<Replica>,
     schedules: Schedules,
+    preferred: Preferred,
+    repeats: Repeats,
     sequence: u64,
     /// Sparse reductions configured so far.
     configuration_count: u32,
@@ -41,12 +45,6 @@ pub(crate) struct CommunicatorState {
     background: Arc<Mutex<Statistics>>,
 }
 
-/// A task made ready to run.
-struct Ready {
-    header: Header,
-    schedule: Arc<Schedule>,
-}
-
 impl CommunicatorState {
     pub fn new(id: u32, group: Group, world_ranks: Arc<[usize]>, replica: Option<Replica>) -> CommunicatorState {
         CommunicatorState {
@@ -55,12 +53,24 @@ impl CommunicatorState {
             world_ranks,
             replica,
             schedules: Schedules::default(),
+            preferred: Preferred::default(),
+            repeats: Repeats::default(),
             sequence: 0,
             configuration_count: 0,
             messages: BTreeMap::new(),
             statistics: Statistics::default(),
             background: Arc::default(),
         }
+    }
+
+    /// Goes on with the collective of this number.
+    pub fn resume(&mut self, sequence: u64) {
+        self.sequence = sequence;
+    }
+
+    /// Its number, the same on every rank.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     pub fn statistics(&self) -> Statistics {
@@ -74,13 +84,54 @@ impl CommunicatorState {
         task: &Task<'_>,
         elements: Elements<'_>,
         algorithm: Option<&str>,
+        memory: [Memory<'_>; 2],
+    ) -> Result<(), Error> {
+        let question = Question::of(task, elements, algorithm, &memory);
+        if let Some(question) = &question
+            && let Some(kept) = self.repeats.take(question)
+        {
+            self.note_form(runtime, task, &elements.shape, &kept.found);
+            let ended = self.run_found(runtime, task, &kept.found, memory);
+            self.repeats.put_back(question, kept);
+            return ended;
+        }
+        let found = self.find(runtime, task, elements, algorithm, &memory)?;
+        let ended = self.run_found(runtime, task, &found, memory);
+        if let Some(question) = question.filter(|question| self.repeats.has_room(question)) {
+            self.repeats.keep(&question, found);
+        }
+        ended
+    }
+
+    /// What runs where a call names no algorithm.
+    pub fn preferred(&self) -> &Preferred {
+        &self.preferred
+    }
+
+    /// Prefers other algorithms from now on.
+    pub fn prefer(&mut self, collective: Collective, rows: &[preferred::Row]) -> Result<(), Error> {
+        self.forget_repeats();
+        self.preferred.set(collective, &self.group, rows)
+    }
+
+    /// Forgets what came of earlier calls, because it would come out otherwise now.
+    pub fn forget_repeats(&mut self) {
+        self.repeats.clear();
+    }
+
+    fn run_found(
+        &mut self,
+        runtime: &mut Runtime<'_>,
+        task: &Task<'_>,
+        Found { call, schedule, .. }: &Found,
         [main, output]: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let ready = self.ready(runtime, task, elements, algorithm, &main, &output)?;
-        let mut scratch = scratch(runtime.scratch, ready.schedule.scratch_bytes())?;
+        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
         let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
-        self.execute(runtime, &ready, [main, output, scratch])?;
-        *self.sequence_of(task) += 1;
+        let sequence = *self.sequence_of(task);
+        let header = Header { communicator: self.id, sequence, call: *call };
+        self.execute(runtime, header, schedule, [main, output, scratch])?;
+        *self.sequence_of(task) = sequence + 1;
         Ok(())
     }
 
@@ -93,9 +144,9 @@ impl CommunicatorState {
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let kept = std::mem::take(&mut self.schedules);
-        let ended = self.run(runtime, task, element.into(), None, memory);
+        let found = self.find(runtime, task, element.into(), None, &memory);
         self.schedules = kept;
-        ended
+        self.run_found(runtime, task, &found?, memory)
     }
 
     /// The number of the sparse reduction that is configured now, from 1 on; the same on every rank.
@@ -119,13 +170,19 @@ impl CommunicatorState {
         buffers: [Memory<'_>; 3],
     ) -> Result<(), Error> {
         let header = Header { communicator: self.id, sequence: self.sequence, call };
-        self.execute(runtime, &Ready { header, schedule }, buffers)?;
+        self.execute(runtime, header, &schedule, buffers)?;
         self.sequence += 1;
         Ok(())
     }
 
-    fn execute(&mut self, runtime: &mut Runtime<'_>, ready: &Ready, mut buffers: [Memory<'_>; 3]) -> Result<(), Error> {
-        let traffic = runtime.executor.run(runtime.fabric, ready.header, &ready.schedule, &mut buffers)?;
+    fn execute(
+        &mut self,
+        runtime: &mut Runtime<'_>,
+        header: Header,
+        schedule: &Arc<Schedule>,
+        mut buffers: [Memory<'_>; 3],
+    ) -> Result<(), Error> {
+        let traffic = runtime.executor.run(runtime.fabric, header, schedule, &mut buffers)?;
         self.statistics.count(traffic);
         self.statistics.communicating += traffic.elapsed.unwrap_or_default();
         Ok(())
@@ -141,10 +198,11 @@ impl CommunicatorState {
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let mut memory = Box::new(memory);
-        let [main, output] = memory.buffers();
-        let ready = self.ready(runtime, task, elements, algorithm, &main, &output)?;
-        let ticket = self.submit(runtime, ready, memory)?;
-        *self.sequence_of(task) += 1;
+        let found = self.find(runtime, task, elements, algorithm, &memory.buffers())?;
+        let sequence = *self.sequence_of(task);
+        let header = Header { communicator: self.id, sequence, call: found.call };
+        let ticket = self.submit(runtime, header, found.schedule, memory)?;
+        *self.sequence_of(task) = sequence + 1;
         Ok(ticket)
     }
 
@@ -157,7 +215,7 @@ impl CommunicatorState {
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let header = Header { communicator: self.id, sequence: self.sequence, call };
-        let ticket = self.submit(runtime, Ready { header, schedule }, Box::new(memory))?;
+        let ticket = self.submit(runtime, header, schedule, Box::new(memory))?;
         self.sequence += 1;
         Ok(ticket)
     }
@@ -165,7 +223,8 @@ impl CommunicatorState {
     fn submit<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
-        Ready { header, schedule }: Ready,
+        header: Header,
+        schedule: Arc<Schedule>,
         mut memory: Box<M>,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
@@ -190,15 +249,15 @@ impl CommunicatorState {
         Ok(ticket)
     }
 
-    fn ready(
+    /// Checks a task, and finds out how it is done; what ranks compare is noted.
+    fn find(
         &mut self,
         runtime: &mut Runtime<'_>,
         task: &Task<'_>,
         Elements { element, shape }: Elements<'_>,
         algorithm: Option<&str>,
-        main: &Memory<'_>,
-        output: &Memory<'_>,
-    ) -> Result<Ready, Error> {
+        [main, output]: &[Memory<'_>; 2],
+    ) -> Result<Found, Error> {
         if !task.only_reads(self.group.rank()) {
             check_write("first buffer", main, task)?;
         }
@@ -208,7 +267,8 @@ impl CommunicatorState {
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
         let extents = Extent::all_of(task);
         task::check(task, &extents, &self.group, [main, output])?;
-        let choice = runtime.overrides.choice(task.collective(), algorithm, &self.group, main.length_bytes)?;
+        let (collective, bytes) = (task.collective(), main.length_bytes);
+        let choice = runtime.overrides.choice(collective, algorithm, &self.group, &self.preferred, bytes)?;
         let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
         let schedule =
@@ -226,13 +286,19 @@ impl CommunicatorState {
                 })
             })?;
         // Plans know nothing of it.
-        let counts = task::common_counts(&extents);
-        call.form = form(&shape, counts, &choice);
-        if call.form != 0 {
-            runtime.fabric.note_form(call.form, &|| words(&shape, counts, &choice));
+        call.form = form(&shape, task::common_counts(&extents), &choice);
+        let found = Found { call, choice, schedule };
+        self.note_form(runtime, task, &shape, &found);
+        Ok(found)
+    }
+
+    /// Notes what the form of a call stands for, if it has one.
+    #[inline]
+    fn note_form(&self, runtime: &mut Runtime<'_>, task: &Task<'_>, shape: &Shape<'_>, found: &Found) {
+        if found.call.form != 0 {
+            let counts = || task::common_counts(&Extent::all_of(task));
+            runtime.fabric.note_form(found.call.form, &|| words(shape, counts(), &found.choice));
         }
-        let header = Header { communicator: self.id, sequence: *self.sequence_of(task), call };
-        Ok(Ready { header, schedule })
     }
 
     /// The number that the next such call gets on every rank that takes part in it.
@@ -277,7 +343,11 @@ fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, 
 }
 
 /// Scratch memory for a run that needs `length_bytes` of it.
-fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
-    let taken = (length_bytes > 0).then(|| pool.take(length_bytes)).transpose();
+#[inline]
+pub(crate) fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
+    if length_bytes == 0 {
+        return Ok(None);
+    }
+    let taken = pool.take(length_bytes).map(Some);
     taken.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
 }

@@ -31,6 +31,8 @@ impl Flight {
 
 /// Lets `executor` keep the last `count` collectives, all with times. What it has kept so far is gone.
 pub(crate) fn keep(executor: &mut Executor, count: usize) {
+    let gauge = executor.recorder.gauge.clone();
     executor.recorder = Recorder::new(count);
     executor.recorder.is_clocked = true;
+    executor.recorder.gauge = gauge;
 }

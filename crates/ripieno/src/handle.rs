@@ -48,6 +48,26 @@ impl<M> Handle<M> {
         self.ticket.ended().unwrap_or(Err(Error::Closed))
     }
 
+    /// Waits until one of `handles`, of one world, has ended, moving on whatever is in flight; its place.
+    pub fn join_any(handles: &[&Handle<M>]) -> Result<Option<usize>, Error> {
+        let done = || handles.iter().position(|handle| handle.is_done());
+        let Some(first) = handles.first() else { return Ok(None) };
+        if done().is_none() {
+            match first.shared.hold_unless(&|| done().is_some()) {
+                Ok(Some(mut held)) => {
+                    let Core { fabric, executor, .. } = held.core();
+                    let driven = executor.drive(&mut **fabric, true, &|| done().is_some());
+                    if driven == Err(RunError::Interrupted) {
+                        return Err(Error::Interrupted);
+                    }
+                }
+                Ok(None) | Err(Error::Closed) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done())
+    }
+
     /// The memory of a call that has ended well, once.
     pub fn take(&self) -> Option<M> {
         self.ticket.take()

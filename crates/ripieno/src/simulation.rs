@@ -2,6 +2,7 @@
 
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
+use crate::preferred::Preferred;
 pub use ripieno_plan::simulate::Transfer;
 use ripieno_plan::sparse::{Degrees, InvalidDegrees};
 pub use ripieno_plan::swarm::{Discipline, Failure};
@@ -29,7 +30,8 @@ pub fn simulate(
     root: usize,
 ) -> Result<Simulation, Error> {
     let (asked, group) = asked(cluster, collective, bytes, root)?;
-    let choice = Overrides::default().choice(collective, algorithm, &group, asked.request(0).length_bytes())?;
+    let (bytes, preferred) = (asked.request(0).length_bytes(), Preferred::default());
+    let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let played = asked.play(choice.algorithm, choice.order, cluster).map_err(|unanswered| match unanswered {
         Unanswered::Unsuitable(unsuitable) => argument("algorithm", choice.algorithm.name, unsuitable.needs.text()),
         Unanswered::Unplayable(unplayable) => {
@@ -49,7 +51,7 @@ pub fn explain(
     root: usize,
 ) -> Result<Explanation, Error> {
     let (asked, group) = asked(cluster, collective, bytes, root)?;
-    let order = Overrides::default().choice(collective, order, &group, bytes)?.order;
+    let order = Overrides::default().choice(collective, order, &group, &Preferred::default(), bytes)?.order;
     Ok(Explanation::of(&asked, order, cluster))
 }
 

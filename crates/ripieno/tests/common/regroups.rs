@@ -58,6 +58,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
         Op::And => a & b,
         Op::Or => a | b,
         Op::Xor => a ^ b,
+        Op::Function => unreachable!("rows combine by operations"),
     }
 }
 

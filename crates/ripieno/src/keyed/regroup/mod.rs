@@ -12,6 +12,8 @@
 
 mod agreement;
 mod encoding;
+#[cfg(test)]
+mod fuzz;
 mod merge;
 mod options;
 mod sizes;

@@ -4,7 +4,12 @@
 //! Whoever holds the core moves everything on: a blocking call does, so does a wait, and between these the background
 //! thread, which gives way as soon as somebody else wants the core. It begins with the first asynchronous call, sleeps
 //! while nothing is in flight and ends when the world is closed.
+//!
+//! A thread that has had the core many times in a row, with nothing in flight, is given it ([`crate::bias`]).
 
+mod slot;
+
+use crate::bias::{Bias, Entered, this_thread};
 use crate::choice::Overrides;
 use crate::communicator_state::CommunicatorState;
 use crate::error::Error;
@@ -12,8 +17,11 @@ use crate::lock::lock;
 use crate::pool::BufferPool;
 use crate::runtime::Runtime;
 use crate::ticket::Waiters;
+use ripieno_run::recorder::Gauge;
 use ripieno_run::{Executor, Fabric, Failure, Remote};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use slot::{Given, Slot, Turns, Whereabouts};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -32,10 +40,14 @@ pub(crate) struct Core {
     pub split_count: u32,
     /// How often the world was replicated.
     pub replicated_count: u32,
+    /// How often the members of a group, by their ranks in the world, have met to make one.
+    pub meetings: BTreeMap<Arc<[usize]>, u64>,
 }
 
 /// The world can be replicated so often; these numbers of communicators are not for parts of it.
 pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
+/// So many numbers are for groups whose members meet.
+pub(crate) const MEETING_NUMBERS: u32 = 1 << 28;
 /// How long a thread waits for the core before it asks whether its user still wants to.
 const PATIENCE: Duration = Duration::from_millis(250);
 
@@ -44,6 +56,10 @@ type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A core and the ways to it.
 pub(crate) struct Shared {
+    /// Whose the core is as long as [`Whereabouts::Given`].
+    bias: Bias<AtomicU64>,
+    /// Where the core lies then, as long as that thread is not inside.
+    given: Given,
     /// Locked for moments only, by threads that never wait for anything else meanwhile.
     slot: Mutex<Slot>,
     /// How many threads wait for the core; changed with the slot locked.
@@ -56,23 +72,11 @@ pub(crate) struct Shared {
     /// This rank of the world.
     rank: usize,
     remote: Arc<dyn Remote>,
+    /// What the executor's recorder counts for whoever reads it.
+    pub gauge: Arc<Gauge>,
     background: Mutex<Option<JoinHandle<()>>>,
     /// Itself, for runs that end by themselves.
     waiters: Weak<dyn Waiters>,
-}
-
-/// Where the core lies when nobody holds it.
-struct Slot {
-    core: Whereabouts,
-    /// Communicators that were closed while the core was held, until it is free.
-    retired: Vec<usize>,
-}
-
-enum Whereabouts {
-    Free(Box<Core>),
-    Held,
-    /// The world is closed.
-    Gone,
 }
 
 /// The core, held.
@@ -80,19 +84,28 @@ pub(crate) struct Held<'a> {
     /// `None` once the world is closed.
     core: Option<Box<Core>>,
     shared: &'a Arc<Shared>,
+    /// The number of this thread if it has it by the bias.
+    by_bias: Option<u64>,
 }
 
 impl Shared {
     pub fn new(core: Core) -> Arc<Shared> {
-        let (rank, remote) = (core.fabric.rank(), core.fabric.remote());
+        let (rank, remote, gauge) = (core.fabric.rank(), core.fabric.remote(), core.executor.recorder.gauge.clone());
         Arc::new_cyclic(|own: &Weak<Shared>| Shared {
-            slot: Mutex::new(Slot { core: Whereabouts::Free(Box::new(core)), retired: Vec::new() }),
+            bias: Bias::default(),
+            given: Given::default(),
+            slot: Mutex::new(Slot {
+                core: Whereabouts::Free(Box::new(core)),
+                turns: Turns::default(),
+                retired: Vec::new(),
+            }),
             wanted: AtomicUsize::new(0),
             freed: Condvar::new(),
             changed: Condvar::new(),
             interrupt: Mutex::default(),
             rank,
             remote,
+            gauge,
             background: Mutex::default(),
             waiters: own.clone(),
         })
@@ -108,12 +121,37 @@ impl Shared {
 
     /// Waits for the core, which the background thread gives at once, a caller that is blocked when it is done. Who is
     /// interrupted meanwhile has told the job, which ends the call that it waited for.
+    #[inline]
     pub fn hold(self: &Arc<Shared>) -> Result<Held<'_>, Error> {
+        if let Some(held) = self.enter() {
+            return Ok(held);
+        }
         self.hold_unless(&|| false).and_then(|held| held.ok_or(Error::Closed))
+    }
+
+    /// The core, if it is given to this thread.
+    #[inline]
+    fn enter(self: &Arc<Shared>) -> Option<Held<'_>> {
+        let me = this_thread();
+        match self.bias.enter(me) {
+            Entered::No => None,
+            Entered::Yes => {
+                // SAFETY: the bias lets this thread in alone.
+                let core = unsafe { self.given.take() };
+                Some(Held { core, shared: self, by_bias: Some(me) })
+            }
+            Entered::TakenBack => {
+                self.tell_end();
+                None
+            }
+        }
     }
 
     /// As [`Shared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
     pub fn hold_unless(self: &Arc<Shared>, is_over: &dyn Fn() -> bool) -> Result<Option<Held<'_>>, Error> {
+        if let Some(held) = self.enter() {
+            return Ok(Some(held));
+        }
         let mut slot = lock(&self.slot);
         if let Some(held) = self.take(&mut slot) {
             return held.map(Some);
@@ -146,14 +184,33 @@ impl Shared {
 
     /// The core, if nobody has it.
     fn take<'a>(self: &'a Arc<Shared>, slot: &mut Slot) -> Option<Result<Held<'a>, Error>> {
+        self.take_back(slot);
         match std::mem::replace(&mut slot.core, Whereabouts::Held) {
-            Whereabouts::Free(core) => Some(Ok(Held { core: Some(core), shared: self })),
+            Whereabouts::Free(core) => {
+                slot.turns.note(this_thread());
+                Some(Ok(Held { core: Some(core), shared: self, by_bias: None }))
+            }
             Whereabouts::Held => None,
+            Whereabouts::Given => {
+                slot.core = Whereabouts::Given;
+                None
+            }
             Whereabouts::Gone => {
                 slot.core = Whereabouts::Gone;
                 Some(Err(Error::Closed))
             }
         }
+    }
+
+    /// Takes the core back from the thread that it is given to; where that is inside it stays there until it leaves.
+    fn take_back(&self, slot: &mut Slot) {
+        if !matches!(slot.core, Whereabouts::Given) || !self.bias.take_back() {
+            return;
+        }
+        slot.turns.regret();
+        // SAFETY: with the slot locked, the bias taken back, and nobody inside.
+        let core = unsafe { self.given.take() };
+        slot.put(core.expect("who leaves puts it back"));
     }
 
     /// Whether the user does not want to wait any longer; the other ranks are told.
@@ -172,13 +229,39 @@ impl Shared {
     }
 
     /// Lets go of a closed communicator without waiting for the core: who drops one may hold what its holder waits for.
-    pub fn retire(&self, number: usize) {
+    pub fn retire(self: &Arc<Shared>, number: usize) {
+        if let Some(mut held) = self.enter() {
+            held.core().communicators[number] = None;
+            return;
+        }
         let mut slot = lock(&self.slot);
+        self.take_back(&mut slot);
         match &mut slot.core {
             Whereabouts::Free(core) => core.communicators[number] = None,
-            Whereabouts::Held => slot.retired.push(number),
+            Whereabouts::Held | Whereabouts::Given => slot.retired.push(number),
             Whereabouts::Gone => {}
         }
+    }
+
+    /// Gives the core, which is free, to this thread.
+    fn give(&self, slot: &mut Slot) {
+        match std::mem::replace(&mut slot.core, Whereabouts::Given) {
+            Whereabouts::Free(core) => {
+                // SAFETY: nobody is inside, for nobody has the bias.
+                unsafe { self.given.put(Some(core)) };
+                self.bias.give(this_thread());
+            }
+            other => slot.core = other,
+        }
+    }
+
+    /// Lays the core down where all find it, after its thread has left and the bias was taken back.
+    #[cold]
+    #[inline(never)]
+    fn put_back(&self) {
+        let mut slot = lock(&self.slot);
+        self.take_back(&mut slot);
+        self.freed.notify_all();
     }
 
     fn is_wanted(&self) -> bool {
@@ -193,6 +276,11 @@ impl Shared {
     /// What reaches the fabric while another thread holds the core.
     pub fn remote(&self) -> &dyn Remote {
         &*self.remote
+    }
+
+    /// The same, for whoever outlives this.
+    pub fn remote_of_all(&self) -> Arc<dyn Remote> {
+        self.remote.clone()
     }
 
     /// Starts the background thread, unless it runs.
@@ -213,7 +301,7 @@ impl Shared {
         loop {
             let has_work = match &slot.core {
                 Whereabouts::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
-                Whereabouts::Held => false,
+                Whereabouts::Held | Whereabouts::Given => false,
                 Whereabouts::Gone => return,
             };
             match has_work.then(|| self.take(&mut slot)) {
@@ -285,14 +373,31 @@ impl Held<'_> {
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
+        match (self.by_bias, &self.core) {
+            (Some(me), Some(core)) if core.executor.is_idle() && self.shared.bias.lasts(me) => {
+                // SAFETY: this thread is inside.
+                unsafe { self.shared.given.put(self.core.take()) };
+                if !self.shared.bias.leave(me) {
+                    self.shared.put_back();
+                }
+            }
+            _ => self.drop_locked(),
+        }
+    }
+}
+
+impl Held<'_> {
+    #[cold]
+    #[inline(never)]
+    fn drop_locked(&mut self) {
         let shared = self.shared;
         let mut slot = lock(&shared.slot);
         let is_for_background = match self.core.take() {
-            Some(mut core) => {
-                slot.retired.drain(..).for_each(|number| core.communicators[number] = None);
+            Some(core) => {
                 let is_idle = core.executor.is_idle();
-                slot.core = Whereabouts::Free(core);
+                slot.put(core);
                 !is_idle
             }
             None => {
@@ -300,6 +405,12 @@ impl Drop for Held<'_> {
                 true
             }
         };
+        if self.by_bias.is_some() {
+            shared.bias.end();
+        }
+        if !is_for_background && !shared.is_wanted() && slot.turns.are_enough() {
+            shared.give(&mut slot);
+        }
         if is_for_background {
             shared.changed.notify_one();
         }

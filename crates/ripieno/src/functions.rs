@@ -1,0 +1,132 @@
+//! Reductions by a function of the caller, on rows that only the caller understands.
+//!
+//! The function need not be commutative: the operands of each combination are in the order of the ranks, by an
+//! algorithm that has them so. A schedule is made for each call, as it holds the function.
+
+use crate::choice::in_rank_order;
+use crate::communicator::Communicator;
+use crate::communicator_state::{in_world, scratch};
+use crate::elements::{Elements, form, words};
+use crate::error::{Error, argument};
+use crate::handle::Handle;
+use crate::owned_buffers::OwnedBuffers;
+use crate::task::{self, Extent, Task};
+use ripieno_plan::{Buffer, Span};
+use ripieno_run::reduction::Function;
+use ripieno_run::{Call, Failure, Memory, Remote, Schedule};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What has failed in a function, with its traceback if there is one.
+pub struct FunctionError {
+    /// In one sentence.
+    pub cause: String,
+    /// Where; may be empty.
+    pub traceback: String,
+}
+
+impl Communicator {
+    /// A function for reductions on this communicator. `combine` is given whole rows: it combines those of the second
+    /// slice into those of the first, which come of lower ranks. When it fails, the job fails by this rank.
+    pub fn function(
+        &self,
+        row_bytes: usize,
+        combine: impl Fn(&mut [u8], &[u8]) -> Result<(), FunctionError> + Send + Sync + 'static,
+    ) -> Result<Function, Error> {
+        if row_bytes == 0 {
+            return Err(argument("row_bytes", row_bytes, "at least 1"));
+        }
+        let (remote, rank) = (self.shared.remote_of_all(), self.shared.rank());
+        let has_failed = AtomicBool::new(false);
+        Ok(Function::new(row_bytes, move |into, from| {
+            if has_failed.load(Ordering::Relaxed) {
+                return false;
+            }
+            let combined = combine(into, from);
+            if let Err(error) = combined {
+                has_failed.store(true, Ordering::Relaxed);
+                report(&*remote, rank, error);
+                return false;
+            }
+            true
+        }))
+    }
+
+    /// Runs a reduction, whose operation is [`Op::Function`](crate::Op), by `function` on all of `vector` to its end.
+    /// Counts are of rows. `elements` says what ranks must give alike beside rows, among that which function it is.
+    pub fn run_by(
+        &self,
+        task: &Task<'_>,
+        elements: Elements<'_>,
+        function: &Function,
+        algorithm: Option<&str>,
+        vector: &mut [u8],
+    ) -> Result<(), Error> {
+        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, vector.len())?;
+        let mut held = self.hold()?;
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
+        let lent = lent.as_mut().map_or(Memory::Read(&[]), |lent| Memory::Write(lent.bytes_mut()));
+        let buffers = [Memory::Write(vector), Memory::Read(&[]), lent];
+        state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
+    }
+
+    /// As [`Communicator::run_by`], but returns at once; the run goes on without the caller.
+    pub fn start_by<M: OwnedBuffers>(
+        &self,
+        task: &Task<'_>,
+        elements: Elements<'_>,
+        function: &Function,
+        algorithm: Option<&str>,
+        mut memory: M,
+    ) -> Result<Handle<M>, Error> {
+        let length_bytes = memory.buffers()[0].len();
+        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, length_bytes)?;
+        let mut held = self.hold()?;
+        held.ensure_background()?;
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let ticket = state.start_uncatalogued(&mut runtime, call, Arc::new(schedule), memory)?;
+        drop(held);
+        Ok(Handle::new(ticket, self.shared.clone()))
+    }
+
+    fn ready_by(
+        &self,
+        task: &Task<'_>,
+        Elements { element, shape }: Elements<'_>,
+        function: &Function,
+        algorithm: Option<&str>,
+        length_bytes: usize,
+    ) -> Result<Ready, Error> {
+        let row_bytes = function.row_bytes;
+        if !length_bytes.is_multiple_of(row_bytes) {
+            return Err(argument("length in bytes", length_bytes, &format!("whole rows of {row_bytes} bytes")));
+        }
+        let vector = Span::whole(Buffer::MAIN, length_bytes / row_bytes, row_bytes);
+        let nothing = Span::whole(Buffer::OUTPUT, 0, 1);
+        let extents = Extent::all_of(task);
+        task::check(task, &extents, &self.group, [vector, nothing])?;
+        let choice = in_rank_order(task.collective(), algorithm)?;
+        let plan = task::plan(task, choice.algorithm, &self.group, vector, nothing).map_err(|unsuitable| {
+            argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
+        })?;
+        let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
+        let schedule = if choice.algorithm.rendezvous { schedule.lending() } else { schedule };
+        let element_count = length_bytes / element.size_bytes();
+        let mut call = task::call(task, element, element_count, &choice, self.group.size());
+        let counts = task::common_counts(&extents);
+        call.form = form(&shape, counts, &choice);
+        self.hold()?.core().fabric.note_form(call.form, &|| words(&shape, counts, &choice));
+        Ok(Ready { call, schedule })
+    }
+}
+
+/// A reduction made ready.
+struct Ready {
+    call: Call,
+    schedule: Schedule,
+}
+
+fn report(remote: &dyn Remote, rank: usize, FunctionError { cause, traceback }: FunctionError) {
+    remote.report(Failure::RankFailed { rank, host: String::new(), cause, traceback });
+}

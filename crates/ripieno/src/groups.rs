@@ -1,0 +1,134 @@
+//! Communicators of some of the ranks of another: divided by a call of all, or made by those that are to be in it.
+//!
+//! The number of a communicator differs from that of every other one that shares a rank with it: it is the count of
+//! splits that its ranks have seen, times the world size, plus its lowest rank. Groups that share a rank differ in the
+//! count, groups that share none in their lowest rank.
+
+use crate::agree;
+use crate::communicator::Communicator;
+use crate::communicator_state::CommunicatorState;
+use crate::core::{Core, MEETING_NUMBERS, REPLICATED_MAX};
+use crate::elements::{Elements, Shape};
+use crate::error::{Error, argument};
+use crate::owned_buffers::NO_MEMORY;
+use crate::task::Task;
+use ripieno_kernels::keyed::hash_string;
+use ripieno_plan::Group;
+use ripieno_run::{Element, Memory};
+use std::sync::Arc;
+
+/// Members up to so many meet each with every other, so that any two who disagree find out at once.
+const DIRECT_MEMBERS: usize = 64;
+
+impl Communicator {
+    /// Divides the ranks: those that give one color make a communicator of their own, in the order of `key` and, where
+    /// keys are equal, of their ranks here. Who gives no color gets none. Every rank calls it; the children use the
+    /// links of this communicator and are closed with the world.
+    pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
+        let p = self.world_size();
+        let mut held = self.hold()?;
+        // Per rank: color + 1 or 0, key, number of splits known.
+        let mut rows = vec![[0u64; 3]; p];
+        rows[self.rank()] =
+            [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core().split_count)];
+        let mut bytes: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
+        let counts = vec![3; p];
+        let (mut runtime, state) = held.communicator(self.number)?;
+        let memory = [Memory::Write(&mut bytes), NO_MEMORY];
+        let elements = Elements { element: Element::U64, shape: Shape::Told("colors and keys of a split") };
+        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, None, memory)?;
+        let words = words(&bytes);
+        let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
+
+        let core = held.core();
+        let number = next_number(core, rows.iter().map(|row| row[2]))?;
+        if color.is_none() {
+            return Ok(None);
+        }
+        let mut members: Vec<usize> = (0..p).filter(|&rank| rows[rank][0] == rows[self.rank()][0]).collect();
+        members.sort_by_key(|&rank| (rows[rank][1] as i64, rank));
+        Ok(Some(self.of_members(core, number, &members)))
+    }
+
+    /// The communicator of `members`, ranks of this one, in the order in which they are given. They call it, with equal
+    /// lists, and no others do. It uses the links of this communicator and is closed with the world.
+    pub fn group(&self, members: &[usize]) -> Result<Communicator, Error> {
+        self.check_members(members)?;
+        let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
+        let rank = members.iter().position(|&rank| rank == self.rank()).expect("this rank is a member");
+        let mut held = self.hold()?;
+        let core = held.core();
+        let sequence = core.meetings.entry(world_ranks.clone()).or_default();
+        let meeting = *sequence;
+        *sequence += 1;
+        let mut known = vec![0u64; members.len()];
+        known[rank] = u64::from(core.split_count);
+
+        // The members meet under a number that follows from who they are: they have met equally often.
+        let topology = Arc::new(self.topology().of(members));
+        let group = Group::with_topology(rank, topology).in_order(self.group.order());
+        let mut place = CommunicatorState::new(meeting_id(&world_ranks), group, world_ranks, self.replica);
+        place.resume(meeting);
+        let (mut runtime, _) = held.communicator(self.number)?;
+        let mut bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let (counts, words_of) = (vec![1; members.len()], format!("a group of the ranks {members:?}"));
+        let elements = Elements { element: Element::U64, shape: Shape::Told(&words_of) };
+        let algorithm = (members.len() <= DIRECT_MEMBERS).then_some("direct");
+        let memory = [Memory::Write(&mut bytes), NO_MEMORY];
+        place.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, algorithm, memory)?;
+
+        let core = held.core();
+        let number = next_number(core, words(&bytes).into_iter())?;
+        Ok(self.of_members(core, number, members))
+    }
+
+    fn check_members(&self, members: &[usize]) -> Result<(), Error> {
+        let wrong = |expected: &str| Err(argument("ranks", format!("{members:?}"), expected));
+        let mut sorted = members.to_vec();
+        sorted.sort_unstable();
+        if sorted.last().is_some_and(|&last| last >= self.world_size()) {
+            return wrong(&format!("ranks of this communicator, 0 to {}", self.world_size() - 1));
+        }
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return wrong("each rank once");
+        }
+        if sorted.binary_search(&self.rank()).is_err() {
+            return wrong(&format!("this rank, {}, among them, for only members call it", self.rank()));
+        }
+        Ok(())
+    }
+
+    /// The communicator of some of its ranks, of which this is one.
+    fn of_members(&self, core: &mut Core, number: u32, members: &[usize]) -> Communicator {
+        let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
+        let lowest = world_ranks.iter().min().copied().expect("this rank is a member");
+        let id = number * core.fabric.world_size() as u32 + lowest as u32;
+        let rank = members.iter().position(|&rank| rank == self.rank()).expect("this rank is a member");
+        let topology = Arc::new(self.topology().of(members));
+        let group = Group::with_topology(rank, topology).in_order(self.group.order());
+        Communicator::among(&self.shared, core, id, group, world_ranks, self.replica)
+    }
+}
+
+/// Larger than the number of any split that a rank among those that `know` so many has seen.
+fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32, Error> {
+    let number = known.max().unwrap_or(0) + 1;
+    let world_size = core.fabric.world_size() as u64;
+    let limit = u64::from(u32::MAX - REPLICATED_MAX - MEETING_NUMBERS) / world_size - 1;
+    if number > limit {
+        let expected = format!("at most {limit} in a world of {world_size} ranks");
+        return Err(argument("splits and groups", number, &expected));
+    }
+    core.split_count = number as u32;
+    Ok(number as u32)
+}
+
+/// The number under which the members of a group meet, apart from all others.
+fn meeting_id(world_ranks: &[usize]) -> u32 {
+    let bytes: Vec<u8> = world_ranks.iter().flat_map(|&rank| (rank as u64).to_le_bytes()).collect();
+    u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % MEETING_NUMBERS)
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    agree::words(bytes).collect()
+}

@@ -1,0 +1,65 @@
+//! Blocks and announcements of a peer that regroups, damaged: they are refused, or rows.
+
+use super::super::block::{Combine, Form, PartSize};
+use super::super::columns::KeyKind;
+use super::agreement::{Agreed, Announcement};
+use super::encoding::{Arrived, encoded_bytes};
+use crate::{Element, Op};
+use ripieno_fuzz::{Counting, Fuzz};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const FORMS: [Form; 3] = [
+    Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat, label: 0 },
+    Form { keys: KeyKind::Strings, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 },
+    Form { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: Combine::Concat, label: 9 },
+];
+
+/// Words at the front of `bytes`, as many as are wanted, and what follows.
+fn split<const N: usize>(bytes: &[u8]) -> Option<([u64; N], &[u8])> {
+    let (front, rest) = bytes.split_at_checked(8 * N)?;
+    let mut words = front.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+    Some((std::array::from_fn(|_| words.next().expect("so many were split off")), rest))
+}
+
+#[test]
+fn damaged_blocks_are_refused_or_rows() {
+    let bytes = |sizes: [u64; 3], rest: &[u8]| [&sizes.map(u64::to_le_bytes).concat()[..], rest].concat();
+    let lengths = [2u32, 0, 5].map(u32::to_ne_bytes).concat();
+    let counts = [1u64, 3, 1].map(u64::to_ne_bytes).concat();
+    let valid = [
+        bytes([3, 7, 5], &[&lengths[..], b"abcdefg", &counts, &[1; 30]].concat()),
+        bytes([3, 7, 3], &[&lengths[..], b"abcdefg", &[2; 24]].concat()),
+        bytes([3, 24, 5], &[&[3; 24][..], &counts, &[4; 10]].concat()),
+        bytes([0, 0, 0], &[]),
+    ];
+    Fuzz::new("regroup-block", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
+        let Some(([keys, key_bytes, rows], block)) = split::<3>(bytes) else { return vec![] };
+        let size = PartSize { keys, key_bytes, rows };
+        let outcome = FORMS.map(|form| {
+            // Nothing is read before as many bytes are there as the sizes that were announced come to.
+            let length = encoded_bytes(&form, size)?;
+            let mut block = usize::try_from(length).ok().and_then(|length| block.get(..length))?;
+            let read = Arrived::read(&form, &size, &mut block).map(|arrived| {
+                let view = arrived.view();
+                (view.keys.len(), view.values.len())
+            });
+            Some(read.map_err(|error| error.len()))
+        });
+        outcome.to_vec()
+    });
+}
+
+#[test]
+fn damaged_announcements_are_refused_or_agreed_on() {
+    let told = Announcement { call: 7, balanced: true, form: FORMS[0], merge: Combine::Op(Op::Max), size_bytes: 40 };
+    let bytes = |told: Announcement| told.words().map(u64::to_le_bytes).concat();
+    let valid = [told, Announcement { size_bytes: 0, form: FORMS[2], ..told }].map(bytes);
+    Fuzz::new("announcement", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
+        let (words, _) = split(bytes)?;
+        let read = Announcement::read(words)?;
+        assert_eq!(read.words(), words, "an announcement has one form");
+        Some(Agreed::of(&[told, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
+    });
+}

@@ -1,0 +1,110 @@
+//! Algorithms that one communicator prefers to those of [`choose`](ripieno_plan::choose): found by trials of its ranks.
+//!
+//! A preference is a list of rows per collective, each for up to so many bytes in all, ascending; beyond the last row
+//! the last holds. What a call names, and [`Overrides`](crate::choice::Overrides), are stronger.
+
+use crate::error::{Error, argument};
+use ripieno_plan::{Algorithm, Collective, Group, Needs};
+use ripieno_sim::Asked;
+
+/// Up to so many bytes, the algorithm of this name.
+pub type Row = (usize, String);
+
+/// The rows of every collective; none of those that nobody tried.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Preferred {
+    by_collective: [Vec<(usize, &'static Algorithm)>; Collective::ALL.len()],
+}
+
+impl Preferred {
+    /// Prefers these rows for `collective`, in the place of those before.
+    pub fn set(&mut self, collective: Collective, group: &Group, rows: &[Row]) -> Result<(), Error> {
+        if !rows.windows(2).all(|pair| pair[0].0 < pair[1].0) {
+            return Err(argument("rows", format!("{rows:?}"), "ascending bytes"));
+        }
+        let known = candidates(collective, group);
+        let found = rows.iter().map(|(bytes, name)| {
+            let algorithm = known.iter().find(|algorithm| algorithm.name == name);
+            let names: Vec<&str> = known.iter().map(|algorithm| algorithm.name).collect();
+            let algorithm =
+                algorithm.ok_or_else(|| argument("algorithm", name, &format!("one of {}", names.join(", "))));
+            Ok((*bytes, *algorithm?))
+        });
+        self.by_collective[collective as usize] = found.collect::<Result<_, Error>>()?;
+        Ok(())
+    }
+
+    /// The preferred algorithm for a vector (all chunks together) of `bytes`, if there is one.
+    #[inline]
+    pub fn find(&self, collective: Collective, bytes: usize) -> Option<&'static Algorithm> {
+        let rows = &self.by_collective[collective as usize];
+        let row = rows.iter().find(|(up_to, _)| bytes <= *up_to).or(rows.last());
+        row.map(|(_, algorithm)| *algorithm)
+    }
+}
+
+/// The algorithms that every call of `collective` by this group can have.
+fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> {
+    let suits = |algorithm: &&Algorithm| match algorithm.needs {
+        // No algorithm states the latter of itself.
+        Needs::Nothing | Needs::CommutativeOp => true,
+        Needs::EvenWorld => group.size() == 1 || group.size().is_multiple_of(2),
+        Needs::EqualChunks => false,
+    };
+    Algorithm::of(collective).filter(suits).collect()
+}
+
+/// The algorithms that may be preferred, those together whose plans are equal on all ranks: one of them tells what all
+/// take. Bytes are those of [`Asked`].
+pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
+    let asked = Asked::new(collective, group.size(), bytes, 0);
+    let group = group.in_order(ripieno_plan::Order::Racks);
+    let mut found: Vec<(Vec<&str>, bool, Vec<_>)> = Vec::new();
+    for algorithm in candidates(collective, &group) {
+        let plans = algorithm.plans_of(&group, |rank| asked.request(rank));
+        let plans: Vec<_> = plans.map(|plan| plan.expect("it suits the group")).collect();
+        match found.iter_mut().find(|(_, lends, others)| *lends == algorithm.rendezvous && *others == plans) {
+            Some((names, ..)) => names.push(algorithm.name),
+            None => found.push((vec![algorithm.name], algorithm.rendezvous, plans)),
+        }
+    }
+    found.into_iter().map(|(names, ..)| names).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_up_to_its_bytes_and_the_last_beyond() {
+        let (group, mut preferred) = (Group::new(0, 4), Preferred::default());
+        let rows = [(64, "tree".to_string()), (4096, "ring".to_string())];
+        preferred.set(Collective::Allreduce, &group, &rows).unwrap();
+
+        let found = |bytes| preferred.find(Collective::Allreduce, bytes).map(|algorithm| algorithm.name);
+        assert_eq!([0, 64, 65, 4096, 1 << 30].map(found), ["tree", "tree", "ring", "ring", "ring"].map(Some));
+        assert!(preferred.find(Collective::Reduce, 8).is_none());
+    }
+
+    #[test]
+    fn what_not_every_call_can_have_is_not_preferred() {
+        let mut preferred = Preferred::default();
+        let mut told = |collective, p, name: &str| {
+            preferred.set(collective, &Group::new(0, p), &[(8, name.to_string())]).map_err(|error| error.to_string())
+        };
+        assert!(told(Collective::Alltoall, 4, "bruck").unwrap_err().contains("expected one of direct, pairwise"));
+        assert!(told(Collective::Allgather, 5, "neighbour-exchange").is_err());
+        assert_eq!(told(Collective::Allgather, 6, "neighbour-exchange"), Ok(()));
+        let descending = [(9, "ring".to_string()), (8, "ring".to_string())];
+        assert!(preferred.set(Collective::Allreduce, &Group::new(0, 4), &descending).is_err());
+    }
+
+    #[test]
+    fn equal_plans_stand_together() {
+        let of_two = distinct(Collective::Broadcast, &Group::new(0, 2), 1 << 20);
+        assert!(of_two[0].starts_with(&["flat", "binomial"]), "{of_two:?}");
+        let of_many = distinct(Collective::Broadcast, &Group::new(0, 16), 1 << 20);
+        let apart = ["flat", "binomial", "chain"].map(|name| of_many.iter().position(|names| names.contains(&name)));
+        assert!(apart[0] != apart[1] && apart[1] != apart[2] && !apart.contains(&None), "{of_many:?}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Calls of one rank from several of its threads: whoever calls has the core, whoever it was given to before.
+
+mod common;
+
+use common::{bytes, world};
+use ripieno::{Communicator, Element, Op, Task, Whole};
+use std::thread::scope;
+
+/// More than a thread makes before the core is given to it.
+const MANY: usize = 200;
+
+/// Sums of ones over both ranks, so many.
+fn sum_ones(comm: &Communicator, count: usize) {
+    for _ in 0..count {
+        let mut vector = bytes(&[1, 1]);
+        comm.allreduce(&mut vector, Element::I64, Op::Sum, None).unwrap();
+        assert_eq!(vector, bytes(&[2, 2]));
+    }
+}
+
+#[test]
+fn another_thread_calls_after_one_that_has_called_often() {
+    let calls = world(2, |comm| {
+        for turn in 0..3 {
+            sum_ones(comm, MANY << turn);
+            scope(|scope| scope.spawn(|| sum_ones(comm, 10)).join().unwrap());
+        }
+        comm.statistics().unwrap().call_count
+    });
+    assert_eq!(calls, [7 * MANY as u64 + 30; 2]);
+}
+
+#[test]
+fn threads_that_call_at_once_take_turns() {
+    world(1, |comm| {
+        sum_of_one(comm, MANY);
+        scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| sum_of_one(comm, 20 * MANY)))));
+        assert_eq!(comm.statistics().unwrap().call_count, 61 * MANY as u64);
+    });
+}
+
+fn sum_of_one(comm: &Communicator, count: usize) {
+    (0..count).for_each(|_| comm.allreduce(&mut bytes(&[1]), Element::I64, Op::Sum, None).unwrap());
+}
+
+#[test]
+fn what_goes_on_by_itself_goes_on_while_its_thread_is_elsewhere() {
+    world(2, |comm| {
+        sum_ones(comm, MANY);
+        let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+        for _ in 0..10 {
+            let handle = comm.start(&task, Element::I64, None, bytes(&[1; 4096])).unwrap();
+            // The other rank's may wait for this one, which only the background thread serves now.
+            while !handle.is_done() {
+                std::thread::yield_now();
+            }
+            assert_eq!(handle.wait().unwrap(), bytes(&[2; 4096]));
+        }
+        sum_ones(comm, MANY);
+    });
+}
+
+#[test]
+fn communicators_are_closed_by_whoever_has_the_core_and_by_whoever_has_not() {
+    world(2, |comm| {
+        for turn in 0..3 {
+            let part = comm.split(Some(0), 0).unwrap().unwrap();
+            sum_ones(&part, MANY);
+            match turn {
+                0 => drop(part),
+                _ => scope(|scope| scope.spawn(move || drop(part)).join().unwrap()),
+            }
+            sum_ones(comm, MANY);
+        }
+    });
+}

@@ -1,0 +1,68 @@
+//! Calls that ask for the same again, and calls that nearly do.
+
+mod common;
+
+use common::{bytes, world};
+use ripieno::{Collective, Communicator, Element, Memory, Op, Overrides};
+
+/// The algorithm of the last call.
+fn ran(comm: &Communicator) -> &'static str {
+    comm.flight(Some(1)).unwrap().records[0].1.algorithm()
+}
+
+fn allreduced(comm: &Communicator, op: Op) -> Vec<u8> {
+    let mut vector = bytes(&[2 + comm.rank() as i64; 3]);
+    comm.allreduce(&mut vector, Element::I64, op, None).unwrap();
+    vector
+}
+
+#[test]
+fn what_runs_by_default_may_change_between_equal_calls() {
+    world(2, |comm| {
+        let mut found = Vec::new();
+        for overrides in ["", "allreduce=ring", "allreduce=tree", ""] {
+            comm.set_overrides(Overrides::parse(overrides).unwrap()).unwrap();
+            allreduced(comm, Op::Sum);
+            assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
+            found.push(ran(comm));
+        }
+        comm.prefer(Collective::Allreduce, &[(1 << 20, "one-round".to_string())]).unwrap();
+        assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
+        found.push(ran(comm));
+        assert_eq!(found, ["bidirectional-exchange", "ring", "tree", "bidirectional-exchange", "one-round"]);
+    });
+}
+
+#[test]
+fn calls_that_differ_in_one_thing_are_not_taken_for_each_other() {
+    world(2, |comm| {
+        for _ in 0..40 {
+            assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
+            assert_eq!(allreduced(comm, Op::Prod), bytes(&[6; 3]));
+            for root in 0..2 {
+                let mut vector = bytes(&[comm.rank() as i64; 3]);
+                comm.broadcast(Memory::Write(&mut vector), Element::I64, root, None).unwrap();
+                assert_eq!(vector, bytes(&[root as i64; 3]));
+            }
+            for counts in [[1, 2], [2, 1], [0, 3]] {
+                let mine = comm.rank() as i64;
+                let mut vector = bytes(&[mine; 3]);
+                comm.allgather(&mut vector, Element::I64, &counts, None).unwrap();
+                let expected: Vec<i64> = (0..2).flat_map(|rank| vec![rank as i64; counts[rank]]).collect();
+                assert_eq!(vector, bytes(&expected));
+            }
+        }
+    });
+}
+
+#[test]
+fn ranks_that_differ_are_told_however_often_they_have_agreed() {
+    let told = world(2, |comm| {
+        (0..50).for_each(|_| drop(allreduced(comm, Op::Sum)));
+        let op = if comm.rank() == 0 { Op::Sum } else { Op::Max };
+        comm.allreduce(&mut bytes(&[1; 3]), Element::I64, op, None).unwrap_err().to_string()
+    });
+    for text in told {
+        assert!(text.contains("allreduce(int64 × 3, sum") && text.contains("allreduce(int64 × 3, max"), "{text}");
+    }
+}

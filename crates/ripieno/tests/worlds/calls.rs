@@ -1,0 +1,111 @@
+//! The collectives of a program, each looked at.
+
+use crate::program::Player;
+use ripieno::{Element, Error, Memory, Op};
+
+impl Player {
+    /// What `rank` gives at `step`, the element at `place`.
+    fn given(&self, rank: usize, step: usize, place: usize) -> i64 {
+        let named = self.logical.as_ref().map_or_else(|| self.first[rank], |_| rank);
+        1000 * (named as i64 + 1) + 7 * step as i64 + place as i64
+    }
+
+    /// One of the collectives, and whether it is right.
+    pub fn call(&self, step: usize) -> Result<(), Error> {
+        let comm = self.calls();
+        let (p, rank) = (comm.world_size(), comm.rank());
+        let count = [1, 5, 40, 300, 2000][step * 3 % 5];
+        let root = step % p;
+        let given = |rank: usize, place: usize| self.given(rank, step, place);
+        let own: Vec<i64> = (0..count).map(|place| given(rank, place)).collect();
+        let sum = |ranks: usize, place: usize| (0..ranks).map(|rank| given(rank, place)).sum::<i64>();
+        let sums: Vec<i64> = (0..count).map(|place| sum(p, place)).collect();
+        let counts = vec![count; p];
+        let whole: Vec<i64> =
+            (0..p).flat_map(|rank| (0..count).map(move |place| (rank, place))).map(|(r, i)| given(r, i)).collect();
+        let mut vector = words(&own);
+        let mut all = words(&vec![-1; p * count]);
+        let own_chunk = 8 * rank * count..8 * (rank + 1) * count;
+        all[own_chunk.clone()].copy_from_slice(&vector);
+        // What differs from rank to rank is of no use here.
+        let right =
+            |got: &[u8], expected: &[i64]| assert!(numbers(got) == expected, "step {step}: wrong bytes on {rank}");
+        match (step + self.stage.scene().steps) % 11 {
+            0 => {
+                comm.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
+                right(&vector, &sums);
+            }
+            1 => {
+                comm.broadcast(Memory::Write(&mut vector), Element::I64, root, None)?;
+                right(&vector, &(0..count).map(|place| given(root, place)).collect::<Vec<_>>());
+            }
+            2 => {
+                comm.reduce(&mut vector, Element::I64, Op::Sum, root, None)?;
+                if rank == root {
+                    right(&vector, &sums);
+                }
+            }
+            3 => {
+                comm.allgather(&mut all, Element::I64, &counts, None)?;
+                right(&all, &whole);
+            }
+            4 => {
+                let mut chunks = words(&(0..p * count).map(|place| given(rank, place)).collect::<Vec<_>>());
+                comm.reduce_scatter(&mut chunks, Element::I64, &counts, Op::Sum, None)?;
+                let expected: Vec<i64> = (rank * count..(rank + 1) * count).map(|place| sum(p, place)).collect();
+                right(&chunks[own_chunk], &expected);
+            }
+            5 => {
+                comm.gather(&mut all, Element::I64, &counts, root, None)?;
+                if rank == root {
+                    right(&all, &whole);
+                }
+            }
+            6 => {
+                let mut scattered = if rank == root { words(&whole) } else { all };
+                comm.scatter(Memory::Write(&mut scattered), Element::I64, &counts, root, None)?;
+                right(&scattered[own_chunk], &own);
+            }
+            7 => {
+                let out = words(&(0..p * count).map(|place| given(rank, place)).collect::<Vec<_>>());
+                comm.alltoall(&out, &counts, &mut all, &counts, Element::I64, None)?;
+                let chunk = rank * count..(rank + 1) * count;
+                let expected: Vec<i64> =
+                    (0..p).flat_map(|from| chunk.clone().map(move |at| (from, at))).map(|(r, i)| given(r, i)).collect();
+                right(&all, &expected);
+            }
+            8 => {
+                comm.scan(&mut vector, Element::I64, Op::Sum, None)?;
+                right(&vector, &(0..count).map(|place| sum(rank + 1, place)).collect::<Vec<_>>());
+            }
+            9 if p > 1 => {
+                // Around the ring, one after the other.
+                if rank > 0 {
+                    comm.receive(&mut vector, Element::I64, rank - 1)?;
+                    right(&vector, &(0..count).map(|place| given(rank - 1, place)).collect::<Vec<_>>());
+                }
+                if rank + 1 < p {
+                    comm.send(&words(&own), Element::I64, rank + 1)?;
+                }
+            }
+            _ if self.logical.is_none() => {
+                let color = (rank % 2) as u32;
+                if let Some(part) = comm.split(Some(color), rank as i64)? {
+                    part.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
+                    let of_color = |place| (0..p).filter(|other| other % 2 == rank % 2).map(|r| given(r, place)).sum();
+                    right(&vector, &(0..count).map(of_color).collect::<Vec<_>>());
+                }
+            }
+            _ => comm.barrier(None)?,
+        }
+        Ok(())
+    }
+}
+
+pub fn words(values: &[i64]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+}
+
+pub fn numbers(bytes: &[u8]) -> Vec<i64> {
+    bytes.chunks_exact(8).map(|value| i64::from_ne_bytes(value.try_into().expect("eight bytes"))).collect()
+}

@@ -1,0 +1,24 @@
+//! Numbers that look random, by a seed.
+
+/// Splitmix64.
+#[derive(Clone)]
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// A number from `least` on, below `limit`.
+    pub fn between(&mut self, least: u64, limit: u64) -> u64 {
+        least + self.below(limit - least)
+    }
+}

@@ -1,0 +1,276 @@
+//! A rank's fabric over simulated links: as the endpoint of `ripieno-net`, without its sockets.
+
+use crate::cables::{Opening, Purpose, Way};
+use crate::faults::HEARTBEAT;
+use crate::link::{SimulatedLink, closed};
+use crate::stage::Stage;
+use ripieno_run::membership::{Event, Request, agreement, describe_pair};
+use ripieno_run::{
+    Fabric, Failure, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+const LIFE_CHECK_US: u64 = 250_000;
+const VERDICT_TIMEOUT_US: u64 = 1_500_000;
+
+pub struct Rank {
+    pub stage: Arc<Stage>,
+    /// Its number in the first world.
+    pub own: usize,
+    pub world: u64,
+    pub rank: usize,
+    pub members: Vec<usize>,
+    pub seats: Vec<u64>,
+    pub slots: Vec<Slot>,
+    pub topology: Arc<Topology>,
+    pub replicas: usize,
+    pub closed_count: usize,
+}
+
+pub enum Slot {
+    Unasked,
+    Opening,
+    Open(SimulatedLink, bool),
+    Broken(LinkError),
+}
+
+impl Rank {
+    pub fn failed(&self, rank: usize, cause: &str) -> Failure {
+        Failure::RankFailed { rank, host: String::new(), cause: cause.to_string(), traceback: String::new() }
+    }
+
+    fn request(&self, request: Request) {
+        self.stage.lock().event(self.own, self.world, Event::Request(request));
+    }
+
+    /// Reports and waits for the verdict; without one the job has failed of `alone`.
+    fn report_and_wait(&self, request: Request, alone: Failure) {
+        report(&self.stage, self.own, self.world, request, alone);
+    }
+}
+
+fn report(stage: &Stage, own: usize, number: u64, request: Request, alone: Failure) {
+    stage.lock().event(own, number, Event::Request(request));
+    let heard = stage.wait_for(own, VERDICT_TIMEOUT_US, |world| {
+        let monitor = &world.processes[own].monitors[&number];
+        (monitor.failure.is_some() || monitor.is_over).then_some(())
+    });
+    let mut world = stage.lock();
+    let monitor = world.processes[own].monitors.get_mut(&number).expect("it watches");
+    if heard.is_none() || monitor.failure.is_none() {
+        monitor.failure.get_or_insert(alone);
+    }
+}
+
+impl Fabric for Rank {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world_size(&self) -> usize {
+        self.members.len()
+    }
+
+    fn replicas(&self) -> Replicas {
+        Replicas::new(self.members.len(), self.replicas)
+    }
+
+    fn topology(&self) -> Arc<Topology> {
+        self.topology.clone()
+    }
+
+    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
+        if matches!(self.slots[peer], Slot::Unasked | Slot::Opening) {
+            let (own, other) = (self.own, self.members[peer]);
+            let (from, to) = if self.rank < peer { (own, other) } else { (other, own) };
+            let way = Way { purpose: Purpose::Data(self.world), from, to };
+            let mut world = self.stage.lock();
+            match world.openings.get(&way) {
+                None if from == own => world.ask(way, self.seats[peer]),
+                Some(Opening::Open) => {
+                    let is_memory = world.is_one_host(from, to);
+                    drop(world);
+                    let way = Way { from: own, to: other, ..way };
+                    let link = SimulatedLink { stage: self.stage.clone(), way, is_memory, seen: vec![] };
+                    self.slots[peer] = Slot::Open(link, false);
+                }
+                Some(Opening::Refused) if from == own => {
+                    drop(world);
+                    self.slots[peer] = Slot::Broken(closed("it cannot be reached"));
+                }
+                _ => {
+                    drop(world);
+                    self.slots[peer] = Slot::Opening;
+                }
+            }
+        }
+        match &mut self.slots[peer] {
+            Slot::Open(link, _) => Ok(Some(link)),
+            Slot::Unasked | Slot::Opening => Ok(None),
+            Slot::Broken(error) => Err(error.clone()),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure().is_some()
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        self.stage.lock().processes[self.own].monitors[&self.world].failure.clone()
+    }
+
+    fn has_losses(&self) -> bool {
+        !self.stage.lock().processes[self.own].monitors[&self.world].losses.is_empty()
+    }
+
+    fn losses(&self) -> Vec<Failure> {
+        self.stage.lock().processes[self.own].monitors[&self.world].losses.values().cloned().collect()
+    }
+
+    fn report(&mut self, failure: Failure) {
+        self.report_and_wait(Request::Report(failure.clone()), failure);
+    }
+
+    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+        self.request(Request::Suspect { peer, cause: cause.to_string() });
+        self.stage.wait_for(self.own, VERDICT_TIMEOUT_US, |world| {
+            let monitor = &world.processes[self.own].monitors[&self.world];
+            (monitor.failure.is_some() || monitor.losses.contains_key(&peer) || monitor.is_over).then_some(())
+        });
+        let (verdict, loss) = {
+            let mut world = self.stage.lock();
+            let monitor = world.processes[self.own].monitors.get_mut(&self.world).expect("it watches");
+            (monitor.failure.clone(), monitor.losses.get(&peer).cloned())
+        };
+        if let Some(verdict) = verdict {
+            return verdict;
+        }
+        let cause = format!("its link to rank {} closed: {cause}", self.rank);
+        let failure = loss.unwrap_or_else(|| self.failed(peer, &cause));
+        self.report_and_wait(Request::Report(failure.clone()), failure.clone());
+        self.failure().unwrap_or(failure)
+    }
+
+    fn now(&self) -> Duration {
+        let world = self.stage.lock();
+        world.processes[self.own].local(world.now_us)
+    }
+
+    fn yield_now(&self) {
+        self.stage.sleep(self.own, 20);
+    }
+
+    fn has_core_per_rank(&self) -> bool {
+        false
+    }
+
+    fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
+        let mut world = self.stage.lock();
+        let monitor = world.processes[self.own].monitors.get_mut(&self.world).expect("it watches");
+        monitor.history.note_form(form, words);
+    }
+
+    fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
+        let mine_told = self.stage.lock().processes[self.own].monitors[&self.world].history.told(mine);
+        let pair = [(self.rank, mine_told), (peer, Told::untold(theirs))];
+        let alone = Failure::Mismatch { description: describe_pair(pair) };
+        self.report_and_wait(Request::Differs { mine, peer, theirs }, alone);
+    }
+
+    fn enter(&mut self, header: Header) {
+        let mut world = self.stage.lock();
+        world.processes[self.own].monitors.get_mut(&self.world).expect("it watches").history.enter(header);
+    }
+
+    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
+        self.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+    }
+
+    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
+        let fabric = self.meet_survivors()?;
+        let place = |member| self.members.iter().position(|other| other == member);
+        let survivors = fabric.members.iter().filter_map(place).collect();
+        let job = format!("world {}", fabric.world);
+        Ok(Shrunk { fabric: Box::new(fabric), survivors, job })
+    }
+
+    fn remote(&self) -> Arc<dyn Remote> {
+        Arc::new(Afar { stage: self.stage.clone(), own: self.own, world: self.world })
+    }
+
+    fn prepare_park(&mut self) {
+        let mut world = self.stage.lock();
+        let process = &mut world.processes[self.own];
+        process.has_news = false;
+        let losses = process.monitors[&self.world].losses.clone();
+        drop(world);
+        if losses.len() > self.closed_count {
+            self.closed_count = losses.len();
+            for (rank, failure) in losses {
+                self.slots[rank] = Slot::Broken(closed(failure.to_string()));
+            }
+        }
+    }
+
+    fn park(&mut self, wants: &[Want], timeout: Duration) {
+        let has_news = self.stage.sleep(self.own, (timeout.as_micros() as u64).min(LIFE_CHECK_US));
+        if !has_news {
+            wants.iter().for_each(|want| self.look_after(want.peer));
+        }
+    }
+
+    fn cancel_park(&mut self) {}
+}
+
+impl Rank {
+    /// Memory does not tell of a death, nor a cable that is cut.
+    fn look_after(&mut self, peer: usize) {
+        let world = self.stage.lock();
+        let back = Way { purpose: Purpose::Data(self.world), from: self.members[peer], to: self.own };
+        let Slot::Open(link, was_ended) = &mut self.slots[peer] else { return };
+        if !link.is_memory {
+            if world.cut_for_us(self.own, self.members[peer]) > HEARTBEAT.as_micros() as u64 {
+                drop(world);
+                self.slots[peer] = Slot::Broken(closed("its host has answered nothing"));
+            }
+            return;
+        }
+        let has_ended = world.ways[&back].has_ended;
+        drop(world);
+        if std::mem::replace(was_ended, has_ended) {
+            self.request(Request::Suspect { peer, cause: "its process ended".to_string() });
+        }
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let mut world = self.stage.lock();
+        if world.processes[self.own].lives() && !world.is_over {
+            world.close_links(self.own, self.world);
+            // The first world's monitor lives on: it answers for the agreement.
+            if self.world != 0 {
+                world.leave(self.own, self.world);
+            }
+        }
+    }
+}
+
+struct Afar {
+    stage: Arc<Stage>,
+    own: usize,
+    world: u64,
+}
+
+impl Remote for Afar {
+    fn wake(&self) {}
+
+    fn report(&self, failure: Failure) {
+        report(&self.stage, self.own, self.world, Request::Report(failure.clone()), failure);
+    }
+
+    fn withdraw(&self) {
+        self.stage.lock().agree(self.own, agreement::Event::Withdraw);
+    }
+}

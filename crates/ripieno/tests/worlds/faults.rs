@@ -1,0 +1,149 @@
+//! What a seed makes of a world: its hosts, its cables, its clocks, and what goes wrong.
+
+use crate::dice::Dice;
+use ripieno_run::membership::Timing;
+use ripieno_run::membership::agreement::Patience;
+use std::time::Duration;
+
+pub const HEARTBEAT: Duration = Duration::from_millis(1000);
+pub const TIMING: Timing = Timing { join_timeout: Duration::from_millis(3000), heartbeat_timeout: HEARTBEAT };
+pub const PATIENCE: Patience = Patience { silence: HEARTBEAT, late: Duration::from_millis(3000) };
+/// Faults come until then; then cables heal, and whoever is stopped goes on.
+pub const CALM_AT_US: u64 = 8_000_000;
+/// A program computes for less than this between two calls.
+pub const COMPUTING_US: u64 = 400_000;
+/// Nobody is at anything by then.
+pub const END_US: u64 = 240_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    Kill {
+        rank: usize,
+    },
+    Stop {
+        rank: usize,
+        for_us: u64,
+    },
+    /// Nothing passes from a host to another.
+    Cut {
+        from: usize,
+        to: usize,
+        for_us: u64,
+    },
+}
+
+/// A world as its seed draws it.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    pub replicas: usize,
+    pub hosts: Vec<usize>,
+    /// The longest time a packet takes between hosts.
+    pub delay_us: u64,
+    pub link_bytes: usize,
+    pub steps: usize,
+    /// When, and what.
+    pub faults: Vec<(u64, Fault)>,
+    /// The rank whose program raises, and at which step.
+    pub raises: Option<(usize, usize)>,
+    /// The rank that calls something else, and at which step.
+    pub differs: Option<(usize, usize)>,
+    /// When each rank begins, by the virtual clock.
+    pub starts_us: Vec<u64>,
+    /// How far each rank's clock is off, and how many millionths it runs fast.
+    pub clocks: Vec<(u64, u64)>,
+}
+
+impl Scene {
+    pub fn drawn(seed: u64) -> Scene {
+        let mut dice = Dice(seed);
+        let replicas = if dice.chance(20) { 2 } else { 1 };
+        let size = match replicas {
+            2 => 2 * dice.between(1, 4) as usize,
+            _ => dice.between(2, 7) as usize,
+        };
+        let is_one_node = dice.chance(35);
+        let per_host = if is_one_node { size } else { dice.between(1, 3) as usize };
+        let steps = dice.between(6, 16) as usize;
+        let mut scene = Scene {
+            replicas,
+            hosts: (0..size).map(|rank| rank / per_host).collect(),
+            delay_us: [50, 500, 4_000, 20_000][dice.below(4) as usize],
+            link_bytes: [600, 4_000, 20_000][dice.below(3) as usize],
+            steps,
+            faults: vec![],
+            raises: None,
+            differs: None,
+            starts_us: (0..size).map(|_| dice.below(200_000)).collect(),
+            clocks: (0..size).map(|_| (dice.below(1 << 40), dice.below(10_000))).collect(),
+        };
+        scene.draw_faults(&mut dice);
+        scene
+    }
+
+    fn draw_faults(&mut self, dice: &mut Dice) {
+        let size = self.hosts.len();
+        let victim = |dice: &mut Dice| dice.below(size as u64) as usize;
+        if dice.chance(10) && size > self.replicas {
+            self.differs = Some((victim(dice), dice.below(self.steps as u64) as usize));
+            return;
+        }
+        if dice.chance(15) && self.replicas == 1 {
+            self.raises = Some((victim(dice), dice.below(self.steps as u64) as usize));
+        }
+        let (has_stops, has_cuts) = (dice.chance(50), self.host_count() > 1 && dice.chance(50));
+        let together = dice.between(100_000, 2_000_000);
+        for _ in 0..dice.below(4) {
+            // Many at about one time, when the ranks are at work on the first.
+            let at = if dice.chance(60) { together + dice.below(600_000) } else { dice.below(CALM_AT_US) };
+            match dice.below(4) {
+                0 if has_stops => {
+                    let for_us = if dice.chance(50) { dice.between(50, 700) } else { dice.between(1_500, 8_000) };
+                    self.faults.push((at, Fault::Stop { rank: victim(dice), for_us: for_us * 1000 }));
+                }
+                1 | 2 if has_cuts => self.draw_cut(dice, at),
+                _ => self.faults.push((at, Fault::Kill { rank: victim(dice) })),
+            }
+        }
+    }
+
+    /// A cable between two hosts one way or both, or those of a host to all others.
+    fn draw_cut(&mut self, dice: &mut Dice, at: u64) {
+        let count = self.host_count();
+        let for_us = 1000 * if dice.chance(40) { dice.between(50, 700) } else { dice.between(1_500, 8_000) };
+        let one = dice.below(count as u64) as usize;
+        let others: Vec<usize> = match dice.chance(50) {
+            true => (0..count).filter(|&other| other != one).collect(),
+            false => vec![(one + 1 + dice.below(count as u64 - 1) as usize) % count],
+        };
+        let is_both_ways = dice.chance(60);
+        for other in others {
+            self.faults.push((at, Fault::Cut { from: one, to: other, for_us }));
+            if is_both_ways {
+                self.faults.push((at, Fault::Cut { from: other, to: one, for_us }));
+            }
+        }
+    }
+
+    pub fn host_count(&self) -> usize {
+        1 + self.hosts.iter().max().copied().unwrap_or(0)
+    }
+
+    /// Whether all that goes wrong is told of at once.
+    pub fn is_seen(&self) -> bool {
+        self.faults.iter().all(|(_, fault)| matches!(fault, Fault::Kill { .. }))
+    }
+
+    /// How long a call may take at most: what is promised, what delays add, and what comes to it by faults that nobody
+    /// is lost to.
+    pub fn call_bound_us(&self) -> u64 {
+        let quiet = 3_000_000 + COMPUTING_US + 200 * self.delay_us;
+        let silent = if self.is_seen() { 0 } else { HEARTBEAT.as_micros() as u64 + 1_500_000 };
+        quiet + silent + self.faults.len() as u64 * silent
+    }
+
+    /// How long it may take to be back in a smaller world.
+    pub fn shrink_bound_us(&self) -> u64 {
+        let once = (PATIENCE.late + 6 * PATIENCE.silence + HEARTBEAT + Duration::from_secs(2)).as_micros() as u64;
+        if self.is_seen() { self.call_bound_us() + once / 2 } else { (2 + self.faults.len() as u64) * once }
+    }
+}

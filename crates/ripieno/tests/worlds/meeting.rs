@@ -1,0 +1,155 @@
+//! How ranks meet: the first world, and those of the survivors, as the endpoint of `ripieno-net` does it.
+
+use crate::cables::{Opening, Purpose, Way};
+use crate::fabric::{Rank, Slot};
+use crate::faults::TIMING;
+use crate::link::closed;
+use crate::monitor::Monitor;
+use crate::process::Outcome;
+use crate::stage::Stage;
+use ripieno_run::membership::agreement::{self, Decision};
+use ripieno_run::membership::{Event, Membership, Request, Timing};
+use ripieno_run::{Failure, Replicas, Topology};
+use std::sync::Arc;
+use std::time::Duration;
+
+const VERDICT_MARGIN_US: u64 = 1_000_000;
+const MEETING_MARGIN: Duration = Duration::from_secs(1);
+const MEETINGS_MAX: usize = 8;
+
+impl Rank {
+    /// Meets all ranks of the first world.
+    pub fn meet_first(stage: &Arc<Stage>, own: usize) -> Result<Rank, String> {
+        let size = stage.scene().hosts.len();
+        Rank::meet(stage, own, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
+    }
+
+    /// Calls the hubs, and waits until all have come.
+    fn meet(
+        stage: &Arc<Stage>,
+        own: usize,
+        world: u64,
+        members: Vec<usize>,
+        seats: Vec<u64>,
+        timeout: Duration,
+    ) -> Result<Rank, String> {
+        let scene = stage.scene();
+        let rank = members.iter().position(|&member| member == own).expect("who meets the others is one of them");
+        let replicas = Replicas::new(members.len(), scene.replicas);
+        let timeout_us = timeout.as_micros() as u64;
+        let is_called = |hub: &usize| *hub < rank || (replicas.logical(rank) != 0 && *hub != rank);
+        let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
+        hubs.reverse();
+        for &hub in &hubs {
+            let way = Way { purpose: Purpose::Control(world), from: own, to: members[hub] };
+            stage.lock().ask(way, seats[hub]);
+            let stands = stage.wait_for(own, timeout_us, |world| {
+                Some(world.openings[&way]).filter(|&opening| opening != Opening::Asked)
+            });
+            if stands != Some(Opening::Open) {
+                return Err(format!("rank {hub} cannot be reached"));
+            }
+        }
+        let hosts = members.iter().map(|&member| format!("host {}", scene.hosts[member])).collect();
+        {
+            let mut state = stage.lock();
+            let now = state.processes[own].local(state.now_us);
+            let timing = Timing { join_timeout: timeout, ..TIMING };
+            let machine = Membership::new(rank, hosts, scene.replicas, timing, now);
+            let mut monitor = Monitor::new(rank, members.clone(), seats[rank], machine);
+            monitor.is_complete = members.len() == 1;
+            state.watch(own, world, monitor, &hubs);
+        }
+        let topology =
+            Topology::new(members.iter().map(|&member| scene.hosts[member]).collect(), vec![0; members.len()]);
+        let fabric = Rank {
+            stage: stage.clone(),
+            own,
+            world,
+            rank,
+            slots: members.iter().map(|_| Slot::Unasked).collect(),
+            members,
+            seats,
+            topology: Arc::new(topology),
+            replicas: scene.replicas,
+            closed_count: 0,
+        };
+        fabric.wait_for_all(timeout_us + VERDICT_MARGIN_US)?;
+        Ok(fabric)
+    }
+
+    fn wait_for_all(&self, timeout_us: u64) -> Result<(), String> {
+        let met = self.stage.wait_for(self.own, timeout_us, |world| {
+            // The launcher, or the agreement, tells rank 0 who has ended.
+            let has_ended = |&member: &usize| match self.world {
+                0 => !world.processes[member].lives(),
+                _ => world.processes[self.own].ended.contains(&member),
+            };
+            let lost = self.members.iter().position(has_ended).filter(|_| self.rank == 0);
+            if let Some(lost) = lost {
+                let failure = self.failed(lost, "it ended while ranks met");
+                world.event(self.own, self.world, Event::Request(Request::Report(failure)));
+            }
+            let monitor = &world.processes[self.own].monitors[&self.world];
+            let failure = monitor.failure.clone().map(|failure| Err(failure.to_string()));
+            failure.or_else(|| monitor.is_complete.then_some(Ok(())))
+        });
+        met.unwrap_or_else(|| Err("rank 0 did not say that all have come".to_string()))
+    }
+
+    pub fn meet_survivors(&mut self) -> Result<Rank, Failure> {
+        self.slots
+            .iter_mut()
+            .for_each(|slot| *slot = Slot::Broken(closed("its world has been left for a smaller one")));
+        self.stage.lock().close_links(self.own, self.world);
+        let mut last = String::new();
+        for _ in 0..MEETINGS_MAX + self.members.len() {
+            let seat = self.stage.lock().listen(self.own);
+            let decision = match self.agree(seat) {
+                Some(Outcome::Decided(decision)) => decision,
+                Some(Outcome::Excluded) => return Err(self.failed(self.rank, "the others have gone on without it")),
+                Some(Outcome::GaveUp(cause)) => return Err(self.failed(self.rank, &format!("gave up: {cause}"))),
+                None => return Err(self.failed(self.rank, "its process has ended")),
+            };
+            match self.meet_agreed(&decision) {
+                Ok(fabric) => return Ok(fabric),
+                // Somebody else has ended meanwhile: once more.
+                Err(error) => last = error,
+            }
+            let mut world = self.stage.lock();
+            world.count("meetings of survivors that failed");
+            world.stop_listening(self.own, seat);
+        }
+        Err(self.failed(self.rank, &format!("the survivors agreed again and again and could not meet: {last}")))
+    }
+
+    fn agree(&self, seat: u64) -> Option<Outcome> {
+        let event = agreement::Event::Begin { seat: seat.to_string() };
+        {
+            let mut world = self.stage.lock();
+            world.processes[self.own].outcome = None;
+            world.agree(self.own, event);
+        }
+        self.stage.wait_for(self.own, u64::MAX / 4, |world| world.processes[self.own].outcome.clone())
+    }
+
+    fn meet_agreed(&self, decision: &Decision) -> Result<Rank, String> {
+        self.stage.lock().verdicts.note_decision(self.own, decision);
+        let seat = |member: &usize| decision.seats.get(member).and_then(|seat| seat.parse().ok());
+        let seats: Option<Vec<u64>> = decision.members.iter().map(seat).collect();
+        let seats = seats.ok_or("one ended while the survivors agreed")?;
+        let world = seats[0];
+        let met = Rank::meet(
+            &self.stage,
+            self.own,
+            world,
+            decision.members.clone(),
+            seats,
+            TIMING.heartbeat_timeout + MEETING_MARGIN,
+        );
+        if met.is_err() {
+            self.stage.lock().leave(self.own, world);
+        }
+        met
+    }
+}

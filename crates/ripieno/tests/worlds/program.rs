@@ -1,0 +1,157 @@
+//! What a rank does: collectives of all kinds, each looked at, and when one fails it goes on with those who are left.
+
+use crate::calls::{numbers, words};
+use crate::fabric::Rank;
+use crate::faults::COMPUTING_US;
+use crate::process::{Doing, Ending};
+use crate::stage::Stage;
+use ripieno::{Communicator, Element, Error, Op, Survivors};
+use ripieno_run::Failure;
+use std::sync::Arc;
+
+/// A rank that has left waits for its monitor so long at most.
+const FAREWELL_US: u64 = 3_000_000;
+
+/// One rank's program in one of its worlds.
+pub struct Player {
+    pub stage: Arc<Stage>,
+    pub own: usize,
+    pub comm: Communicator,
+    /// Of logical ranks, where these have replicas.
+    pub logical: Option<Communicator>,
+    pub world: u64,
+    /// The first world's number of each rank.
+    pub first: Vec<usize>,
+}
+
+/// The life of rank `own`.
+pub fn live(stage: &Arc<Stage>, own: usize) -> Ending {
+    let ending = match Rank::meet_first(stage, own) {
+        Ok(fabric) => play(stage, own, fabric),
+        Err(error) => Ending::Failed(format!("did not meet: {error}")),
+    };
+    let is_withdrawn = {
+        let mut world = stage.lock();
+        world.processes[own].doing = None;
+        world.verdicts.faulty.insert(own);
+        world.count(match ending {
+            Ending::Done => "ranks that finished",
+            Ending::Raised => "that raised",
+            Ending::Differed(_) => "told of a difference",
+            Ending::Failed(_) => "told why they did not finish",
+        });
+        world.leave(own, 0);
+        world.dice.chance(50)
+    };
+    stage.note_ending(own, &ending);
+    stage.wait_for(own, FAREWELL_US, |world| {
+        world.processes[own].monitors.get(&0).is_none_or(|monitor| monitor.is_over).then_some(())
+    });
+    let mut world = stage.lock();
+    if world.processes[own].lives() && (is_withdrawn || matches!(ending, Ending::Failed(_))) {
+        world.end_process(own);
+    }
+    drop(world);
+    ending
+}
+
+fn play(stage: &Arc<Stage>, own: usize, fabric: Rank) -> Ending {
+    let scene = stage.scene();
+    let comm = Communicator::new(Box::new(fabric));
+    let first = (0..comm.world_size()).collect();
+    let mut player = Player { stage: stage.clone(), own, comm, logical: None, world: 0, first };
+    if scene.replicas > 1 {
+        player.logical = Some(player.comm.replicate(scene.replicas).expect("it was started with replicas"));
+    }
+    let (mut step, mut is_agreed) = (0, true);
+    loop {
+        if scene.raises == Some((own, step)) {
+            stage.lock().verdicts.faulty.insert(own);
+            player.comm.abort("here", "ValueError: on purpose", "");
+            player.comm.withdraw();
+            return Ending::Raised;
+        }
+        player.compute();
+        player.doing("a call", scene.call_bound_us());
+        let ended = match is_agreed {
+            false => player.agreed_step(step).map(|agreed| step = agreed),
+            true if step == scene.steps => match player.calls().barrier(None) {
+                Ok(()) => break,
+                Err(error) => Err(error),
+            },
+            true if scene.differs == Some((own, step)) => {
+                stage.lock().verdicts.faulty.insert(own);
+                player.calls().allreduce(&mut [0; 56], Element::U8, Op::Max, None)
+            }
+            true => player.call(step),
+        };
+        stage.lock().processes[own].doing = None;
+        match ended {
+            Ok(()) if is_agreed => step += 1,
+            Ok(()) => is_agreed = true,
+            Err(Error::Failed(failure)) => {
+                stage.lock().verdicts.note(player.world, &player.first, own, &failure);
+                if let Failure::Mismatch { description } = failure {
+                    return Ending::Differed(description);
+                }
+                if scene.replicas > 1 {
+                    return Ending::Failed(failure.to_string());
+                }
+                player.doing("shrink()", scene.shrink_bound_us());
+                if let Err(error) = player.shrink() {
+                    player.comm.withdraw();
+                    return Ending::Failed(error.to_string());
+                }
+                stage.lock().count("returns in a smaller world");
+                is_agreed = false;
+            }
+            Err(error) => panic!("a call has failed of {error}"),
+        }
+    }
+    player.comm.withdraw();
+    player.logical = None;
+    player.comm.close();
+    Ending::Done
+}
+
+impl Player {
+    fn doing(&self, what: &'static str, bound_us: u64) {
+        let mut world = self.stage.lock();
+        let since_us = world.now_us;
+        world.processes[self.own].doing = Some(Doing { what, since_us, bound_us });
+    }
+
+    /// What the program does between two calls.
+    fn compute(&self) {
+        let for_us = self.stage.lock().dice.below(COMPUTING_US);
+        let _: Option<()> = self.stage.wait_for(self.own, for_us, |_| None);
+    }
+
+    pub fn calls(&self) -> &Communicator {
+        self.logical.as_ref().unwrap_or(&self.comm)
+    }
+
+    fn shrink(&mut self) -> Result<(), Error> {
+        let Survivors { communicator, former_ranks, job, .. } = self.comm.shrink()?;
+        self.first = former_ranks.iter().map(|&rank| self.first[rank]).collect();
+        assert_eq!(self.first[communicator.rank()], self.own, "a rank knows its place");
+        let hosts = self.stage.scene().hosts;
+        let nodes: Vec<usize> = self.first.iter().map(|&rank| hosts[rank]).collect();
+        let is_kept = |a: usize, b: usize| {
+            let topology = communicator.topology();
+            (topology.node(a) == topology.node(b)) == (nodes[a] == nodes[b])
+        };
+        let size = nodes.len();
+        assert!((0..size).all(|a| (0..size).all(|b| is_kept(a, b))), "the topology is kept");
+        self.world = job.trim_start_matches("world ").parse().expect("worlds have numbers");
+        self.comm = communicator;
+        Ok(())
+    }
+
+    /// The step that all go on with: who needs nothing of the others may be some calls ahead.
+    fn agreed_step(&self, own: usize) -> Result<usize, Error> {
+        let mut least = words(&[own as i64]);
+        self.comm.allreduce(&mut least, Element::I64, Op::Min, None)?;
+        Ok(numbers(&least)[0] as usize)
+    }
+}

@@ -1,0 +1,173 @@
+//! The threads of the ranks, of which one runs at a time: whoever goes to sleep lets the clock run on, and hands over
+//! to whom an event wakes.
+
+use crate::ends;
+use crate::faults::Scene;
+use crate::process::Ending;
+use crate::program;
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// What ends the thread of a process that was killed.
+struct Killed;
+
+pub struct Stage {
+    world: Mutex<World>,
+    turns: Vec<Condvar>,
+    nobodys: Condvar,
+}
+
+impl Stage {
+    /// The run of a seed: what was counted, or what went wrong.
+    pub fn play(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
+        let world = World::new(seed);
+        let size = world.processes.len();
+        let turns = (0..size).map(|_| Condvar::new()).collect();
+        let stage = Arc::new(Stage { world: Mutex::new(world), turns, nobodys: Condvar::new() });
+        let threads: Vec<_> = (0..size)
+            .map(|rank| {
+                let stage = stage.clone();
+                std::thread::Builder::new().stack_size(512 << 10).spawn(move || stage.live(rank)).unwrap()
+            })
+            .collect();
+        stage.run();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let world = stage.lock();
+        match &world.trouble {
+            Some(trouble) => Err(format!("{trouble}\n{:?}", world.scene)),
+            None => Ok(world.counts.clone()),
+        }
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn scene(&self) -> Scene {
+        self.lock().scene.clone()
+    }
+
+    /// Lets all happen, then ends the threads that are left and looks at how all have ended.
+    fn run(&self) {
+        let mut world = self.lock();
+        self.advance(&mut world);
+        world = self.wait(world);
+        world.is_over = true;
+        for rank in 0..self.turns.len() {
+            if !world.gone[rank] {
+                world.turn = Some(rank);
+                self.turns[rank].notify_one();
+                world = self.wait(world);
+            }
+        }
+        if world.trouble.is_none() {
+            let checked = catch_unwind(AssertUnwindSafe(|| ends::check_end(&mut world)));
+            world.trouble = checked.err().map(|panic| said(&*panic));
+        }
+    }
+
+    /// Waits until it is nobody's turn.
+    fn wait<'a>(&'a self, world: MutexGuard<'a, World>) -> MutexGuard<'a, World> {
+        self.nobodys.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn advance(&self, world: &mut World) {
+        let next = catch_unwind(AssertUnwindSafe(|| world.advance()));
+        world.turn = next.unwrap_or_else(|panic| {
+            world.trouble.get_or_insert(said(&*panic));
+            None
+        });
+        match world.turn {
+            Some(rank) => self.turns[rank].notify_one(),
+            None => self.nobodys.notify_one(),
+        }
+    }
+
+    /// The life of a rank's thread.
+    fn live(self: &Arc<Stage>, rank: usize) {
+        let lived = catch_unwind(AssertUnwindSafe(|| {
+            self.wait_for_turn(rank, self.lock());
+            program::live(self, rank)
+        }));
+        let mut world = self.lock();
+        match lived {
+            Ok(ending) => {
+                world.processes[rank].ending = Some(ending);
+            }
+            Err(panic) if panic.is::<Killed>() => {}
+            Err(panic) => {
+                let trouble = format!("rank {rank}: {}", said(&*panic));
+                world.trouble.get_or_insert(trouble);
+                world.is_over = true;
+            }
+        }
+        world.processes[rank].doing = None;
+        world.gone[rank] = true;
+        if world.is_over {
+            world.turn = None;
+            self.nobodys.notify_one();
+        } else {
+            self.advance(&mut world);
+        }
+    }
+
+    /// Sleeps until something comes, for so long at most; whether something has come.
+    pub fn sleep(&self, rank: usize, for_us: u64) -> bool {
+        let mut world = self.lock();
+        if !world.processes[rank].lives() || world.is_over {
+            return false;
+        }
+        if std::mem::take(&mut world.processes[rank].has_news) {
+            return true;
+        }
+        let until_us = world.now_us + for_us;
+        world.doze(rank, until_us);
+        self.advance(&mut world);
+        self.wait_for_turn(rank, world);
+        std::mem::take(&mut self.lock().processes[rank].has_news)
+    }
+
+    fn wait_for_turn(&self, rank: usize, world: MutexGuard<'_, World>) {
+        let waited = self.turns[rank].wait_while(world, |world| world.turn != Some(rank));
+        let world = waited.unwrap_or_else(PoisonError::into_inner);
+        let must_end = world.is_over || !world.processes[rank].lives();
+        drop(world);
+        if must_end {
+            resume_unwind(Box::new(Killed));
+        }
+    }
+
+    /// Waits for what `found` looks for, for so long at most.
+    pub fn wait_for<T>(&self, rank: usize, for_us: u64, mut found: impl FnMut(&mut World) -> Option<T>) -> Option<T> {
+        let until_us = self.lock().now_us + for_us;
+        loop {
+            let now_us = {
+                let mut world = self.lock();
+                if let Some(found) = found(&mut world) {
+                    return Some(found);
+                }
+                if !world.processes[rank].lives() || world.is_over {
+                    return None;
+                }
+                world.now_us
+            };
+            if now_us >= until_us {
+                return None;
+            }
+            self.sleep(rank, until_us - now_us);
+        }
+    }
+
+    /// Notes how a program ends before its process does.
+    pub fn note_ending(&self, rank: usize, ending: &Ending) {
+        self.lock().processes[rank].ending = Some(ending.clone());
+    }
+}
+
+/// What a panic has said.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_else(|| "a panic".to_string())
+}

@@ -1,0 +1,186 @@
+//! Connections: what is on its way between two processes, what arrives, and how they are opened.
+
+use crate::cables::{Freight, Opening, Purpose, Way};
+use crate::faults::HEARTBEAT;
+use crate::world::{Happening, World};
+use ripieno_run::membership::{Event, agreement};
+
+/// What is cut, or cannot be opened yet, is tried again so much later.
+const AGAIN_US: u64 = 20_000;
+/// How long a connection of an agreement may take to open, and a link.
+const KIN_TIMEOUT_US: u64 = HEARTBEAT.as_micros() as u64;
+const LINK_TIMEOUT_US: u64 = 20_000_000;
+/// More messages than these are never on their way between two ranks.
+const MESSAGES_MAX: usize = 4000;
+
+impl World {
+    /// Whether a packet between the two hosts is lost now.
+    pub fn is_cut(&self, from: usize, to: usize) -> bool {
+        let hosts = (self.processes[from].host, self.processes[to].host);
+        self.cuts.get(&hosts).is_some_and(|&(count, _)| count > 0)
+    }
+
+    /// For how long packets have been lost between the two, either way.
+    pub fn cut_for_us(&self, one: usize, other: usize) -> u64 {
+        let (one, other) = (self.processes[one].host, self.processes[other].host);
+        let since = [(one, other), (other, one)].into_iter().filter_map(|hosts| self.cuts.get(&hosts));
+        since.filter(|(count, _)| *count > 0).map(|(_, since_us)| self.now_us - since_us).max().unwrap_or(0)
+    }
+
+    pub fn is_one_host(&self, one: usize, other: usize) -> bool {
+        self.processes[one].host == self.processes[other].host
+    }
+
+    fn delay_us(&mut self, way: Way) -> u64 {
+        let most = if self.is_one_host(way.from, way.to) { 20 } else { self.scene.delay_us };
+        1 + self.dice.below(most)
+    }
+
+    pub fn ship(&mut self, way: Way, freight: Freight) {
+        let delay_us = self.delay_us(way);
+        let Some(cable) = self.ways.get_mut(&way) else { return };
+        let at_us = cable.on_its_way.back().map_or(0, |(at_us, _)| *at_us).max(self.now_us + delay_us);
+        cable.on_its_way.push_back((at_us, freight));
+        assert!(cable.on_its_way.len() < MESSAGES_MAX, "{way:?}: what is on its way has a bound");
+        self.plan(at_us, Happening::Arrival(way));
+    }
+
+    pub fn arrive(&mut self, way: Way) {
+        if self.is_cut(way.from, way.to) {
+            // It is sent again until it comes through.
+            return self.plan(self.now_us + AGAIN_US, Happening::Arrival(way));
+        }
+        let Some((_, freight)) = self.ways.get_mut(&way).and_then(|cable| cable.on_its_way.pop_front()) else { return };
+        if !self.processes[way.to].lives() {
+            // Its system says so to whoever sends there.
+            if !matches!(freight, Freight::End) && !self.ways[&way.back()].has_ended {
+                self.ship(way.back(), Freight::End);
+            }
+            return;
+        }
+        match freight {
+            Freight::Bytes(bytes) => {
+                let cable = self.ways.get_mut(&way).expect("it has brought something");
+                cable.arrived.extend(bytes);
+                self.wake(way.to);
+            }
+            Freight::Room(count) => {
+                let cable = self.ways.get_mut(&way.back()).expect("connections have two ways");
+                cable.unread_bytes -= count;
+                self.wake(way.to);
+            }
+            Freight::End if matches!(way.purpose, Purpose::Data(_)) => {
+                self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
+                self.wake(way.to);
+            }
+            freight if self.processes[way.to].runs() => self.deliver(way, freight),
+            freight => self.processes[way.to].held.push((way, freight)),
+        }
+    }
+
+    /// Gives a monitor, or the agreement, what has come.
+    pub fn deliver(&mut self, way: Way, freight: Freight) {
+        match (way.purpose, freight) {
+            (Purpose::Control(world), freight) => {
+                let Some(monitor) = self.processes[way.to].monitors.get(&world) else {
+                    // It has asked for this connection, and is about to take it.
+                    return self.processes[way.to].held.push((way, freight));
+                };
+                let peer = monitor.members.iter().position(|&member| member == way.from).expect("peers are members");
+                match freight {
+                    Freight::Message(message) => {
+                        self.event(way.to, world, Event::Received { peer, message: *message });
+                    }
+                    _ => {
+                        self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
+                        let cause = "its process ended".to_string();
+                        self.event(way.to, world, Event::Closed { peer, cause });
+                        if world == 0 {
+                            self.agree(way.to, agreement::Event::Ended { peer: way.from });
+                        }
+                    }
+                }
+            }
+            (Purpose::Kin, Freight::Word(word)) => {
+                self.agree(way.to, agreement::Event::Heard { peer: way.from, word: *word });
+            }
+            (Purpose::Kin, _) => self.agree(way.to, agreement::Event::Ended { peer: way.from }),
+            (Purpose::Data(_), _) => unreachable!("bytes lie where they came"),
+        }
+    }
+
+    /// A new address for `rank`.
+    pub fn listen(&mut self, rank: usize) -> u64 {
+        self.order += 1;
+        self.listeners.get_mut(&rank).expect("every rank has some").push(self.order);
+        self.order
+    }
+
+    pub fn stop_listening(&mut self, rank: usize, seat: u64) {
+        self.listeners.get_mut(&rank).expect("every rank has some").retain(|&listener| listener != seat);
+    }
+
+    /// Asks for a connection to where `seat` was.
+    pub fn ask(&mut self, way: Way, seat: u64) {
+        self.openings.insert(way, Opening::Asked);
+        let delay_us = self.delay_us(way) + self.delay_us(way.back());
+        self.plan(self.now_us + delay_us, Happening::Opening(way, seat, self.now_us));
+    }
+
+    pub fn try_open(&mut self, way: Way, seat: u64, since_us: u64) {
+        let Way { purpose, from, to } = way;
+        if !self.processes[from].lives() || self.openings.get(&way) != Some(&Opening::Asked) {
+            return;
+        }
+        let limit_us = if purpose == Purpose::Kin { KIN_TIMEOUT_US } else { LINK_TIMEOUT_US };
+        let is_cut = self.is_cut(from, to) || self.is_cut(to, from);
+        if !is_cut && (!self.processes[to].lives() || !self.listeners[&to].contains(&seat)) {
+            self.openings.insert(way, Opening::Refused);
+            match purpose {
+                Purpose::Kin => self.agree(from, agreement::Event::Ended { peer: to }),
+                _ => self.wake(from),
+            }
+        } else if !is_cut && self.processes[from].runs() && self.is_answered(purpose, to) {
+            self.openings.insert(way, Opening::Open);
+            self.ways.entry(way).or_default();
+            self.ways.entry(way.back()).or_default();
+            self.opened(way);
+        } else if self.now_us - since_us > limit_us {
+            // Of an agreement it is tried again on the next beat.
+            match purpose {
+                Purpose::Kin => self.openings.remove(&way),
+                _ => self.openings.insert(way, Opening::Refused),
+            };
+            self.wake(from);
+        } else {
+            self.plan(self.now_us + AGAIN_US, Happening::Opening(way, seat, since_us));
+        }
+    }
+
+    /// Whether somebody is there that proves who it is.
+    fn is_answered(&self, purpose: Purpose, to: usize) -> bool {
+        let process = &self.processes[to];
+        process.runs()
+            && match purpose {
+                Purpose::Control(world) | Purpose::Data(world) => process.monitors.contains_key(&world),
+                Purpose::Kin => process.monitors.contains_key(&0),
+            }
+    }
+
+    fn opened(&mut self, Way { purpose, from, to }: Way) {
+        match purpose {
+            Purpose::Control(world) => {
+                let members = &self.processes[to].monitors[&world].members;
+                let peer = members.iter().position(|&member| member == from).expect("peers are members");
+                self.event(to, world, Event::Connected { peer });
+            }
+            Purpose::Data(_) => {}
+            Purpose::Kin => {
+                self.agree(to, agreement::Event::Connected { peer: from });
+                self.agree(from, agreement::Event::Connected { peer: to });
+            }
+        }
+        self.wake(from);
+        self.wake(to);
+    }
+}

@@ -1,0 +1,250 @@
+//! The state of a simulated world, and what its events do.
+
+use crate::cables::{Cable, Freight, Opening, Way};
+use crate::dice::Dice;
+use crate::faults::{CALM_AT_US, END_US, Fault, HEARTBEAT, Scene};
+use crate::process::{Life, Process};
+use crate::verdicts::Verdicts;
+use ripieno_run::membership::{Event, agreement};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Happening {
+    /// The oldest freight on this way arrives.
+    Arrival(Way),
+    /// The connection that `from` has asked for stands, or is refused; `seat` is where it is asked for, since when.
+    Opening(Way, u64, u64),
+    Wake {
+        rank: usize,
+        nap: u64,
+    },
+    Tick {
+        rank: usize,
+        world: u64,
+    },
+    Beat {
+        rank: usize,
+    },
+    Fault(Fault),
+    Resume {
+        rank: usize,
+    },
+    Heal {
+        from: usize,
+        to: usize,
+    },
+}
+
+pub struct World {
+    pub scene: Scene,
+    pub dice: Dice,
+    pub now_us: u64,
+    pub order: u64,
+    agenda: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    /// Whose thread runs; nobody's once all is over.
+    pub turn: Option<usize>,
+    pub is_over: bool,
+    pub trouble: Option<String>,
+    pub processes: Vec<Process>,
+    /// Threads that have ended.
+    pub gone: Vec<bool>,
+    pub ways: BTreeMap<Way, Cable>,
+    pub openings: BTreeMap<Way, Opening>,
+    /// How many cuts there are from a host to another, and since when there are any.
+    pub cuts: BTreeMap<(usize, usize), (u32, u64)>,
+    pub listeners: BTreeMap<usize, Vec<u64>>,
+    pub verdicts: Verdicts,
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let scene = Scene::drawn(seed);
+        let processes: Vec<Process> =
+            (0..scene.hosts.len()).map(|rank| Process::new(rank, &scene.hosts, scene.clocks[rank])).collect();
+        let size = processes.len();
+        let mut world = World {
+            dice: Dice(seed ^ 0x5eed),
+            now_us: 0,
+            order: 0,
+            agenda: BinaryHeap::new(),
+            turn: None,
+            is_over: false,
+            trouble: None,
+            processes,
+            gone: vec![false; size],
+            ways: BTreeMap::new(),
+            openings: BTreeMap::new(),
+            cuts: BTreeMap::new(),
+            listeners: (0..size).map(|rank| (rank, vec![0])).collect(),
+            verdicts: Verdicts::default(),
+            counts: BTreeMap::new(),
+            scene,
+        };
+        for (at_us, fault) in world.scene.faults.clone() {
+            world.plan(at_us, Happening::Fault(fault));
+        }
+        for rank in 0..size {
+            world.doze(rank, world.scene.starts_us[rank]);
+        }
+        world
+    }
+
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    pub fn plan(&mut self, at_us: u64, happening: Happening) {
+        self.order += 1;
+        self.agenda.push(Reverse((at_us.max(self.now_us), self.order, happening)));
+    }
+
+    /// Lets events happen until one makes a rank run; nobody if all have ended.
+    pub fn advance(&mut self) -> Option<usize> {
+        while let Some(Reverse((at_us, _, happening))) = self.agenda.pop() {
+            if at_us > END_US || self.gone.iter().all(|&is_gone| is_gone) {
+                break;
+            }
+            self.now_us = at_us;
+            let woken = self.happen(happening);
+            self.check_bounds();
+            if woken.is_some() {
+                return woken;
+            }
+        }
+        None
+    }
+
+    fn happen(&mut self, happening: Happening) -> Option<usize> {
+        match happening {
+            Happening::Arrival(way) => self.arrive(way),
+            Happening::Opening(way, seat, since_us) => self.try_open(way, seat, since_us),
+            Happening::Wake { rank, nap } => {
+                let process = &self.processes[rank];
+                return (process.nap == nap && process.runs() && !self.gone[rank]).then_some(rank);
+            }
+            Happening::Tick { rank, world } => self.tick(rank, world),
+            Happening::Beat { rank } => {
+                let process = &self.processes[rank];
+                if process.runs() && process.local(self.now_us) >= process.agreement.next_tick() {
+                    self.agree(rank, agreement::Event::Tick);
+                }
+            }
+            Happening::Fault(fault) => return self.strike(fault),
+            Happening::Resume { rank } => self.resume(rank),
+            Happening::Heal { from, to } => {
+                if let Some((count, _)) = self.cuts.get_mut(&(from, to)) {
+                    *count -= 1;
+                }
+            }
+        }
+        None
+    }
+
+    fn strike(&mut self, fault: Fault) -> Option<usize> {
+        match fault {
+            Fault::Kill { rank } => {
+                let goes_on = |other: usize| self.processes[other].lives() && self.processes[other].ending.is_none();
+                let is_spared = (0..self.processes.len()).any(|other| other != rank && goes_on(other));
+                if !is_spared || !self.processes[rank].lives() {
+                    return None;
+                }
+                self.count("ranks killed");
+                self.end_process(rank);
+                self.verdicts.faulty.insert(rank);
+                self.verdicts.killed.insert(rank);
+                return (!self.gone[rank]).then_some(rank);
+            }
+            Fault::Stop { rank, for_us } => {
+                if self.processes[rank].runs() {
+                    self.count("ranks stopped");
+                    self.verdicts.faulty.insert(rank);
+                    self.processes[rank].life = Life::Stopped { since_us: self.now_us };
+                    let until = (self.now_us + for_us).min(CALM_AT_US + 2_000_000);
+                    self.plan(until, Happening::Resume { rank });
+                }
+            }
+            Fault::Cut { from, to, for_us } => {
+                self.count("ways cut");
+                let cut = self.cuts.entry((from, to)).or_insert((0, 0));
+                if cut.0 == 0 {
+                    cut.1 = self.now_us;
+                }
+                cut.0 += 1;
+                self.verdicts
+                    .faulty
+                    .extend((0..self.processes.len()).filter(|&rank| [from, to].contains(&self.processes[rank].host)));
+                let until = (self.now_us + for_us).min(CALM_AT_US).max(self.now_us + 1);
+                self.plan(until, Happening::Heal { from, to });
+            }
+        }
+        None
+    }
+
+    /// The process ends, and its system closes its connections.
+    pub fn end_process(&mut self, rank: usize) {
+        self.processes[rank].life = Life::Over;
+        let ways: Vec<Way> = self.ways.keys().copied().filter(|way| way.from == rank).collect();
+        ways.into_iter().for_each(|way| self.ship(way, Freight::End));
+    }
+
+    fn resume(&mut self, rank: usize) {
+        let Life::Stopped { since_us } = self.processes[rank].life else { return };
+        let gap_us = self.now_us - since_us;
+        let process = &mut self.processes[rank];
+        process.life = Life::Runs;
+        if let Some(doing) = &mut process.doing {
+            doing.since_us += gap_us;
+        }
+        if gap_us > HEARTBEAT.as_micros() as u64 / 2 {
+            process.has_stood_still = true;
+            self.agree(rank, agreement::Event::StoodStill);
+        }
+        self.hand_over_held(rank);
+        let worlds: Vec<u64> = self.processes[rank].monitors.keys().copied().collect();
+        worlds.into_iter().for_each(|world| self.event(rank, world, Event::Tick));
+        self.agree(rank, agreement::Event::Tick);
+        // What came meanwhile has woken nobody.
+        self.processes[rank].has_news = false;
+        self.wake(rank);
+    }
+
+    /// What came while nobody took it.
+    pub fn hand_over_held(&mut self, rank: usize) {
+        for (way, freight) in std::mem::take(&mut self.processes[rank].held) {
+            self.deliver(way, freight);
+        }
+    }
+
+    /// Sends a rank to sleep, at most until then.
+    pub fn doze(&mut self, rank: usize, until_us: u64) {
+        self.processes[rank].nap += 1;
+        let nap = self.processes[rank].nap;
+        self.plan(until_us.max(self.now_us + 1), Happening::Wake { rank, nap });
+    }
+
+    /// Something has come that a sleeper may wait for.
+    pub fn wake(&mut self, rank: usize) {
+        let process = &mut self.processes[rank];
+        if !process.has_news && process.runs() {
+            let nap = process.nap;
+            self.plan(self.now_us + 1, Happening::Wake { rank, nap });
+        }
+        self.processes[rank].has_news = true;
+    }
+
+    fn check_bounds(&self) {
+        for (rank, process) in self.processes.iter().enumerate().filter(|(_, process)| process.runs()) {
+            let Some(doing) = process.doing else { continue };
+            let waited_us = self.now_us.saturating_sub(doing.since_us);
+            assert!(
+                waited_us <= doing.bound_us,
+                "rank {rank} has waited for {:.1} s in {}, at most {:.1} s are promised",
+                waited_us as f64 / 1e6,
+                doing.what,
+                doing.bound_us as f64 / 1e6
+            );
+        }
+    }
+}
