@@ -186,10 +186,10 @@ impl Variable {
         self.inner.has_ended()
     }
 
-    /// Bytes that have come here and that were given from here, and whether everybody who lives has all.
-    fn progress(&self) -> (u64, u64, bool) {
+    /// Bytes that have come here, that were given from here, and of the value; and whether everybody who lives has all.
+    fn progress(&self) -> (u64, u64, u64, bool) {
         let meter = self.inner.meter();
-        (meter.came_bytes(), meter.gave_bytes(), meter.is_released())
+        (meter.came_bytes(), meter.gave_bytes(), meter.value_bytes(), meter.is_released())
     }
 
     /// What was recorded: senders, blocks, bytes, and the seconds since the variable began here when the first and the
@@ -211,7 +211,7 @@ impl Variable {
         self.inner.told()
     }
 
-    /// The ranks to which the connection has been lost since it began.
+    /// The ranks to which the connection has been lost.
     fn lost(&self) -> Vec<usize> {
         self.inner.lost().into_iter().collect()
     }

@@ -5,6 +5,7 @@
 use crate::arrays::Bytes;
 use crate::broadcasts::Invited;
 use crate::errors;
+use crate::functions::{self, Combine, Raised};
 use crate::handle::{Handle, Kept};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, Asked, Block};
@@ -13,10 +14,11 @@ use crate::supplier::Supplier;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::net::{Config, Links, Ports, Token};
+use ripieno::net::{Config, Encryption, Links, Ports, Token};
 use ripieno::{Algorithm, Collective, Element, Elements, Error, Failure, Memory, Op, Overrides, Shape, Task, Whole};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
@@ -56,7 +58,7 @@ impl Communicator {
     #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None,
         bind_host=None,
         rack=None, ports=None, rendezvous_timeout_s=60.0, heartbeat_timeout_s=10.0, links="auto",
-        tls=false, flight_folder=None))]
+        tls=None, flight_folder=None))]
     #[allow(clippy::too_many_arguments)]
     fn connect(
         py: Python<'_>,
@@ -73,7 +75,7 @@ impl Communicator {
         rendezvous_timeout_s: f64,
         heartbeat_timeout_s: f64,
         links: &str,
-        tls: bool,
+        tls: Option<bool>,
         flight_folder: Option<String>,
     ) -> PyResult<Communicator> {
         let mut config = Config::new(rank, world_size, Token::from_secret(token));
@@ -82,7 +84,7 @@ impl Communicator {
         config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
         config.links = parse_links(links)?;
-        config.tls = tls;
+        config.tls = Encryption::meant_by(tls);
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
@@ -341,6 +343,42 @@ impl Communicator {
         )
     }
 
+    /// A reduction of rows of `row_bytes` bytes by a function: of Python, called with the addresses of the rows of
+    /// lower ranks, which change, of the others, and with their bytes; at an address; or one that keeps places.
+    #[pyo3(signature = (array, collective, combine, row_bytes, form, algorithm=None, root=0, counts=None, *,
+        later=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn reduce_by(
+        &self,
+        py: Python<'_>,
+        array: Array,
+        collective: &str,
+        combine: Combine,
+        row_bytes: usize,
+        form: &str,
+        algorithm: Option<&str>,
+        root: usize,
+        counts: Option<Vec<usize>>,
+        later: bool,
+    ) -> Begun {
+        let asked = functions::Asked { collective, root, counts: counts.unwrap_or_default() };
+        functions::perform(py, self, &asked, array, combine, row_bytes, form, algorithm, later)
+    }
+
+    /// Waits until one of `sources` has sent this rank a message, of this form if one is given, and gives the rank;
+    /// None after `timeout_s`.
+    #[pyo3(signature = (sources, form=None, timeout_s=None))]
+    fn await_message(
+        &self,
+        py: Python<'_>,
+        sources: Vec<usize>,
+        form: Option<&str>,
+        timeout_s: Option<f64>,
+    ) -> PyResult<Option<usize>> {
+        let timeout = timeout_s.map(|timeout_s| seconds("timeout_s", timeout_s)).transpose()?;
+        self.call(py, |inner| inner.await_message(&sources, form, timeout))
+    }
+
     /// Sends the rows of an aggregation to the homes of their keys.
     #[pyo3(signature = (aggregation, call="", merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None,
         threads=None, memory_limit_bytes=None, on_block=None))]
@@ -367,6 +405,11 @@ impl Communicator {
     #[pyo3(signature = (color, key))]
     fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Communicator>> {
         Ok(self.call(py, |inner| inner.split(color, key))?.map(|inner| self.part(inner)))
+    }
+
+    /// The communicator of these ranks, in this order; they alone call it.
+    fn group(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<Communicator> {
+        Ok(self.part(self.call(py, |inner| inner.group(&ranks))?))
     }
 
     /// The communicator of the logical ranks of a world that was started with so many `replicas`.
@@ -451,6 +494,13 @@ impl Communicator {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.whose, flight)
     }
+
+    /// What this rank has communicated since this was first asked, also while another thread is in a call; `now_s` on
+    /// the monotonic clock.
+    fn reading<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
+        let now = seconds("now_s", now_s)?;
+        recorder::reading(py, now, self.inner.reading(now))
+    }
 }
 
 impl Communicator {
@@ -517,7 +567,16 @@ impl Communicator {
         kept: Kept,
     ) -> Begun {
         let handle = self.call(py, |inner| inner.start(task, elements, algorithm, kept))?;
-        Ok(Some(Handle::new(handle, self.interruption.clone())))
+        Ok(Some(self.handle(handle, None)))
+    }
+
+    /// The handle of a call that has begun; what its function raises, if it has one, is `raised`.
+    pub(crate) fn handle(&self, inner: ripieno::Handle<Kept>, raised: Option<Raised>) -> Handle {
+        Handle::new(inner, self.interruption.clone(), raised)
+    }
+
+    pub(crate) fn inner(&self) -> &ripieno::Communicator {
+        &self.inner
     }
 
     /// Calls `collective` with the interpreter released.
@@ -561,6 +620,17 @@ pub(crate) fn raised(
         Some(Ok(flight)) => recorder::attach(py, raised, recorder::flight(py, whose, flight)),
         _ => raised,
     }
+}
+
+/// What a function of the program raised, if it did, once.
+pub(crate) fn raised_by(raised: &Raised) -> Option<PyErr> {
+    raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// What the other ranks are told of an exception: what it says, and its traceback.
+pub(crate) fn told(py: Python<'_>, error: &PyErr) -> (String, String) {
+    let described = py.import("ripieno.comm").and_then(|comm| comm.call_method1("describe", (error.value(py),)));
+    described.and_then(|told| told.extract()).unwrap_or((error.to_string(), String::new()))
 }
 
 /// The names of the algorithms of a collective, in the order of their numbers.

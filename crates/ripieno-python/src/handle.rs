@@ -1,6 +1,8 @@
 //! Handles of asynchronous calls: the arrays live until the call has ended, whoever forgets them.
 
 use crate::arrays::Bytes;
+use crate::communicator::raised_by;
+use crate::functions::Raised;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
@@ -54,12 +56,23 @@ fn again<'a>(memory: &'a mut Memory<'static>) -> Memory<'a> {
 pub struct Handle {
     inner: ripieno::Handle<Kept>,
     interruption: Interruption,
+    /// What the function that combines raised, where there is one.
+    raised: Option<Raised>,
 }
 
 impl Handle {
-    pub fn new(inner: ripieno::Handle<Kept>, interruption: Interruption) -> Handle {
-        Handle { inner, interruption }
+    pub fn new(inner: ripieno::Handle<Kept>, interruption: Interruption, raised: Option<Raised>) -> Handle {
+        Handle { inner, interruption, raised }
     }
+}
+
+/// Waits until one of the handles, of one world, has ended; its place.
+#[pyfunction]
+pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usize>> {
+    let Some(first) = handles.first() else { return Ok(None) };
+    let inner: Vec<&ripieno::Handle<Kept>> = handles.iter().map(|handle| &handle.get().inner).collect();
+    let ended = py.detach(|| ripieno::Handle::join_any(&inner));
+    ended.map_err(|error| first.get().interruption.exception(error))
 }
 
 #[pymethods]
@@ -69,7 +82,10 @@ impl Handle {
         let ended = py.detach(|| self.inner.join());
         // The references go with the interpreter held.
         drop(self.inner.take());
-        ended.map_err(|error| self.interruption.exception(error))
+        ended.map_err(|error| {
+            let raised = self.raised.as_ref().and_then(raised_by);
+            raised.unwrap_or_else(|| self.interruption.exception(error))
+        })
     }
 
     /// Whether the call has ended, well or not.

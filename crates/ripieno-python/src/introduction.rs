@@ -3,7 +3,7 @@
 use crate::communicator::seconds;
 use pyo3::prelude::*;
 use ripieno::net::tls;
-use ripieno::net::{Credentials, Token, introduction};
+use ripieno::net::{Credentials, Encryption, Token, introduction};
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::sync::Mutex;
 
@@ -28,13 +28,19 @@ type Tunneled = Option<(Tunnel, i32)>;
 
 /// Proves to who listens at the other end of a socket, and has it prove, that both know the token.
 #[pyfunction]
-fn introduce_member(py: Python<'_>, socket: i32, token: &[u8], tls: bool, timeout_s: f64) -> PyResult<Tunneled> {
+fn introduce_member(
+    py: Python<'_>,
+    socket: i32,
+    token: &[u8],
+    tls: Option<bool>,
+    timeout_s: f64,
+) -> PyResult<Tunneled> {
     introduce(py, socket, token, tls, timeout_s, introduction::join)
 }
 
 /// The same for who has connected.
 #[pyfunction]
-fn admit_member(py: Python<'_>, socket: i32, token: &[u8], tls: bool, timeout_s: f64) -> PyResult<Tunneled> {
+fn admit_member(py: Python<'_>, socket: i32, token: &[u8], tls: Option<bool>, timeout_s: f64) -> PyResult<Tunneled> {
     introduce(py, socket, token, tls, timeout_s, introduction::admit)
 }
 
@@ -42,12 +48,14 @@ fn introduce(
     py: Python<'_>,
     socket: i32,
     token: &[u8],
-    tls: bool,
+    tls: Option<bool>,
     timeout_s: f64,
     by: impl Fn(BorrowedFd<'_>, &Credentials, std::time::Duration) -> std::io::Result<introduction::Tunneled> + Sync,
 ) -> PyResult<Tunneled> {
-    let (credentials, timeout) =
-        (Credentials { token: Token::from_secret(token), tls }, seconds("timeout_s", timeout_s)?);
+    let (credentials, timeout) = (
+        Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) },
+        seconds("timeout_s", timeout_s)?,
+    );
     // SAFETY: the caller's socket is open until this returns.
     let socket = unsafe { BorrowedFd::borrow_raw(socket) };
     let tunneled = py.detach(|| by(socket, &credentials, timeout))?;

@@ -1,6 +1,7 @@
 //! The kernels for Python: one function each, for points of three types.
 
 use crate::errors;
+use crate::models::RowArrays;
 use numpy::{
     PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1, PyReadwriteArray2,
     PyUntypedArrayMethods,
@@ -16,6 +17,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(assign_accumulate, module)?)?;
     module.add_class::<NearIndex>()?;
     module.add_function(wrap_pyfunction!(assign_accumulate_near, module)?)?;
+    module.add_class::<Probing>()?;
+    module.add_function(wrap_pyfunction!(meet_groups, module)?)?;
+    module.add_function(wrap_pyfunction!(accumulate_run, module)?)?;
+    module.add_function(wrap_pyfunction!(inertia_of, module)?)?;
+    module.add_function(wrap_pyfunction!(assign_sparse, module)?)?;
+    module.add_function(wrap_pyfunction!(accumulate_sparse, module)?)?;
     module.add_function(wrap_pyfunction!(assign, module)?)?;
     module.add_function(wrap_pyfunction!(update_min_distances, module)?)?;
     module.add_function(wrap_pyfunction!(grow_cells, module)?)?;
@@ -201,6 +208,173 @@ where
     });
     let shape = [centroids.rows(), centroids.columns()];
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
+}
+
+/// Which groups the rows of a near pass probe.
+#[pyclass]
+struct Probing(ripieno_kernels::Probing);
+
+#[pymethods]
+impl Probing {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        points: Points<'_>,
+        means: &Bound<'_, PyAny>,
+        probes: NonZeroUsize,
+        threads: NonZeroUsize,
+    ) -> PyResult<Self> {
+        for_points!(points, array => probing_of(py, array, means.extract()?, probes, threads))
+    }
+
+    #[getter]
+    fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}
+
+fn probing_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    means: PyReadonlyArray2<'py, P::Centroid>,
+    probes: NonZeroUsize,
+    threads: NonZeroUsize,
+) -> PyResult<Probing>
+where
+    P::Centroid: numpy::Element,
+{
+    let (points, means) = (matrix(&points)?, matrix(&means)?);
+    Ok(Probing(with_threads(py, threads, |threads| {
+        ripieno_kernels::Probing::new(points, means, probes.get(), threads)
+    })))
+}
+
+/// Some groups as arrays, with their centroids, and the centroids of the pass before.
+#[derive(FromPyObject)]
+struct GroupArrays<'py> {
+    first: usize,
+    centroids: Bound<'py, PyAny>,
+    numbers: PyReadonlyArray1<'py, u32>,
+    starts: Vec<usize>,
+}
+
+/// The centroids of the pass before as arrays.
+#[derive(FromPyObject)]
+struct BeforeArrays<'py> {
+    places: PyReadonlyArray1<'py, i32>,
+    labels: PyReadonlyArray1<'py, i32>,
+    first: usize,
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn meet_groups<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    probing: PyRef<'py, Probing>,
+    groups: GroupArrays<'py>,
+    before: Option<BeforeArrays<'py>>,
+    labels: PyReadwriteArray1<'py, i32>,
+    squared_distances: PyReadwriteArray1<'py, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    for_points!(points, array => {
+        meet_groups_of(py, array, &probing.0, &groups, before, labels, squared_distances, threads)
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn meet_groups_of<'py, P: Point + numpy::Element>(
+    py: Python<'py>,
+    points: PyReadonlyArray2<'py, P>,
+    probing: &ripieno_kernels::Probing,
+    groups: &GroupArrays<'py>,
+    before: Option<BeforeArrays<'py>>,
+    mut labels: PyReadwriteArray1<'py, i32>,
+    mut squared_distances: PyReadwriteArray1<'py, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()>
+where
+    P::Centroid: numpy::Element,
+{
+    let centroids: PyReadonlyArray2<'py, P::Centroid> = groups.centroids.extract()?;
+    let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
+    let (first, numbers, starts) = (groups.first, groups.numbers.as_slice()?, &groups.starts[..]);
+    let some = ripieno_kernels::SomeGroups { first, centroids, numbers, starts };
+    let before = match &before {
+        Some(BeforeArrays { places, labels, first }) => {
+            Some(ripieno_kernels::Before { places: places.as_slice()?, labels: labels.as_slice()?, first: *first })
+        }
+        None => None,
+    };
+    let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
+    with_threads(py, threads, |threads| ripieno_kernels::meet_groups(points, probing, some, before, into, threads));
+    Ok(())
+}
+
+#[pyfunction]
+#[allow(clippy::too_many_arguments)]
+fn accumulate_run<'py>(
+    py: Python<'py>,
+    points: Points<'py>,
+    labels: PyReadonlyArray1<'py, i32>,
+    weights: Option<PyReadonlyArray1<'py, f64>>,
+    first: usize,
+    mut sums: PyReadwriteArray2<'py, f64>,
+    mut weight_sums: PyReadwriteArray1<'py, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let (labels, into) = (labels.as_slice()?, (sums.as_slice_mut()?, weight_sums.as_slice_mut()?));
+    for_points!(points, array => {
+        let points = matrix(&array)?;
+        with_threads(py, threads, |threads| {
+            ripieno_kernels::accumulate_run(points, labels, weights, first, into, threads);
+        });
+        Ok(())
+    })
+}
+
+#[pyfunction]
+fn inertia_of(
+    squared_distances: PyReadonlyArray1<'_, f64>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    columns: usize,
+) -> PyResult<f64> {
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    Ok(ripieno_kernels::inertia_of(squared_distances.as_slice()?, weights, columns))
+}
+
+#[pyfunction]
+fn assign_sparse(
+    py: Python<'_>,
+    rows: RowArrays<'_>,
+    centroids: PyReadonlyArray2<'_, f64>,
+    first_index: i32,
+    mut labels: PyReadwriteArray1<'_, i32>,
+    mut squared_distances: PyReadwriteArray1<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let (rows, centroids) = (rows.parts()?, matrix(&centroids)?);
+    let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
+    with_threads(py, threads, |threads| ripieno_kernels::assign_sparse(rows, centroids, first_index, into, threads));
+    Ok(())
+}
+
+#[pyfunction]
+fn accumulate_sparse(
+    py: Python<'_>,
+    rows: RowArrays<'_>,
+    labels: PyReadonlyArray1<'_, i32>,
+    first: usize,
+    mut sums: PyReadwriteArray2<'_, f64>,
+    mut weight_sums: PyReadwriteArray1<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let (rows, labels) = (rows.parts()?, labels.as_slice()?);
+    let into = (sums.as_slice_mut()?, weight_sums.as_slice_mut()?);
+    with_threads(py, threads, |threads| ripieno_kernels::accumulate_sparse(rows, labels, first, into, threads));
+    Ok(())
 }
 
 #[pyfunction]

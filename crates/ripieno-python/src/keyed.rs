@@ -1,7 +1,7 @@
 //! Keyed data for Python: aggregations, blocks and regroup.
 
 use crate::arrays::Bytes;
-use crate::communicator::{Communicator, parse_op};
+use crate::communicator::{Communicator, parse_op, told};
 use crate::errors;
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
@@ -281,8 +281,7 @@ pub fn regroup<'py>(
 
 /// What the other ranks are told of an exception.
 fn describe(py: Python<'_>, error: &PyErr) -> Error {
-    let described = py.import("ripieno.comm").and_then(|comm| comm.call_method1("describe", (error.value(py),)));
-    let (cause, traceback) = described.and_then(|told| told.extract()).unwrap_or((error.to_string(), String::new()));
+    let (cause, traceback) = told(py, error);
     Error::Callback { cause, traceback }
 }
 

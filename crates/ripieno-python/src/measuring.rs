@@ -11,6 +11,8 @@ use ripieno::{Collective, Error, Memory, Op, measuring};
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measure, module)?)?;
     module.add_function(wrap_pyfunction!(choice, module)?)?;
+    module.add_function(wrap_pyfunction!(distinct_algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(prefer, module)?)?;
     module.add_function(wrap_pyfunction!(line_s, module)?)?;
     module.add_function(wrap_pyfunction!(memory_pass, module)?)
 }
@@ -59,6 +61,25 @@ fn measure(
 fn choice(py: Python<'_>, communicator: &Communicator, collective: &str, size_bytes: usize) -> PyResult<&'static str> {
     let collective = parse_collective(collective)?;
     communicator.call(py, |comm| Ok(comm.choice(collective, size_bytes)?.name))
+}
+
+/// The algorithms that may be preferred, those of equal plans together; bytes as in an explanation.
+#[pyfunction]
+fn distinct_algorithms(
+    py: Python<'_>,
+    communicator: &Communicator,
+    collective: &str,
+    bytes: usize,
+) -> PyResult<Vec<Vec<&'static str>>> {
+    let collective = parse_collective(collective)?;
+    communicator.call(py, |comm| Ok(comm.distinct_algorithms(collective, bytes)))
+}
+
+/// What runs from now on when the caller names none: (up to so many bytes in all, algorithm), ascending.
+#[pyfunction]
+fn prefer(py: Python<'_>, communicator: &Communicator, collective: &str, rows: Vec<(usize, String)>) -> PyResult<()> {
+    let collective = parse_collective(collective)?;
+    communicator.call(py, |comm| comm.prefer(collective, &rows))
 }
 
 /// Seconds that a cache line takes from core to core.

@@ -27,7 +27,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
 #[derive(FromPyObject)]
-struct RowArrays<'py> {
+pub(crate) struct RowArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
     columns: PyReadonlyArray1<'py, i32>,
     values: PyReadonlyArray1<'py, f64>,
@@ -36,7 +36,7 @@ struct RowArrays<'py> {
 }
 
 impl RowArrays<'_> {
-    fn parts(&self) -> PyResult<SparseRows<'_>> {
+    pub(crate) fn parts(&self) -> PyResult<SparseRows<'_>> {
         Ok(SparseRows {
             starts: self.starts.as_slice()?,
             columns: self.columns.as_slice()?,

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::Endpoint;
-use ripieno::{Error, Flight, Record, Wait};
+use ripieno::{Error, Flight, Reading, Record, Usage, Wait};
 use std::time::Duration;
 
 /// So many records, and as many waits, are kept where they shall be written to a file: 6 MiB.
@@ -95,6 +95,25 @@ fn record<'py>(py: Python<'py>, number: u64, record: &Record) -> PyResult<Bound<
 /// One wait: of which record, for whom and for how many peers, from when until when.
 fn wait(wait: &Wait) -> (u64, u32, u32, f64, f64) {
     (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
+}
+
+/// What a gauge has counted until `now`.
+pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
+    let usage = |it: &Usage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
+    let entries = PyDict::new(py);
+    entries.set_item("call_count", reading.call_count)?;
+    entries.set_item("bytes_sent", reading.sent_bytes())?;
+    entries.set_item("bytes_received", reading.received_bytes)?;
+    entries.set_item("called_s", seconds(reading.called))?;
+    entries.set_item("waited_s", seconds(reading.waited))?;
+    entries.set_item("sent_to", &reading.sent_to)?;
+    entries.set_item("waited_for_s", reading.waited_for.into_iter().map(seconds).collect::<Vec<_>>())?;
+    entries.set_item("usage", reading.usage.iter().map(usage).collect::<Vec<_>>())?;
+    let current = reading.current.as_ref();
+    entries.set_item("collective", current.map(|current| current.collective.name()))?;
+    let waits = current.and_then(|current| current.waits);
+    entries.set_item("waits_for", waits.map(|(peer, since)| (peer, seconds(now.saturating_sub(since)))))?;
+    Ok(entries)
 }
 
 /// Gives an error of a collective this rank's last records; an error of that is what remains of it.

@@ -5,11 +5,13 @@ use crate::keyed::slice;
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 use ripieno_kernels::keyed::{self, Strings};
+use std::num::NonZeroU32;
 
 /// Adds the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order_of_strings, module)?)?;
-    module.add_function(wrap_pyfunction!(joined_pieces, module)?)
+    module.add_function(wrap_pyfunction!(joined_pieces, module)?)?;
+    module.add_function(wrap_pyfunction!(feature_places, module)?)
 }
 
 /// The numbers of strings in the order of their bytes; equal ones stay in theirs.
@@ -36,4 +38,22 @@ fn joined_pieces<'py>(
     let joined = py.detach(|| keyed::joined_pieces(data, starts, lengths));
     let outside = || errors::input(format!("starts and lengths: pieces that do not lie in {} bytes", data.len()));
     Ok(joined.ok_or_else(outside)?.into_pyarray(py))
+}
+
+/// Columns and signs, one of each for each feature.
+type Places<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
+
+/// The columns of named features among `column_count`, and their signs.
+#[pyfunction]
+fn feature_places<'py>(
+    py: Python<'py>,
+    offsets: PyReadonlyArray1<'_, i64>,
+    data: PyReadonlyArray1<'_, u8>,
+    column_count: NonZeroU32,
+) -> PyResult<Places<'py>> {
+    let names = Strings::new(slice(&offsets)?, slice(&data)?).map_err(|bad| errors::input(bad.to_string()))?;
+    let places = py.detach(|| keyed::feature_places(names, column_count.get()));
+    let columns: Vec<i32> = places.iter().map(|place| place.column as i32).collect();
+    let signs: Vec<f64> = places.iter().map(|place| if place.is_negative { -1.0 } else { 1.0 }).collect();
+    Ok((columns.into_pyarray(py), signs.into_pyarray(py)))
 }

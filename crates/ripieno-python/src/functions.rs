@@ -1,0 +1,122 @@
+//! Reductions by a function of the program: of Python, called with the interpreter held, or a pointer to one of another
+//! language, called without.
+
+use crate::arrays::Bytes;
+use crate::communicator::{Communicator, raised_by, told};
+use crate::errors;
+use crate::handle::{Handle, Kept};
+use numpy::PyUntypedArray;
+use pyo3::prelude::*;
+use ripieno::{Element, Elements, Function, FunctionError, Op, Shape, Task, Whole, place_keeper};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A function of another language: combines `row_count` rows of `row_bytes` bytes from the first pointer into those at
+/// the second, which come of lower ranks.
+type Foreign = unsafe extern "C" fn(from: *const u8, into: *mut u8, row_count: i64, row_bytes: i64);
+
+/// What a function of Python raised, for whoever waits for the call.
+pub type Raised = Arc<Mutex<Option<PyErr>>>;
+
+/// What combines rows.
+#[derive(FromPyObject)]
+pub enum Combine {
+    /// The address of a function of another language.
+    #[pyo3(transparent)]
+    Address(usize),
+    /// "argmin" or "argmax", and the type of the values.
+    #[pyo3(transparent)]
+    Place((String, String)),
+    /// Called with the addresses of the rows of lower ranks, which change, and of the others, and with their bytes.
+    #[pyo3(transparent)]
+    Callable(Py<PyAny>),
+}
+
+impl Combine {
+    fn function(self, comm: &Communicator, row_bytes: usize, raised: &Raised) -> PyResult<Function> {
+        let made = match self {
+            Combine::Address(0) => return Err(errors::input("op: a null pointer: expected a function".to_string())),
+            Combine::Address(address) => {
+                // SAFETY: the program says that a function of this type is there, and keeps it.
+                let foreign = unsafe { std::mem::transmute::<usize, Foreign>(address) };
+                comm.inner().function(row_bytes, move |into, from| {
+                    let row_count = (from.len() / row_bytes) as i64;
+                    // SAFETY: both have so many rows, and share none; the function keeps to them, as its type says.
+                    unsafe { foreign(from.as_ptr(), into.as_mut_ptr(), row_count, row_bytes as i64) };
+                    Ok(())
+                })
+            }
+            Combine::Place((name, element)) => {
+                let known = Element::ALL.into_iter().find(|known| known.name() == element);
+                let element = known.ok_or_else(|| errors::input(format!("dtype {element}: expected a number")))?;
+                let (expected_bytes, keep) = place_keeper(element, name == "argmax");
+                assert_eq!(expected_bytes, row_bytes, "a row is a value and an index");
+                comm.inner().function(row_bytes, move |into, from| {
+                    keep(into, from);
+                    Ok(())
+                })
+            }
+            Combine::Callable(callable) => {
+                let raised = raised.clone();
+                comm.inner().function(row_bytes, move |into, from| {
+                    Python::attach(|py| {
+                        let addresses = (into.as_mut_ptr() as usize, from.as_ptr() as usize, from.len());
+                        callable.call1(py, addresses).map(drop).map_err(|error| {
+                            let (cause, traceback) = told(py, &error);
+                            *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                            FunctionError { cause, traceback }
+                        })
+                    })
+                })
+            }
+        };
+        made.map_err(errors::from_collective)
+    }
+}
+
+/// A reduction whose operation is a function.
+pub struct Asked<'a> {
+    pub collective: &'a str,
+    pub root: usize,
+    /// Rows per rank.
+    pub counts: Vec<usize>,
+}
+
+impl Asked<'_> {
+    fn task(&self) -> PyResult<Task<'_>> {
+        let op = Op::Function;
+        Ok(match self.collective {
+            "reduce" => Task::Reduce { op, root: self.root, vector: Whole },
+            "allreduce" => Task::Allreduce { op, vector: Whole },
+            "reduce_scatter" => Task::ReduceScatter { chunks: &self.counts, op },
+            "scan" => Task::Scan { op, vector: Whole },
+            "exscan" => Task::Exscan { op, vector: Whole },
+            other => return Err(errors::input(format!("collective={other:?}: expected one that combines"))),
+        })
+    }
+}
+
+/// Performs the reduction on rows of `row_bytes` of `array`, to its end or `later`; what its function raises is raised.
+#[allow(clippy::too_many_arguments)]
+pub fn perform(
+    py: Python<'_>,
+    comm: &Communicator,
+    asked: &Asked<'_>,
+    array: &Bound<'_, PyUntypedArray>,
+    combine: Combine,
+    row_bytes: usize,
+    form: &str,
+    algorithm: Option<&str>,
+    later: bool,
+) -> PyResult<Option<Handle>> {
+    let (task, bytes, raised) = (asked.task()?, Bytes::of(array)?, Raised::default());
+    let function = combine.function(comm, row_bytes, &raised)?;
+    let elements = Elements { element: bytes.element, shape: Shape::Told(form) };
+    if later {
+        let kept = Kept::arrays(array, None, false)?;
+        let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, kept))?;
+        return Ok(Some(comm.handle(handle, Some(raised))));
+    }
+    let vector = bytes.write()?;
+    let ended = comm.call(py, |inner| inner.run_by(&task, elements, &function, algorithm, vector));
+    ended.map(|()| None).map_err(|error| raised_by(&raised).unwrap_or(error))
+}
