@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overload
 
@@ -31,6 +32,21 @@ LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: By files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
+
+# For who watches them.
+_living: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
+
+
+def under_way() -> list[tuple[int, str, int, int, int]]:
+    """Of each variable of this process that is on its way: root, strategy, and bytes that came, went, and are all."""
+    held = [(each, each._native) for each in list(_living)]
+    return [
+        (each.root, each.strategy, came_bytes, gave_bytes, value_bytes)
+        for each, native in held
+        if native is not None
+        for came_bytes, gave_bytes, value_bytes, is_released in [native.progress()]
+        if not is_released and (came_bytes or gave_bytes)
+    ]
 
 
 def check_strategy(strategy: object, strategies: Sequence[str] = STRATEGIES) -> None:
@@ -127,6 +143,7 @@ class BroadcastVariable(Generic[T]):
 
     def __init__(self, native: NativeVariable, strategy: str, root: int, serialization_s: float = 0.0) -> None:
         self._native: NativeVariable | None = native
+        _living.add(self)
         self._opened: list[T] = []
         self.strategy = strategy
         self.root = root
@@ -285,7 +302,7 @@ class BroadcastVariables(Gathers):
             How blocks find their ways. By trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once, by
             the others each when ``value`` is first used there. "auto" is "csb".
         block_bytes : int, optional
-            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB.
+            Bytes of a block. By default there are 256 blocks of 16 KiB to 4 MiB; there are at most 2**20.
         per_host : bool
             Whether ranks of a host share what one of them has fetched. Otherwise every rank fetches for itself.
         places : path or URL, or sequence of these
@@ -440,7 +457,7 @@ class BroadcastVariables(Gathers):
             native = serving.native.expect(root, None if leader == self.rank else leader, is_recorded=record)
             if self.rank in order:
                 native.want()
-        return BroadcastVariable(native, strategy, root, copied_s)
+        return BroadcastVariable(native, discipline, root, copied_s)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
         """Who fetches: the root, then of each host one, or every rank; those of a rack one after the other."""

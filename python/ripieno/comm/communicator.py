@@ -13,43 +13,36 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno._checks import number, whole
+from ripieno._checks import whole
 from ripieno._types import Array
-from ripieno.comm import cost_probes, rack_probes
+from ripieno.comm import sparse_trials
+from ripieno.comm.costs import Costs
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.file_distribution import FileDistribution
+from ripieno.comm.frames import Frames
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
 from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
-from ripieno.comm.rank import Rank
+from ripieno.comm.messages import Messages
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
 from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
-from ripieno.simulation import Cluster, Explanation, MeasuredCosts, explain, link_costs
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
+from ripieno.wire import packing
 from ripieno.wire.calls import Handle, NativeCalls, StagedCall
-
-if TYPE_CHECKING:
-    from ripieno._native import PacketCurve
-    from ripieno.topology import Topology
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-def _measured_costs(comm: Rank) -> MeasuredCosts | None:
-    """Those of `Communicator.tune`, of this communicator or kept for its hosts."""
-    return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
 
 
 def _asynchronous(
@@ -70,7 +63,19 @@ def _asynchronous(
     return begin
 
 
-class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribution, Gathers, LocalTasks, Reductions):
+class Communicator(
+    Costs,
+    Frames,
+    KeyedData,
+    Groups,
+    MemoryCheckpoints,
+    Messages,
+    Exchanges,
+    FileDistribution,
+    Gathers,
+    LocalTasks,
+    Reductions,
+):
     """One rank's part in the conversation of all ranks.
 
     Programs do not make one: `ripieno.launch` hands it to the program, `ripieno.init` to a script.
@@ -149,9 +154,11 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
             The indices whose combined rows this rank gets, in any order; repeated ones get equal rows.
         size : int, optional
             Indices are smaller than this; by default one more than the largest that any rank gives.
-        degrees : {"direct", "binary"}, str such as "8x4x2", int, or sequence of int, optional
+        degrees : {"direct", "binary", "tried"}, str such as "8x4x2", int, or sequence of int, optional
             How many ranks meet at each layer; their product is the number of ranks, and a single number is the only
-            layer. By default designed from the indices of all ranks.
+            layer. By default designed from the indices of all ranks. With "tried" the leading designs make some
+            reductions of zeros, and the fastest stays: for sets that are reduced often. Other degrees add in another
+            order, so that floating-point sums may differ in their last bits from one trial to the next.
         missing : {"error", "zero"}
             The result for in-indices that no rank contributes to: `MissingIndicesError` on every rank, or zeros.
         dense_above : float
@@ -185,6 +192,17 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
             )
         given = indices_of(out_indices, "out_indices")
         wanted = indices_of(in_indices, "in_indices")
+        if degrees == sparse_trials.TRIED:
+            options = options_of(size, None, missing, dense_above)
+            if self.replicas > 1:
+                # Replicas of a rank take different times.
+                raise InputError("degrees='tried': expected other degrees where ranks have replicas")
+
+            def configure(name: str) -> _native.SparseReduce:
+                return _native.sparse(self._native, given, wanted, options[0], name, *options[2:])
+
+            designed = _native.sparse(self._native, given, wanted, *options)
+            return SparseReduce(self, sparse_trials.best(self, designed, configure))
         options = options_of(size, degrees, missing, dense_above)
         return SparseReduce(self, _native.sparse(self._native, given, wanted, *options))
 
@@ -294,129 +312,14 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
     neighbour_exchange_async = _asynchronous(Exchanges.neighbour_exchange)
     barrier_async = _asynchronous(Exchanges.barrier)
     regroup_async = _asynchronous(KeyedData.regroup)
-    send_async = _asynchronous(Exchanges.send)
-    send_into_async = _asynchronous(Exchanges.send_into)
-    recv_async = _asynchronous(Exchanges.recv)
+    argmin_async = _asynchronous(Reductions.argmin)
+    argmax_async = _asynchronous(Reductions.argmax)
+    send_async = _asynchronous(Messages.send)
+    send_into_async = _asynchronous(Messages.send_into)
+    recv_async = _asynchronous(Messages.recv)
+    sendrecv_async = _asynchronous(Messages.sendrecv)
 
-    # What it costs, and what happened
-
-    def measure_packets(self, sizes_bytes: Sequence[int] | None = None, *, budget_s: float = 1.0) -> PacketCurve:
-        """Measure the cost of packets by their size, while every rank sends to several ranks at once. Collective.
-
-        From now on the degrees of sparse reductions on this communicator are designed for the measured costs, not for
-        the usual ones of the memory of one node, or of links between nodes.
-
-        Parameters
-        ----------
-        sizes_bytes : sequence of int, optional
-            Sizes to try, ascending, the same on every rank; by default 64 bytes to 16 MiB in steps of a factor of 4.
-        budget_s : float
-            About how many seconds it takes. Sizes that need more are left out, except for the first two.
-
-        Returns
-        -------
-        PacketCurve
-            The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet is there, "crowd_s"
-            that each peer beyond 8 adds to every packet, and, from the points, "alpha_s", "beta_s_per_byte",
-            "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that reaches 80 % of it.
-        """
-        sizes = _native.PACKET_SIZES_BYTES
-        if sizes_bytes is not None:
-            if not isinstance(sizes_bytes, Sequence | np.ndarray) or isinstance(sizes_bytes, str | bytes):
-                raise InputError(f"sizes_bytes={sizes_bytes!r}: expected None or ascending whole numbers")
-            sizes = [whole("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
-        return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
-
-    def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
-        """Price every algorithm of a collective for these ranks, where they stand. Any rank may call it alone.
-
-        Links cost what :meth:`tune` has measured, here or in an earlier program on the same hosts. Else they cost what
-        :meth:`measure_packets` has measured, or what is usual, and uplinks of racks are never in the way.
-
-        Parameters
-        ----------
-        collective : str
-            "allreduce", "broadcast" and so on.
-        nbytes : int
-            Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
-        order : str, optional
-            In which order chains and rings run: "racks" by default, "given" or "random:SEED".
-        root : int
-            Of a collective that has one.
-
-        Returns
-        -------
-        Explanation
-            "candidates", the fastest first, with "seconds" on this group and the terms of their formulae; "fastest",
-            "chosen", which runs by default, "why", and "costs": where those of links come from. It prints as a table.
-        """
-        native = self._native
-        measured = _measured_costs(self) or _measured_costs(self._world)
-        if measured is not None:
-            cluster, costs = measured.cluster(native.nodes, native.racks), measured.source
-        else:
-            packets = _native.packet_curve(native)
-            cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
-            costs = "of packets, measured or usual; comm.tune() or ripieno tune measures them by kind"
-        return explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
-
-    def tune(self, *, budget_s: float = 1.0) -> MeasuredCosts:
-        """Measure what links, memory and cores cost here, and keep it for this cluster. Collective.
-
-        Up to three pairs of each kind of link, one after the other, exchange short and long messages: ranks of a node,
-        nodes of a rack, racks. With racks told, all hosts of two racks exchange at once, which shows what an uplink
-        carries. From now on `explain` counts with these costs, here and in later programs on the same hosts: each host
-        has them in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep network and hosts quiet meanwhile.
-
-        Which algorithm runs by default does not depend on it.
-
-        Parameters
-        ----------
-        budget_s : float
-            About how many seconds it takes.
-
-        Returns
-        -------
-        MeasuredCosts
-            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", what an uplink
-            carries, and seconds to add and to copy a byte. It prints as a table, and `cluster` is a modelled one.
-
-        Raises
-        ------
-        InputError
-            The time is not positive, or ranks have replicas.
-        """
-        if not number("budget_s", budget_s, "expected seconds") > 0:
-            raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
-        measured = self.kept[MeasuredCosts] = cost_probes.measure(self, budget_s)
-        if self.hosts.index(self.hosts[self.rank]) == self.rank:
-            link_costs.keep(measured)
-        self.barrier()
-        return measured
-
-    def topology(self, *, measure: bool = False, round_s: float = 0.25) -> Topology:
-        """The hosts of these ranks, their racks, cores and NUMA nodes. Collective.
-
-        Racks that a file, an option or a launcher has told are taken as they are. Otherwise they are found: round by
-        round, pairs of hosts exchange bytes, and pairs of several racks are slower while their uplinks are full. With
-        uplinks that are never full all hosts are one rack. Keep the network quiet meanwhile.
-
-        Parameters
-        ----------
-        measure : bool
-            Measure even if racks were told.
-        round_s : float
-            About how many seconds a round takes. Of 32 hosts there are some 40.
-
-        Returns
-        -------
-        Topology
-            The same on every rank: "hosts", "racks" by host, "source", and how "sure" the least certain host is. It
-            prints as a tree, and `toml` is a file of racks.
-        """
-        if not number("round_s", round_s, "expected seconds") > 0:
-            raise InputError(f"round_s={round_s!r}: expected more than 0 seconds")
-        return rack_probes.topology(self, measures=measure, round_s=round_s)
+    # What happened
 
     @overload
     def stats(self, *, all_ranks: Literal[False] = False) -> dict[str, Any]: ...
@@ -435,8 +338,9 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
         Returns
         -------
         dict
-            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", and
-            "seconds_waited_for", a list with one number per rank of this communicator: how long this process has
+            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing"
+            (how long this process has made bytes of objects and objects of bytes), and "seconds_waited_for", a list
+            with one number per rank of this communicator: how long this process has
             waited for that one, in whatever communicator. Waits of less than a microsecond may be missing.
             "threads" has a dict for each thread that has computed in kernels of this process: its "index", 0 for that
             of the caller, its "thread" as the kernel numbers it, the count of "kernels" that it was part of,
@@ -455,7 +359,7 @@ class Communicator(KeyedData, Groups, MemoryCheckpoints, Exchanges, FileDistribu
                 "all_ranks=True: replicas of a rank have waited for others each; ask without it on each rank"
             )
         if not all_ranks:
-            waited = {"seconds_waited_for": seconds_waited_for}
+            waited = {"seconds_waited_for": seconds_waited_for, "seconds_serializing": packing.SPENT.seconds}
             return {**self._native.statistics(), **waited, "threads": thread_statistics()}
         return Waiting(np.array(self._said_by_all("stats", np.array(seconds_waited_for))))
 
@@ -496,3 +400,6 @@ class AsyncCommunicator(Communicator):
 
     def _once(self, result: Any, name: str, *args: Any) -> Any:
         return self._do(NativeCalls([(name, *args)], lambda: result))
+
+    def _allreduced(self, array: Any, op: str, algorithm: str | None) -> Any:
+        return self._once(array, "allreduce", array, op, algorithm)

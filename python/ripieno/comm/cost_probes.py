@@ -19,7 +19,7 @@ from ripieno.comm.rack_probes import Pair, exchange_round
 from ripieno.simulation.link_costs import LinkCost, MeasuredCosts
 
 if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
+    from ripieno.comm.costs import Costs
 
 #: Pairs of a kind: the first, one in the middle, the last.
 PAIR_COUNT = 3
@@ -34,7 +34,7 @@ ROUND_COUNT = 3
 FULL_SHARE = 0.85
 
 
-def measure(comm: Communicator, budget_s: float) -> MeasuredCosts:
+def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
     """What `Communicator.tune` gives. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     begin_s = time.time()
@@ -95,7 +95,7 @@ def _crowd(nodes: Sequence[int], racks: Sequence[str | None]) -> list[Pair]:
     return list(zip(one, other, strict=False))
 
 
-def _link(comm: Communicator, pairs: Sequence[Pair], share_s: float) -> LinkCost | None:
+def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None:
     """The median of these pairs."""
     found = [_exchanges(comm, pair, share_s) for pair in pairs]
     if not found:
@@ -104,7 +104,7 @@ def _link(comm: Communicator, pairs: Sequence[Pair], share_s: float) -> LinkCost
     return LinkCost(statistics.median(latencies), statistics.median(rates))
 
 
-def _exchanges(comm: Communicator, pair: Pair, budget_s: float) -> tuple[float, float]:
+def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
     """Seconds of a short message, and bytes per second of long ones; all ranks know both."""
     told = np.zeros(2)
     together = comm.split(0 if comm.rank in pair else None)
@@ -124,7 +124,7 @@ def _fitting(bytes_per_s: float, budget_s: float) -> int:
     return int(min(MOST_BYTES, max(LEAST_BYTES, budget_s * bytes_per_s / CALL_COUNT)))
 
 
-def _seconds(together: Communicator, size_bytes: int, budget_s: float) -> float:
+def _seconds(together: Costs, size_bytes: int, budget_s: float) -> float:
     """Of an exchange between two ranks: each sends so many bytes to the other; the same on both."""
     vector = np.zeros(2 * size_bytes, np.uint8)
     apart = size_bytes > SHORT_BYTES
@@ -132,7 +132,7 @@ def _seconds(together: Communicator, size_bytes: int, budget_s: float) -> float:
     return statistics.median(found)
 
 
-def _uplink(comm: Communicator, crowd: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
+def _uplink(comm: Costs, crowd: Sequence[Pair], cable: LinkCost, budget_s: float) -> float | None:
     """Bytes per second of an uplink, each way; None if that is what the cables carry."""
     size = _fitting(cable.bytes_per_s, budget_s)
     slowest_s = [max(exchange_round(comm, crowd, size)[one] for one, _ in crowd) for _ in range(ROUND_COUNT)]

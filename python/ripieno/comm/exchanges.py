@@ -1,4 +1,4 @@
-"""Collectives and messages between pairs of ranks."""
+"""Collectives in which ranks exchange values with some or all others, or meet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from ripieno.wire.arrays import (
     in_order,
     in_place,
     in_rows,
-    known,
     line,
     octets,
     required,
@@ -213,39 +212,3 @@ class Exchanges(Rank):
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
         return self._once(None, "barrier", in_order(algorithm, None))
-
-    # Point to point
-
-    def send(self, value: Any, to: int) -> None:
-        """Send `value` to rank `to`, which calls `recv`.
-
-        A value that does not fit into the link waits for the receiver. Ranks that exchange large values take turns, the
-        lower one sending first, or call `alltoall`. Ranks that wait for each other in a circle get an error after some
-        seconds. For a `recv` with ``out=`` send the array with `send_into`.
-        """
-        to = self._other("to", to)
-        calls: list[tuple[Any, ...]] = []
-        objects.send(value, lambda piece: calls.append(("send", piece, to, forms.OBJECT)))
-        return self._do(NativeCalls(calls, lambda: None))
-
-    def send_into(self, array: Any, to: int) -> None:
-        """Send the elements of `array` to rank `to`, which receives them with ``recv(source, out=...)``."""
-        to = self._other("to", to)
-        sent = required(array, "send_into")
-        sent = np.ascontiguousarray(sent).reshape(sent.shape)
-        return self._do(NativeCalls([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
-
-    @overload
-    def recv(self, source: int, *, out: Array) -> Array: ...
-
-    @overload
-    def recv(self, source: int) -> Any: ...
-
-    def recv(self, source: int, *, out: NDArray[Any] | None = None) -> Any:
-        """The value that rank `source` sends; with `out`, the array of this shape and dtype that `send_into` sends."""
-        source = self._other("source", source)
-        if out is None:
-            return self._do(
-                StagedCall(lambda native: objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT)))
-            )
-        return self._do(NativeCalls([("receive", known(in_place(out))[0], source, forms.of_array(out))], lambda: out))

@@ -39,7 +39,7 @@ FETCHING, WRITING = "fetching", "writing"
 FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
 #: Nothing more becomes of it.
 OVER = (FETCHED, FOUND, FAILED, LOST)
-_ALL_OVER = b"all over"
+_BEGUN, _ALL_OVER = b"begun", b"all over"
 
 
 class HostFile(NamedTuple):
@@ -511,7 +511,7 @@ class _Fetch:
 
     def _is_free(self) -> bool:
         """Whether all who live have everything."""
-        return self._variable.progress()[2]
+        return self._variable.progress()[3]
 
 
 class _Reading(_Fetch):
@@ -595,6 +595,10 @@ class _Giving:
         self._own = landings[0].row.rank
         self._began = time.monotonic()
         self._heard: dict[tuple[int, int], tuple[bytes, float]] = {}
+        for rank, at in self._rows:
+            if rank != self._own:
+                # Of who died before its first word, a link to it tells.
+                variables[at].tell(rank, _BEGUN)
 
     def run(self, on_progress: Callable[[list[HostFile]], None] | None) -> list[HostFile]:
         """What has become of every file."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 import ripieno.flight as flight
+from ripieno import log
 from ripieno._checks import whole
 from ripieno.comm.rank import Rank, members_of
 from ripieno.errors import InputError, RankFailed
@@ -37,6 +39,35 @@ class Groups(Rank):
             color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
         native = self._native.split(color, whole("key", key, -(2**63), 2**63 - 1))
         return None if native is None else self._member(native)
+
+    def group(self, ranks: Sequence[int]) -> Self:
+        """The communicator of some ranks, which they alone call; `split` is called by all.
+
+        Parameters
+        ----------
+        ranks : sequence of int
+            Ranks of this communicator, this one among them, in the order in which they are numbered in the new one. The
+            same list on each of them; whoever has another is told so by `CollectiveMismatch`, with both lists.
+
+        Returns
+        -------
+        Communicator
+            As of `split`. Each call makes a new one, whose calls are never taken for those of another.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> def program(comm):
+        ...     if comm.rank == 2:
+        ...         return "at home"
+        ...     with comm.group([1, 0]) as pair:
+        ...         return pair.rank, pair.allreduce(comm.rank)
+        >>> with rp.launch(workers=3) as job:
+        ...     job.run(program)
+        [(1, 1), (0, 1), 'at home']
+        """
+        listed = [self._rank("ranks", rank) for rank in ranks]
+        return self._member(self._native.group(listed))
 
     def replicate(self, replicas: int) -> Self:
         """The communicator of logical ranks. A logical rank lives as long as one of its replicas does.
@@ -145,6 +176,8 @@ class Groups(Rank):
         self._successor, self._failure, self._native_or_none = comm, failure, None
         for each in members_of(self):
             each.close()
+        lost = ", ".join(map(str, comm._without))
+        log.note("ripieno.comm", f"goes on as one of {comm.world_size} ranks, without {lost}", comm.rank)
         return comm
 
     @property

@@ -15,9 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import log
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.gathers import Gathers
 from ripieno.errors import InputError
+from ripieno.units import bytes_text
 from ripieno.wire import packing
 
 
@@ -78,6 +80,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
         version = max((each.version for each in kept), default=0)
         if shared:
             self._memory[name] = [Kept(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
+            self._note_kept(name, version + 1, blob)
             return
         # Ranks that have come later know of no version.
         version = max(self._said_by_all(f"checkpoint({name!r})", version)) + 1
@@ -87,6 +90,13 @@ class MemoryCheckpoints(Exchanges, Gathers):
         self._memory[name] = [*kept, mine]
         self.barrier()
         self._memory[name] = [mine]
+        self._note_kept(name, version, blob)
+
+    def _note_kept(self, name: str, version: int, blob: NDArray[Any]) -> None:
+        # What all ranks do at once one says, and of many checkpoints fewer and fewer.
+        if self.rank == 0 and version & (version - 1) == 0:
+            text = f"checkpoint {name!r}, version {version}: {bytes_text(blob.nbytes)} of each rank in memory"
+            log.note("ripieno.comm", text, 0)
 
     def restore(self, name: str) -> Any:
         """The state of the last checkpoint that all is left of, or None if there is none.
@@ -128,6 +138,8 @@ class MemoryCheckpoints(Exchanges, Gathers):
         version, world_size, is_shared = max(whole)
         held = holders[version, world_size, is_shared]
         found = next((each for each in mine if (each.version, each.world_size) == (version, world_size)), None)
+        if self.rank == 0:
+            log.note("ripieno.comm", f"goes on from checkpoint {name!r}, version {version}, in memory", 0)
         if is_shared:
             root = min(rank for ranks in held.values() for _, rank in ranks)
             blob = self.broadcast(None if found is None else found.states[found.rank], root=root)

@@ -12,7 +12,7 @@ from ripieno.host import numa_nodes, usable_cores
 from ripieno.topology import Host, Racks, Topology, search
 
 if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
+    from ripieno.comm.costs import Costs
 
 Pair = tuple[int, int]
 #: What a probe of the first rounds has, and any.
@@ -21,7 +21,7 @@ FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
 FIRST_ROUNDS = 2
 
 
-def topology(comm: Communicator, *, measures: bool, round_s: float) -> Topology:
+def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
     """The hosts of all ranks, and their racks. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
@@ -38,7 +38,7 @@ def topology(comm: Communicator, *, measures: bool, round_s: float) -> Topology:
     return Topology(hosts, numbers, "measured", found.sure, found.round_count, found.probe_count)
 
 
-def _searched(comm: Communicator, leaders: list[int], round_s: float) -> Racks:
+def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:
     """Every rank searches by itself, with the same rates."""
     search_of_racks = search(len(leaders))
     size_bytes, fastest = FIRST_BYTES, 0.0
@@ -58,7 +58,7 @@ def _searched(comm: Communicator, leaders: list[int], round_s: float) -> Racks:
             return found
 
 
-def exchange_round(comm: Communicator, pairs: Sequence[Pair], size_bytes: int) -> list[float]:
+def exchange_round(comm: Costs, pairs: Sequence[Pair], size_bytes: int) -> list[float]:
     """Pairs of ranks exchange so many bytes, all at once: seconds of each rank's exchange.
 
     Of a pair both have the shorter one, for who begins first waits.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import ripieno.flight as flight
 from ripieno._checks import whole
+from ripieno.comm.mailbox import Mailbox
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
 from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
@@ -42,6 +43,7 @@ class Rank:
         self._on_event = on_event
         self._parent = parent
         self._replicated: Self | None = None
+        self._mailbox = Mailbox()
         self._broadcasts: Serving | None = None
         # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
         self._lasting: list[tuple[int, Serving]] = []
@@ -193,6 +195,14 @@ class Rank:
         """As `_do` of a single native call whose result is known; a short call takes half as long by this."""
         getattr(self._native, name)(*args)
         return result
+
+    def _allreduced(self, array: Any, op: str, algorithm: str | None) -> Any:
+        """As `_once` of an allreduce in place, with no tuple of arguments for the collector of garbage to look at."""
+        native = self._native_or_none
+        if native is None or self._queue.last is not None:
+            native = self._native
+        native.allreduce(array, op, algorithm)
+        return array
 
     def _rank(self, name: str, rank: int) -> int:
         return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")

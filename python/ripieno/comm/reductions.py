@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._types import Array, Foreign
+from ripieno.comm.functions import Function, is_function, placed
+from ripieno.comm.functions import reduced as functions_reduced
 from ripieno.comm.persistent import PersistentCall
 from ripieno.comm.rank import Rank
 from ripieno.errors import InputError
@@ -18,6 +20,7 @@ from ripieno.keyed.options import refuse_options
 from ripieno.wire import forms, wholes
 from ripieno.wire.arrays import (
     ARITHMETIC,
+    NATIVE_DTYPES,
     check_combinable,
     check_fits,
     check_op,
@@ -57,7 +60,13 @@ class Reductions(Rank):
 
     @overload
     def allreduce(
-        self, value: Any, op: str | None = None, *, out: Array, algorithm: str | None = None, order: str | None = None
+        self,
+        value: Any,
+        op: str | Function | None = None,
+        *,
+        out: Array,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> Array: ...
 
     @overload
@@ -72,12 +81,17 @@ class Reductions(Rank):
 
     @overload
     def allreduce(
-        self, value: Array, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+        self, value: Array, op: str | Function | None = None, *, algorithm: str | None = None, order: str | None = None
     ) -> Array: ...
 
     @overload
     def allreduce(
-        self, value: Foreign, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+        self,
+        value: Foreign,
+        op: str | Function | None = None,
+        *,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> NDArray[Any]: ...
 
     @overload
@@ -85,13 +99,13 @@ class Reductions(Rank):
 
     @overload
     def allreduce(
-        self, value: T, op: str | None = None, *, algorithm: str | None = None, order: str | None = None
+        self, value: T, op: str | Function | None = None, *, algorithm: str | None = None, order: str | None = None
     ) -> T: ...
 
     def allreduce(
         self,
         value: Any,
-        op: Combine | None = None,
+        op: Any = None,
         *,
         out: NDArray[Any] | None = None,
         algorithm: str | None = None,
@@ -130,21 +144,29 @@ class Reductions(Rank):
             algorithm = in_order(algorithm, order)
         if op is None and (type(value) is np.ndarray or not isinstance(value, KEYED)):
             op = "sum"
-        if type(value) is np.ndarray and op in ARITHMETIC and is_seen(value.dtype):
+        if type(value) is np.ndarray and op in ARITHMETIC and (value.dtype in NATIVE_DTYPES or is_seen(value.dtype)):
             # The common case, where every microsecond counts: the native module checks all that has to be checked.
             if out is None or out is value:
                 result = own(value) if out is None else out
-                return self._once(result, "allreduce", result, op, algorithm)
+                return self._allreduced(result, op, algorithm)
             if type(out) is np.ndarray and out.dtype == value.dtype and out.shape == value.shape:
                 in_place(out)[...] = value
-                return self._once(out, "allreduce", out, op, algorithm)
+                return self._allreduced(out, op, algorithm)
         if isinstance(value, KEYED):
             refuse_options(value, out=out, algorithm=algorithm)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
+        if is_function(op):
+            return self._by(op, "allreduce", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def allreduce_init(
-        self, value: Array, op: str = "sum", *, out: Array, algorithm: str | None = None, order: str | None = None
+        self,
+        value: Array,
+        op: Any = "sum",
+        *,
+        out: Array,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> PersistentCall[Array]:
         """An `allreduce` of the same arrays, to be made any number of times; nothing is sent yet.
 
@@ -195,7 +217,7 @@ class Reductions(Rank):
     def reduce(
         self,
         value: Any,
-        op: str = "sum",
+        op: str | Function = "sum",
         root: int = 0,
         *,
         out: Array,
@@ -219,7 +241,7 @@ class Reductions(Rank):
     def reduce(
         self,
         value: Array,
-        op: str = "sum",
+        op: str | Function = "sum",
         root: int = 0,
         *,
         out: NDArray[Any] | None = None,
@@ -231,7 +253,7 @@ class Reductions(Rank):
     def reduce(
         self,
         value: Foreign,
-        op: str = "sum",
+        op: str | Function = "sum",
         root: int = 0,
         *,
         out: None = None,
@@ -243,7 +265,7 @@ class Reductions(Rank):
     def reduce(
         self,
         value: T,
-        op: str = "sum",
+        op: str | Function = "sum",
         root: int = 0,
         *,
         out: None = None,
@@ -254,7 +276,7 @@ class Reductions(Rank):
     def reduce(
         self,
         value: Any,
-        op: str = "sum",
+        op: Any = "sum",
         root: int = 0,
         *,
         out: NDArray[Any] | None = None,
@@ -266,6 +288,8 @@ class Reductions(Rank):
         Values are combined in their own dtype. `out` may have another dtype.
         """
         root = self._rank("root", root)
+        if is_function(op):
+            return self._by(op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order))
         args = (op, root, in_order(algorithm, order))
         if self.rank != root:
             return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
@@ -279,52 +303,56 @@ class Reductions(Rank):
         return self._do(NativeCalls(calls, lambda: fill(out, finish())))
 
     @overload
-    def scan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+    def scan(self, value: Any, op: str | Function = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
 
     @overload
     def scan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
 
     @overload
-    def scan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+    def scan(self, value: Array, op: str | Function = "sum", *, algorithm: str | None = None) -> Array: ...
 
     @overload
-    def scan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+    def scan(self, value: Foreign, op: str | Function = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
 
     @overload
-    def scan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+    def scan(self, value: T, op: str | Function = "sum", *, algorithm: str | None = None) -> T: ...
 
     def scan(
-        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
+        self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i.
 
         Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
         """
+        if is_function(op):
+            return self._by(op, "scan", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
 
     @overload
-    def exscan(self, value: Any, op: str = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+    def exscan(self, value: Any, op: str | Function = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
 
     @overload
     def exscan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
 
     @overload
-    def exscan(self, value: Array, op: str = "sum", *, algorithm: str | None = None) -> Array: ...
+    def exscan(self, value: Array, op: str | Function = "sum", *, algorithm: str | None = None) -> Array: ...
 
     @overload
-    def exscan(self, value: Foreign, op: str = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+    def exscan(self, value: Foreign, op: str | Function = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
 
     @overload
-    def exscan(self, value: T, op: str = "sum", *, algorithm: str | None = None) -> T: ...
+    def exscan(self, value: T, op: str | Function = "sum", *, algorithm: str | None = None) -> T: ...
 
     def exscan(
-        self, value: Any, op: str = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
+        self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
         """Rank i gets the elementwise combination of the values of ranks 0 … i - 1, rank 0 the identity of `op`.
 
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
         value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
         """
+        if is_function(op):
+            return self._by(op, "exscan", value, out=out, algorithm=algorithm)
         work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
         if self.rank > 0:
             return self._do(work)
@@ -342,7 +370,7 @@ class Reductions(Rank):
     def reduce_scatter(
         self,
         value: Any,
-        op: str = "sum",
+        op: str | Function = "sum",
         *,
         out: Array,
         counts: Sequence[int] | None = None,
@@ -354,7 +382,7 @@ class Reductions(Rank):
     def reduce_scatter(
         self,
         value: Array,
-        op: str = "sum",
+        op: str | Function = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -365,7 +393,7 @@ class Reductions(Rank):
     def reduce_scatter(
         self,
         value: Foreign,
-        op: str = "sum",
+        op: str | Function = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -375,7 +403,7 @@ class Reductions(Rank):
     def reduce_scatter(
         self,
         value: Any,
-        op: str = "sum",
+        op: Any = "sum",
         *,
         out: NDArray[Any] | None = None,
         counts: Sequence[int] | None = None,
@@ -404,6 +432,10 @@ class Reductions(Rank):
         ndarray
             This rank's rows, of the dtype of `value`; `out` if given.
         """
+        if is_function(op):
+            algorithm = in_order(algorithm, order)
+            part: NDArray[Any] = self._by(op, "reduce_scatter", value, out=out, counts=counts, algorithm=algorithm)
+            return part
         check_op(op)
         scratch = own(reducible(value, op, "reduce_scatter"))
         if scratch.ndim == 0:
@@ -421,6 +453,42 @@ class Reductions(Rank):
                 lambda: mine.copy() if out is None else fill(out, mine),
             )
         )
+
+    def argmin(self, value: Any, index: Any = None, *, algorithm: str | None = None) -> tuple[Any, Any]:
+        """Every rank gets the least of all ranks' values, element by element, and where it is.
+
+        Parameters
+        ----------
+        value : array, or number
+            Of integers or floats; same shape and dtype on every rank. A NaN is less than any number, as in NumPy.
+        index : int, or array of int, optional
+            What stands for this rank's elements: by default its rank. Numbers are broadcast to the shape of `value`.
+        algorithm : str, optional
+            One that combines in the order of the ranks.
+
+        Returns
+        -------
+        tuple of (array, array), or (number, int)
+            The values, and the index of the lowest rank that has each.
+
+        Examples
+        --------
+        >>> import numpy as np, ripieno as rp
+        >>> def program(comm):
+        ...     return comm.argmin(np.array([3.0, 1.0, 2.0]) * (comm.rank + 1))
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)[0]
+        (array([3., 1., 2.]), array([0, 0, 0]))
+        """
+        return self._do(placed("argmin", self.rank, value, index, algorithm))
+
+    def argmax(self, value: Any, index: Any = None, *, algorithm: str | None = None) -> tuple[Any, Any]:
+        """As `argmin`, of the greatest values. A NaN is greater than any number, as in NumPy."""
+        return self._do(placed("argmax", self.rank, value, index, algorithm))
+
+    def _by(self, function: Function, what: str, value: Any, **options: Any) -> Any:
+        """A reduction by a function of the program."""
+        return self._do(functions_reduced(what, (self.rank, self.world_size), value, function, **options))
 
     def _reduced(
         self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]

@@ -8,6 +8,7 @@ import warnings
 from functools import cache
 from typing import NamedTuple
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno._native import ValueMemory
 from ripieno.errors import InputError
@@ -67,12 +68,12 @@ class _OfProcess:
         now = self.now()
         if self._quiet_count is not None and now.spilled_count > self._quiet_count:
             self._quiet_count = None
-            warnings.warn(
+            words = (
                 f"values of broadcasts are more than the {bytes_text(now.limit_bytes)} of memory that they may take: "
-                f"{bytes_text(now.spilled_bytes)} went to {directory}; {VARIABLE} allows more",
-                RuntimeWarning,
-                stacklevel=4,
+                f"{bytes_text(now.spilled_bytes)} went to {directory}; {VARIABLE} allows more"
             )
+            log.note("ripieno.comm", words)
+            warnings.warn(words, RuntimeWarning, stacklevel=4)
         if failure is not None and failure != self._failure:
             self._failure = failure
             warnings.warn(f"a value of a broadcast was to go to {directory}: {failure}", RuntimeWarning, stacklevel=4)

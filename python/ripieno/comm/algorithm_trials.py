@@ -1,0 +1,144 @@
+"""Which algorithm is the fastest for these ranks, by collective and bytes: candidates tried by turns.
+
+Of each size every algorithm makes a call; those that are hopeless are left out, and the others are timed in rounds. The
+median counts, and the usual one stays unless another is clearly faster. Between nodes the model goes first: with
+measured costs it says who is worth a try, and it takes the place of trials of sizes for which there is no time.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import ripieno._native as _native
+from ripieno.simulation.algorithm_choices import AlgorithmChoices, Trial
+from ripieno.simulation.explanation import explain
+
+if TYPE_CHECKING:
+    from ripieno.comm.costs import Costs
+    from ripieno.simulation.cluster import Cluster
+
+#: What is tried, in this order.
+COLLECTIVES = (
+    "allreduce", "broadcast", "reduce", "allgather", "reduce-scatter", "alltoall", "gather", "scatter", "barrier",
+)  # fmt: skip
+#: Bytes of all chunks together.
+SIZES_BYTES = (*(8**power for power in range(1, 9)), 64 << 20)
+ELEMENT_BYTES = 4
+#: Where the bytes are those of a rank's block in an explanation, and where all is cut into blocks.
+BLOCKS = ("allgather", "gather", "scatter")
+CUT = (*BLOCKS, "reduce-scatter", "alltoall")
+#: Ranks of these do not wait for each other: each call is timed after a barrier.
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+APART_BYTES = 64 << 10
+ROUND_COUNT = 5
+#: After its first call, or by its price, who is slower than the best by this factor is not tried.
+HOPELESS = 3.0
+#: The usual algorithm stays unless another takes this part less: by trials, and by the model, which is off by 10 %.
+MARGIN, PRICED_MARGIN = 0.04, 0.15
+#: Sizes whose trials would take so many shares of the time are not tried.
+SHARE_COUNT_MAX = 4.0
+
+
+def measure(comm: Costs, cluster: Cluster | None, budget_s: float) -> AlgorithmChoices:
+    """What `Communicator.try_algorithms` gives; `cluster` is the modelled one where links cost. Collective."""
+    # All ranks go by the clock of the first.
+    begin_s = comm.allreduce(time.time() if comm.rank == 0 else 0.0)
+    trials: list[Trial] = []
+    for place, collective in enumerate(COLLECTIVES):
+        used_s = comm.allreduce(time.time() - begin_s if comm.rank == 0 else 0.0)
+        share_s = max(0.0, budget_s - used_s) / (len(COLLECTIVES) - place)
+        trials += _of(comm, cluster, collective, share_s)
+    return AlgorithmChoices(
+        hosts=list(comm.hosts), nodes=list(comm.nodes), racks=list(comm.racks), tried_at=begin_s, trials=trials
+    )
+
+
+def prefer(comm: Costs, choices: AlgorithmChoices) -> None:
+    """From now on these run where a call names none; the same on all ranks."""
+    for collective in COLLECTIVES:
+        _native.prefer(comm._native, collective, choices.rows(collective))
+
+
+def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) -> list[Trial]:
+    """All sizes of one collective, ascending."""
+    trials: list[Trial] = []
+    per_rank = ELEMENT_BYTES * comm.world_size
+    # Chunks hold an element at least.
+    sizes = [max(size // per_rank, 1) * per_rank if collective in CUT else size for size in SIZES_BYTES]
+    sizes = [ELEMENT_BYTES] if collective == "barrier" else list(dict.fromkeys(sizes))
+    share_s = budget_s / len(sizes)
+    for size in sizes:
+        block = size // comm.world_size if collective in BLOCKS else size
+        names = [each[0] for each in _native.distinct_algorithms(comm._native, collective, block)]
+        usual = _representative(comm, collective, size, block)
+        prices = {} if cluster is None else _prices(cluster, collective, block, names)
+        if prices:
+            least = min(prices.values())
+            names = [name for name in names if name == usual or prices.get(name, 0.0) <= HOPELESS * least]
+        expected_s = _expected(trials, prices, size) * ROUND_COUNT * len(names)
+        if expected_s > SHARE_COUNT_MAX * share_s:
+            if not prices:
+                # What was best before holds beyond.
+                break
+            best = _clearly_best(prices, usual, PRICED_MARGIN)
+            trials.append(Trial(collective, size, usual, best, prices, is_priced=True))
+            continue
+        seconds = _timed(comm, collective, size, names, usual, share_s)
+        best = _clearly_best(seconds, usual, MARGIN)
+        trials.append(Trial(collective, size, usual, best, seconds, is_priced=False))
+    return trials
+
+
+def _clearly_best(seconds: Mapping[str, float], usual: str, margin: float) -> str:
+    """The fastest, or the usual one unless the fastest takes this part less."""
+    best = min(seconds, key=lambda name: seconds[name])
+    return usual if usual in seconds and seconds[best] >= (1 - margin) * seconds[usual] else best
+
+
+def _representative(comm: Costs, collective: str, size: int, block: int) -> str:
+    """The usual algorithm, or the one that stands for its plans."""
+    usual = _native.choice(comm._native, collective, size)
+    classes = _native.distinct_algorithms(comm._native, collective, block)
+    return next((each[0] for each in classes if usual in each), usual)
+
+
+def _prices(cluster: Cluster, collective: str, block: int, names: Sequence[str]) -> dict[str, float]:
+    candidates = explain(collective, cluster, nbytes=block).candidates
+    return {each.algorithm: each.seconds for each in candidates if each.algorithm in names and each.seconds is not None}
+
+
+def _expected(trials: Sequence[Trial], prices: Mapping[str, float], size: int) -> float:
+    """Seconds of a call, about: by the model, or as the size before tells."""
+    if prices:
+        return statistics.median(prices.values())
+    if not trials:
+        return 0.0
+    return statistics.median(trials[-1].seconds.values()) * size / trials[-1].size_bytes
+
+
+def _timed(
+    comm: Costs, collective: str, size: int, names: Sequence[str], usual: str, budget_s: float
+) -> dict[str, float]:
+    """Seconds of a call by each algorithm that is not hopeless; the same on all ranks."""
+    vector = np.zeros(size // ELEMENT_BYTES, np.float32)
+    into = np.zeros_like(vector) if collective == "alltoall" else None
+    apart = collective in ROOTED or size >= APART_BYTES
+
+    def timed(name: str, budget_s: float) -> float:
+        found = _native.measure(comm._native, collective, vector, into, budget_s=budget_s, apart=apart, algorithm=name)
+        return statistics.median(found)
+
+    once = {name: timed(name, 0.0) for name in names}
+    least = min(once.values())
+    left = [name for name in names if name == usual or once[name] <= HOPELESS * least]
+    if len(left) == 1:
+        return {left[0]: once[left[0]]}
+    share_s = budget_s / (ROUND_COUNT * len(left))
+    # By turns, so that what disturbs for a while disturbs all.
+    rounds = [{name: timed(name, share_s) for name in left} for _ in range(ROUND_COUNT)]
+    return {name: statistics.median(each[name] for each in rounds) for name in left}

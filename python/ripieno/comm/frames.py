@@ -1,0 +1,70 @@
+"""Frames by several keys, brought together over all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ripieno.comm.gathers import Gathers
+from ripieno.comm.keyed_data import KeyedData
+from ripieno.comm.reductions import Reductions
+from ripieno.errors import CollectiveMismatch
+
+if TYPE_CHECKING:
+    from ripieno.keyed.frame import KeyedFrame
+
+
+class Frames(KeyedData, Gathers, Reductions):
+    """The call of a communicator that aggregates frames."""
+
+    def aggregate(
+        self, frame: KeyedFrame, aggregations: Mapping[str, str | tuple[str, str]], *, everywhere: bool = False
+    ) -> KeyedFrame:
+        """One row for each key of all ranks' frames, at the home of the key, or on every rank. Every rank calls it.
+
+        Parameters
+        ----------
+        frame : KeyedFrame
+            Columns of the same names and types on all ranks that have rows.
+        aggregations : dict of str to "count" or (str, str)
+            As of `KeyedFrame.aggregated`; the same on all ranks.
+        everywhere : bool
+            Give all keys to every rank, not each to its home alone.
+
+        Returns
+        -------
+        KeyedFrame
+            Sums of floats are the same bits in every run.
+
+        Raises
+        ------
+        CollectiveMismatch
+            On every rank: frames have other columns, or other aggregations are asked for.
+
+        Examples
+        --------
+        >>> import pyarrow as pa, ripieno as rp
+        >>> def program(comm):
+        ...     trips = pa.table({"city": ["Bonn", "Köln"], "km": [1.0 + comm.rank, 4.0]})
+        ...     found = comm.aggregate(rp.KeyedFrame(trips, "city"), {"km": ("km", "mean")}, everywhere=True)
+        ...     return found.to_arrow().to_pydict()
+        >>> with rp.launch(workers=2) as job:
+        ...     job.run(program)[0]
+        {'city': ['Bonn', 'Köln'], 'km': [1.5, 4.0]}
+        """
+        asked = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
+        told = self._said_by_all("aggregate", (asked, len(frame), frame.to_arrow().schema))
+        # A rank without rows has the columns of the first that has some.
+        first = next((rank for rank, (_, row_count, _) in enumerate(told) if row_count), 0)
+        for rank, (their_call, row_count, schema) in enumerate(told):
+            if their_call != told[first][0] or (row_count and not schema.equals(told[first][2])):
+                described = [f"rank {each}: {told[each][0]} of {_columns(told[each][2])}" for each in (first, rank)]
+                raise CollectiveMismatch(f"aggregate: {'; '.join(described)}: expected the same on all ranks")
+        mine = frame if len(frame) else frame.of_columns(told[first][2])
+        if everywhere:
+            return mine.aggregated_by(aggregations, self.allreduce)
+        return mine.aggregated_by(aggregations, lambda rows, op: self.regroup(rows, combine=op))
+
+
+def _columns(schema: Any) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)

@@ -1,0 +1,215 @@
+"""Reductions whose operation is a function of the program: of Python, or compiled.
+
+Rows, not elements, are what is combined, and they are never cut: an array of shape (n, a, b) has n rows of shape (a,
+b), one of shape (n,) has n numbers. The operands of each combination are in the order of the ranks. Objects that are no
+arrays are gathered, and combined in this order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.wire import forms, objects
+from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
+from ripieno.wire.calls import NativeCalls, StagedCall
+
+#: What pointers of `ctypes` to functions are.
+_POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
+
+
+class CFunction:
+    """A compiled function as the operation of a reduction, which is called without the interpreter.
+
+    Attributes
+    ----------
+    address : int
+        Where it is.
+    name : str
+        What ranks compare, so that all combine by the same.
+
+    Parameters
+    ----------
+    pointer : int, ctypes function, cffi function pointer, or numba cfunc
+        ``void f(const void *from, void *into, int64_t row_count, int64_t row_bytes)`` combines each row of `from` into
+        that of `into`, which comes of lower ranks. Rows may lie at any alignment. It runs on whatever thread moves the
+        call on, and must not call this library.
+    name : str, optional
+        By default that of the pointer.
+    """
+
+    def __init__(self, pointer: Any, name: str | None = None) -> None:
+        address = _address(pointer)
+        if not address:
+            raise InputError(
+                f"pointer={pointer!r}: expected the address of a function, a function of ctypes or cffi, or a cfunc of "
+                "numba"
+            )
+        self.address: int = address
+        self.name: str = name or getattr(pointer, "__name__", None) or "of another language"
+        self._pointer = pointer  # as long as this lives, so does the function
+
+    def __repr__(self) -> str:
+        return f"<CFunction {self.name}>"
+
+
+#: What a reduction may combine by, beside the operations that have a name.
+Function = Callable[[Any, Any], Any] | CFunction
+
+
+def is_function(op: Any) -> bool:
+    """Whether `op` is a function, not the name of an operation."""
+    return not isinstance(op, str) and (isinstance(op, CFunction) or callable(op) or _is_cffi(op))
+
+
+def reduced(
+    what: str,
+    place: tuple[int, int],
+    value: Any,
+    op: Any,
+    *,
+    root: int = 0,
+    out: NDArray[Any] | None = None,
+    counts: Sequence[int] | None = None,
+    algorithm: str | None = None,
+) -> NativeCalls[Any] | StagedCall[Any]:
+    """The call of reduction `what` by a function, of a rank at `place`: its number, and how many there are."""
+    function = op if isinstance(op, CFunction) or not _address(op) else CFunction(op)
+    check_unmasked(value, what)
+    array = as_array(value)
+    if array is None and isinstance(function, CFunction):
+        array = np.asarray(value)
+    if array is None:
+        if out is not None or counts is not None:
+            raise InputError(f"{what}: a {type(value).__name__} and out= or counts=: expected an array")
+        return _of_objects(what, place, value, function, root)
+    if array.dtype.hasobject:
+        raise InputError(
+            f"{what}: dtype {array.dtype}: expected one without Python objects; a list of them is combined"
+        )
+    rank, world_size = place
+    into = own(array) if out is None or what == "reduce_scatter" else fill(in_place(out), array)
+    row = into.shape[1:]
+    row_bytes = into.dtype.itemsize * int(np.prod(row))
+    form = f"{_rows(into)} by function {_name(function)}"
+    if what == "reduce_scatter":
+        if into.ndim == 0:
+            raise InputError("reduce_scatter: expected an array with at least one axis")
+        counts = checked_counts(counts, len(into), world_size)
+    combine = function.address if isinstance(function, CFunction) else _on_memory(function, into.dtype, row)
+    call = ("reduce_by", octets(into), what, combine, max(row_bytes, 1), form, algorithm, root, counts)
+
+    def finish() -> Any:
+        if what == "reduce_scatter":
+            mine = split(into, counts or [])[rank]
+            return mine.copy() if out is None else fill(in_place(out), mine)
+        if (what == "reduce" and rank != root) or (what == "exscan" and rank == 0):
+            return None
+        return into if out is not None else like(value, into)
+
+    return NativeCalls([call], finish)
+
+
+def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) -> NativeCalls[tuple[Any, Any]]:
+    """The call of argmin or argmax."""
+    check_unmasked(value, name)
+    found = as_array(value)
+    values = np.asarray(value) if found is None else found
+    if values.dtype.kind not in "iuf" and values.dtype.name != "bfloat16":
+        raise InputError(f"{name}: dtype {values.dtype}: expected integers or floats")
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    rows = np.empty(values.shape, [("value", values.dtype), ("index", np.int64)])
+    rows["value"] = values
+    try:
+        rows["index"] = rank if index is None else index
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: index={index!r}: expected whole numbers of shape {values.shape}") from error
+    if index is not None and np.asarray(index).dtype.kind not in "iu":
+        raise InputError(f"{name}: index of dtype {np.asarray(index).dtype}: expected whole numbers")
+    form = f"{values.dtype} of shape {values.shape} by {name}"
+    kept = (name, values.dtype.name)
+    call = ("reduce_by", octets(rows), "allreduce", kept, rows.dtype.itemsize, form, algorithm)
+
+    def finish() -> tuple[Any, Any]:
+        best, where = rows["value"].copy(), rows["index"].copy()
+        return (like(value, best), int(where)) if values.ndim == 0 else (best, where)
+
+    return NativeCalls([call], finish)
+
+
+def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, root: int) -> StagedCall[Any]:
+    """Objects are gathered, and each rank that gets a result combines them."""
+    rank, world_size = place
+    if what == "reduce_scatter":
+        raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
+    form = forms.of_object(f"{what} by function {_name(function)}")
+    mine = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
+
+    def run(native: Any) -> Any:
+        if what == "reduce":
+            gathered = objects.gather(native, value, root, None)
+        else:
+            gathered = objects.allgather(native, value, None, form)
+        return reduce(function, gathered[:mine]) if gathered and mine else None
+
+    return StagedCall(run)
+
+
+def _on_memory(
+    function: Callable[[Any, Any], Any], dtype: np.dtype[Any], row: tuple[int, ...]
+) -> Callable[[int, int, int], None]:
+    """`function` on blocks of rows at addresses. It gets copies, so that nothing of them is left when it keeps one."""
+
+    def rows_at(address: int, length_bytes: int) -> NDArray[Any]:
+        memory = memoryview((ctypes.c_ubyte * length_bytes).from_address(address)).cast("B")
+        rows: NDArray[Any] = np.frombuffer(memory, np.uint8).view(dtype).reshape(-1, *row)
+        return rows
+
+    def combine(into: int, other: int, length_bytes: int) -> None:
+        target = rows_at(into, length_bytes)
+        result = np.asarray(function(target.copy(), rows_at(other, length_bytes).copy()))
+        if result.shape != target.shape or not np.can_cast(result.dtype, dtype, "same_kind"):
+            raise InputError(
+                f"op={_name(function)} gave {result.dtype} of shape {result.shape} for blocks of {dtype} of shape "
+                f"{target.shape}: expected as many rows of this type"
+            )
+        np.copyto(target, result, casting="same_kind")
+
+    return combine
+
+
+def _rows(array: NDArray[Any]) -> str:
+    return f"{array.dtype} of shape {array.shape}"
+
+
+def _name(function: Any) -> str:
+    if isinstance(function, CFunction):
+        return function.name
+    return str(
+        getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
+    )
+
+
+def _is_cffi(op: Any) -> bool:
+    return type(op).__module__ == "_cffi_backend"
+
+
+def _address(pointer: Any) -> int | None:
+    """Where the function is that `pointer` points to; None if it is no pointer."""
+    if isinstance(pointer, int) and not isinstance(pointer, bool):
+        return pointer if 0 < pointer < 2**64 else None
+    if isinstance(pointer, _POINTER):
+        value: int | None = ctypes.cast(pointer, ctypes.c_void_p).value  # type: ignore[arg-type]  # it is one
+        return value
+    if _is_cffi(pointer):
+        from cffi import FFI  # whoever has a pointer of it has the package
+
+        return int(FFI().cast("uintptr_t", pointer))
+    address = getattr(pointer, "address", None)
+    return address if isinstance(address, int) and not isinstance(pointer, type) else None

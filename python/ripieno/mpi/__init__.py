@@ -1,0 +1,232 @@
+"""The part of mpi4py's face that maps well on ranks of Ripieno: ``from ripieno import mpi as MPI``.
+
+``ripieno run -n 4 -m ripieno.mpi script.py`` runs a script as it is, whose ``from mpi4py import MPI`` gives this
+module. The ranks meet when the module is imported. What is missing is listed on the page "From mpi4py".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from ripieno._version import __version__
+from ripieno.launch import init
+from ripieno.mpi.communicator import Comm, Group, Intracomm
+from ripieno.mpi.constants import (
+    ANY_SOURCE,
+    ANY_TAG,
+    BOTTOM,
+    COMM_TYPE_SHARED,
+    IN_PLACE,
+    PROC_NULL,
+    ROOT,
+    SUCCESS,
+    TAG_UB,
+    THREAD_FUNNELED,
+    THREAD_MULTIPLE,
+    THREAD_SERIALIZED,
+    THREAD_SINGLE,
+    UNDEFINED,
+    WTIME_IS_GLOBAL,
+    Exception,
+)
+from ripieno.mpi.datatypes import (
+    BOOL,
+    BYTE,
+    C_BOOL,
+    C_DOUBLE_COMPLEX,
+    C_FLOAT_COMPLEX,
+    CHAR,
+    COMPLEX,
+    DOUBLE,
+    DOUBLE_COMPLEX,
+    FLOAT,
+    INT,
+    INT8_T,
+    INT16_T,
+    INT32_T,
+    INT64_T,
+    LONG,
+    LONG_LONG,
+    SHORT,
+    SIGNED_CHAR,
+    UINT8_T,
+    UINT16_T,
+    UINT32_T,
+    UINT64_T,
+    UNSIGNED,
+    UNSIGNED_CHAR,
+    UNSIGNED_LONG,
+    UNSIGNED_SHORT,
+    Datatype,
+)
+from ripieno.mpi.operations import BAND, BOR, BXOR, LAND, LOR, LXOR, MAX, MAXLOC, MIN, MINLOC, PROD, SUM, Op
+from ripieno.mpi.requests import REQUEST_NULL, Request
+from ripieno.mpi.status import Status
+
+__all__ = [
+    "ANY_SOURCE",
+    "ANY_TAG",
+    "BAND",
+    "BOOL",
+    "BOR",
+    "BOTTOM",
+    "BXOR",
+    "BYTE",
+    "CHAR",
+    "COMM_NULL",
+    "COMM_SELF",
+    "COMM_TYPE_SHARED",
+    "COMM_WORLD",
+    "COMPLEX",
+    "C_BOOL",
+    "C_DOUBLE_COMPLEX",
+    "C_FLOAT_COMPLEX",
+    "DOUBLE",
+    "DOUBLE_COMPLEX",
+    "FLOAT",
+    "INFO_NULL",
+    "INT",
+    "INT8_T",
+    "INT16_T",
+    "INT32_T",
+    "INT64_T",
+    "IN_PLACE",
+    "LAND",
+    "LONG",
+    "LONG_LONG",
+    "LOR",
+    "LXOR",
+    "MAX",
+    "MAXLOC",
+    "MIN",
+    "MINLOC",
+    "PROC_NULL",
+    "PROD",
+    "REQUEST_NULL",
+    "ROOT",
+    "SHORT",
+    "SIGNED_CHAR",
+    "SUCCESS",
+    "SUM",
+    "TAG_UB",
+    "THREAD_FUNNELED",
+    "THREAD_MULTIPLE",
+    "THREAD_SERIALIZED",
+    "THREAD_SINGLE",
+    "UINT8_T",
+    "UINT16_T",
+    "UINT32_T",
+    "UINT64_T",
+    "UNDEFINED",
+    "UNSIGNED",
+    "UNSIGNED_CHAR",
+    "UNSIGNED_LONG",
+    "UNSIGNED_SHORT",
+    "WTIME_IS_GLOBAL",
+    "Alloc_mem",
+    "Comm",
+    "Datatype",
+    "Exception",
+    "Finalize",
+    "Free_mem",
+    "Get_library_version",
+    "Get_processor_name",
+    "Get_version",
+    "Group",
+    "Init",
+    "Intracomm",
+    "Is_finalized",
+    "Is_initialized",
+    "Op",
+    "Pcontrol",
+    "Query_thread",
+    "Request",
+    "Status",
+    "Wtick",
+    "Wtime",
+    "as_mpi4py",
+    "get_vendor",
+]
+
+COMM_WORLD = Intracomm._of(init(), "MPI_COMM_WORLD")
+COMM_SELF = Intracomm._of(COMM_WORLD._comm.group([COMM_WORLD.rank]), "MPI_COMM_SELF")
+COMM_NULL = None
+INFO_NULL = None
+
+Wtime = time.perf_counter
+
+
+def Wtick() -> float:
+    """The resolution of `Wtime`, in seconds."""
+    return time.get_clock_info("perf_counter").resolution
+
+
+def Get_processor_name() -> str:
+    """The host of this rank."""
+    return COMM_WORLD._comm.hosts[COMM_WORLD.rank]
+
+
+def Get_version() -> tuple[int, int]:
+    """The version of the standard whose names these are; little of it is there."""
+    return (4, 0)
+
+
+def Get_library_version() -> str:
+    """What answers to these names."""
+    return f"Ripieno {__version__}"
+
+
+def get_vendor() -> tuple[str, tuple[int, int, int]]:
+    """The name and version of what answers."""
+    major, minor, patch, *_ = (int(part) for part in [*__version__.partition("+")[0].split("."), "0", "0"])
+    return "Ripieno", (major, minor, patch)
+
+
+def Init() -> None:
+    """Nothing: importing the module has met the others."""
+
+
+def Is_initialized() -> bool:
+    """Whether the ranks have met."""
+    return True
+
+
+def Is_finalized() -> bool:
+    """Whether this rank has left."""
+    return COMM_WORLD._comm.closed
+
+
+def Finalize() -> None:
+    """Leave the others."""
+    COMM_WORLD._comm.close()
+
+
+def Query_thread() -> int:
+    """Threads may call, one at a time."""
+    return THREAD_SERIALIZED
+
+
+def Alloc_mem(size: int, info: None = None) -> bytearray:
+    """Memory of `size` bytes."""
+    return bytearray(size)
+
+
+def Free_mem(memory: bytearray) -> None:
+    """Nothing: memory goes with its last reference."""
+
+
+def Pcontrol(level: int) -> None:
+    """Nothing: no profiler listens."""
+
+
+def as_mpi4py() -> None:
+    """From now on ``from mpi4py import MPI`` gives this module, in this process."""
+    import types
+
+    package = types.ModuleType("mpi4py")
+    package.__path__ = []
+    package.MPI = sys.modules[__name__]  # type: ignore[attr-defined]
+    package.rc = types.SimpleNamespace()  # type: ignore[attr-defined]
+    sys.modules["mpi4py"] = package
+    sys.modules["mpi4py.MPI"] = sys.modules[__name__]

@@ -1,0 +1,188 @@
+"""Messages: objects by the names in small letters, buffers by those in capitals."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
+from ripieno.comm.mailbox import Message
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, Exception
+from ripieno.mpi.datatypes import Buffer, buffer_of
+from ripieno.mpi.place import Place
+from ripieno.mpi.requests import Request
+from ripieno.mpi.status import Status, noted
+
+#: How long a blocking send waits between two looks at receives that were begun.
+_LOOK_S = 0.0002
+
+
+class Messages(Place):
+    """The calls of a communicator that concern two ranks. Every message has a tag."""
+
+    # Objects
+
+    def send(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object."""
+        self.isend(obj, dest, tag).wait()
+
+    ssend = bsend = send
+
+    def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
+        """Begin to send an object."""
+        if dest == PROC_NULL:
+            return _done()
+        if dest == self.rank:
+            self._comm._mailbox.put_back(Message(_copied(obj), dest, tag), last=True)
+            return _done()
+        handle = self._comm.send_async(obj, dest, tag=tag)
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+            # Who waits to send goes on with receives that were begun: the other side may be sending, too.
+            while not handle.done and timeout_s is None and self._waiting:
+                for request in list(self._waiting):
+                    request.test()
+                time.sleep(_LOOK_S)
+            if timeout_s is None:
+                handle.wait()
+            return handle.done, None
+
+        return Request(attempt)
+
+    issend = ibsend = isend
+
+    def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
+        """The object that comes."""
+        return None if source == PROC_NULL else self._taken(source, tag, status, None)
+
+    def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        """A receive of an object, made when it is waited for."""
+        return self._later(source, tag, lambda value: value)
+
+    def sendrecv(
+        self,
+        sendobj: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> Any:
+        """Send an object, and receive one."""
+        leaving = self.isend(sendobj, dest, sendtag)
+        came = self.recv(None, source, recvtag, status)
+        leaving.wait()
+        return came
+
+    def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Return when a message is there, which stays."""
+        return self._looked(source, tag, status, None)
+
+    def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
+        """Whether a message is there."""
+        return self._looked(source, tag, status, 0.0)
+
+    Probe, Iprobe = probe, iprobe
+
+    # Buffers
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer."""
+        self.send(buffer_of(buf).array, dest, tag)
+
+    Ssend = Bsend = Rsend = Send
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
+        """Begin to send a buffer, which stays as it is until that is done."""
+        return self.isend(buffer_of(buf).array, dest, tag)
+
+    Issend = Ibsend = Irsend = Isend
+
+    def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
+        """Receive into a buffer."""
+        into = buffer_of(buf)
+        if source != PROC_NULL:
+            _put(into, self._taken(source, tag, status, None))
+
+    def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
+        """A receive into a buffer, made when it is waited for, or when this rank waits to send."""
+        into = buffer_of(buf)
+        return self._later(source, tag, lambda value: _put(into, value))
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send a buffer, and receive into another."""
+        leaving = self.Isend(sendbuf, dest, sendtag)
+        self.Recv(recvbuf, source, recvtag, status)
+        leaving.wait()
+
+    def _later(self, source: int, tag: int, use: Any) -> Request:
+        if source == PROC_NULL:
+            return _done()
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
+            try:
+                value = self._taken(source, tag, status, timeout_s)
+            except TimeoutError:
+                return False, None
+            self._waiting.remove(request)
+            return True, use(value)
+
+        request = Request(attempt)
+        self._waiting.append(request)
+        return request
+
+    def _taken(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
+        message = self._message(source, tag, timeout_s)
+        noted(status, message.source, int(message.tag or 0), message.value)
+        return message.value
+
+    def _looked(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
+        try:
+            message = self._message(source, tag, timeout_s)
+        except TimeoutError:
+            return False
+        self._comm._mailbox.put_back(message)
+        noted(status, message.source, int(message.tag or 0), message.value)
+        return True
+
+    def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
+        wanted = None if source == ANY_SOURCE else source
+        kept = self._comm._mailbox.take(wanted, ANY_KEPT if tag == ANY_TAG else tag)
+        if kept is not None:
+            return kept
+        if source == self.rank or self.size == 1:
+            if timeout_s is not None:
+                raise TimeoutError("recv: this rank has sent itself nothing that fits")
+            raise Exception(f"recv: this rank has sent itself no message with tag {tag}")
+        return self._comm.recv(wanted, tag=ANY_KEPT if tag == ANY_TAG else tag, timeout_s=timeout_s, envelope=True)
+
+
+def _done() -> Request:
+    return Request(lambda timeout_s, status: (True, None))
+
+
+def _put(into: Buffer, value: Any) -> None:
+    """Fill the beginning of a buffer with the bytes that came."""
+    came = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+    room = into.array.view(np.uint8)
+    if came.size > room.size:
+        raise Exception(f"Recv: {came.size} bytes came: expected no more than the {room.size} of the buffer")
+    room[: came.size] = came
+
+
+def _copied(obj: Any) -> Any:
+    import pickle
+
+    return obj.copy() if isinstance(obj, np.ndarray) else pickle.loads(pickle.dumps(obj))

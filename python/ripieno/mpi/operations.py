@@ -1,0 +1,90 @@
+"""Operations of reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.mpi.datatypes import Datatype
+
+
+class Op:
+    """How two values combine: those of objects by `__call__`, those of buffers by `combine`."""
+
+    def __init__(
+        self,
+        name: str,
+        on_objects: Callable[[Any, Any], Any],
+        combine: str | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+    ) -> None:
+        self.name = name
+        self._on_objects = on_objects
+        #: What `Communicator.allreduce` combines arrays by.
+        self.combine = combine
+
+    def __call__(self, left: Any, right: Any) -> Any:
+        return self._on_objects(left, right)
+
+    @classmethod
+    def Create(cls, function: Callable[[Any, Any, Any], None], commute: bool = False) -> Self:
+        """An operation by ``function(in, inout, datatype)`` on memory; operands are in the order of the ranks."""
+
+        def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+            result = np.ascontiguousarray(right).copy()
+            given = np.ascontiguousarray(left)
+            function(given.data.cast("B"), result.data.cast("B"), Datatype(left.dtype.str))
+            return result
+
+        made = cls(getattr(function, "__name__", "user"), function, combine)  # type: ignore[arg-type]
+        return made
+
+    def Free(self) -> None:
+        """Nothing: it goes with its last reference."""
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+
+def _logical(function: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
+    return lambda left, right: function(left, right).astype(left.dtype)
+
+
+def _located(is_better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+    """The better of two pairs of a value and a place; of equal values the smaller place."""
+
+    def choose(left: Any, right: Any) -> Any:
+        if left[0] == right[0]:
+            return left if left[1] <= right[1] else right
+        return left if is_better(left[0], right[0]) else right
+
+    return choose
+
+
+def _on_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
+    """`choose` on a line of values and places by turns."""
+
+    def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+        pairs = zip(left.reshape(-1, 2), right.reshape(-1, 2), strict=True)
+        return np.array([choose(*pair) for pair in pairs], left.dtype).reshape(left.shape)
+
+    return combine
+
+
+_LEAST = _located(lambda left, right: left < right)
+_GREATEST = _located(lambda left, right: left > right)
+
+SUM = Op("SUM", lambda left, right: left + right, "sum")
+PROD = Op("PROD", lambda left, right: left * right, "prod")
+MIN = Op("MIN", lambda left, right: left if left <= right else right, "min")
+MAX = Op("MAX", lambda left, right: left if left >= right else right, "max")
+BAND = Op("BAND", lambda left, right: left & right, "and")
+BOR = Op("BOR", lambda left, right: left | right, "or")
+BXOR = Op("BXOR", lambda left, right: left ^ right, "xor")
+LAND = Op("LAND", lambda left, right: bool(left) and bool(right), _logical(np.logical_and))
+LOR = Op("LOR", lambda left, right: bool(left) or bool(right), _logical(np.logical_or))
+LXOR = Op("LXOR", lambda left, right: bool(left) != bool(right), _logical(np.logical_xor))
+MINLOC = Op("MINLOC", _LEAST, _on_pairs(_LEAST))
+MAXLOC = Op("MAXLOC", _GREATEST, _on_pairs(_GREATEST))

@@ -1,0 +1,67 @@
+"""What every call of a communicator needs: its place among the others."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ripieno.comm.communicator import Communicator
+from ripieno.mpi.constants import Exception
+
+
+class Place:
+    """One rank of a communicator, by the names of MPI."""
+
+    _comm: Communicator
+    name: str
+    #: Receives that were begun and not waited for: a blocking send goes on with them.
+    _waiting: list[Any]
+
+    def __new__(cls, comm: Place | None = None) -> Self:
+        if comm is None:
+            raise Exception("a communicator comes of another: Split, Dup, Create_group")
+        return cls._of(comm._comm, comm.name)
+
+    @classmethod
+    def _of(cls, comm: Communicator, name: str = "") -> Self:
+        made = object.__new__(cls)
+        made._comm, made.name, made._waiting = comm, name, []
+        return made
+
+    def Get_rank(self) -> int:
+        """This rank."""
+        return self._comm.rank
+
+    def Get_size(self) -> int:
+        """How many ranks."""
+        return self._comm.world_size
+
+    @property
+    def rank(self) -> int:
+        """This rank."""
+        return self._comm.rank
+
+    @property
+    def size(self) -> int:
+        """How many ranks."""
+        return self._comm.world_size
+
+    def Get_name(self) -> str:
+        """Its name."""
+        return self.name
+
+    def Set_name(self, name: str) -> None:
+        """Give it a name."""
+        self.name = name
+
+    def Is_inter(self) -> bool:
+        """Always False."""
+        return False
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and other._comm is self._comm
+
+    def __hash__(self) -> int:
+        return hash(id(self._comm))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} rank {self.rank} of {self.size}>"

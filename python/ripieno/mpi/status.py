@@ -1,0 +1,51 @@
+"""What is known of a message that was received."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+from ripieno.mpi.datatypes import BYTE, Datatype
+
+
+class Status:
+    """Whose message it was, its tag, and how long it was."""
+
+    def __init__(self) -> None:
+        self.source = ANY_SOURCE
+        self.tag = ANY_TAG
+        self.error = SUCCESS
+        self._length_bytes = 0
+
+    def _note(self, source: int, tag: int, value: Any) -> None:
+        self.source, self.tag = source, tag
+        self._length_bytes = int(getattr(value, "nbytes", 0))
+
+    def Get_source(self) -> int:
+        """The sender."""
+        return self.source
+
+    def Get_tag(self) -> int:
+        """The tag."""
+        return self.tag
+
+    def Get_error(self) -> int:
+        """Always `SUCCESS`: what fails raises."""
+        return self.error
+
+    def Get_count(self, datatype: Datatype = BYTE) -> int:
+        """How many elements came; of an object 0."""
+        return self._length_bytes // datatype.size
+
+    Get_elements = Get_count
+
+    @property
+    def count(self) -> int:
+        """How many bytes came."""
+        return self._length_bytes
+
+
+def noted(status: Status | None, source: int, tag: int, value: Any) -> None:
+    """Fill in a status, where one is asked for."""
+    if status is not None:
+        status._note(source, tag, value)
