@@ -8,13 +8,13 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight
 
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 
 def checked_weights(
-    sample_weight: ArrayLike | None, source: Dataset | InMemory | LibsvmFiles
+    sample_weight: ArrayLike | None, source: Dataset | InMemory | InMemorySparse | LibsvmFiles
 ) -> NDArray[np.float64] | None:
     """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
     if sample_weight is None:
@@ -22,7 +22,7 @@ def checked_weights(
     check_unmasked(sample_weight, "sample_weight")
     weights: NDArray[np.float64]
     try:
-        if isinstance(source, InMemory):
+        if isinstance(source, InMemory | InMemorySparse):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
         else:
             weights = check_array(

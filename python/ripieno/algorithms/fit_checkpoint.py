@@ -5,6 +5,7 @@ A checkpoint is of one fit: of some data and parameters, its *facts*. One proces
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import log
 from ripieno.errors import CheckpointError
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
@@ -34,6 +36,8 @@ class FitCheckpoint:
         Of the algorithm.
     facts
         What the fit is of, by name.
+    unit
+        What is counted to tell states apart.
 
     Raises
     ------
@@ -41,9 +45,14 @@ class FitCheckpoint:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
-        self._facts = dict(facts)
+    def __init__(self, folder: str | None, name: str, facts: Mapping[str, Any], *, unit: str = "iteration") -> None:
+        self._facts, self._unit = dict(facts), unit
         self._kept = None if folder is None else Checkpoints(Path(folder), name, name)
+
+    @property
+    def folder(self) -> Path | None:
+        """Where this process keeps it, if it does."""
+        return None if self._kept is None else self._kept.folder
 
     def load(self) -> Saved | None:
         """What an earlier fit has kept, if one has.
@@ -59,12 +68,14 @@ class FitCheckpoint:
         for name, fact in self._facts.items():
             if found.state.get(name) != fact:
                 raise self.other_fit(f"{name} was {found.state.get(name)!r} there and is {fact!r} here")
+        log.note("ripieno.algorithms", f"goes on from {self._unit} {found.iteration}, kept in {self.folder}")
         return found
 
     def save(self, iteration: int, result: Any) -> None:
         """Keep the state after an iteration instead of the last one."""
         if self._kept is not None:
             self._kept.save(Saved(iteration, result, self._facts, []))
+            log.note("ripieno.algorithms", f"checkpoint of {self._unit} {iteration} in {self.folder}")
 
     def close(self) -> None:
         """Let other processes have the folder."""
@@ -81,11 +92,12 @@ class FitCheckpoint:
         return CheckpointError(f"{self._kept.folder} {reason}: delete it to begin anew, or {remedy}")
 
 
-class FitMemory:
-    """Keeps states of a fit in the memory of its ranks if its program would begin again; does nothing otherwise.
+class FitStates:
+    """Keeps a fit in the memory of its ranks, if its program would begin again, and in a folder, if it has one.
 
-    A program may have several fits, one after the other. What is kept is of the last that has begun. A program that
-    begins again counts its fits anew, so that each finds its own state and none that of another.
+    A program may have several fits, one after the other. What is in memory is of the last that has begun. A program
+    that begins again counts its fits anew, so that each finds its own state and none that of another. Rank 0 writes the
+    folder, once a second at most.
 
     Parameters
     ----------
@@ -95,6 +107,13 @@ class FitMemory:
         Of the algorithm.
     shared
         Whether all ranks have the same state.
+    folder, facts
+        As of `FitCheckpoint`; the facts of rank 0 count.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be used, or another process uses it.
 
     Attributes
     ----------
@@ -102,29 +121,75 @@ class FitMemory:
         Whether anything is kept.
     """
 
-    def __init__(self, comm: Communicator, name: str, *, shared: bool) -> None:
-        self.used = comm.begins_again
+    def __init__(
+        self,
+        comm: Communicator,
+        name: str,
+        *,
+        shared: bool,
+        folder: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.used = comm.begins_again or folder is not None
         self._comm = comm
         self._shared = shared
+        self._in_memory = comm.begins_again
+        self._folder = folder
+        self._disk = FitCheckpoint(None if comm.rank else folder, name, facts or {}, unit="state")
+        self._saved_s, self._saved_count = -np.inf, 0
         for before in comm._fits:
             comm._memory.pop(before, None)
         self._name = f"{name}, fit {len(comm._fits) + 1}"
         comm._fits.append(self._name)
 
     def load(self) -> list[Any]:
-        """The states that ranks have kept last, in the order of these, one if all have the same; none at first."""
-        found = self._comm.restore(self._name) if self.used else None
-        if found is None:
+        """The states that ranks have kept last, in the order of these, one if all have the same; none at first.
+
+        Raises
+        ------
+        CheckpointError
+            What is in the folder is torn, or of another fit.
+        """
+        found = self._comm.restore(self._name) if self._in_memory else None
+        if found is not None:
+            if self._shared:
+                return [found]
+            by_rank = {rank: state for states in self._comm.allgather(found) for rank, state in states.items()}
+            return [by_rank[rank] for rank in sorted(by_rank)]
+        if self._folder is None:
             return []
-        if self._shared:
-            return [found]
-        by_rank = {rank: state for states in self._comm.allgather(found) for rank, state in states.items()}
-        return [by_rank[rank] for rank in sorted(by_rank)]
+        saved = self._disk.load()
+        states: list[Any] = self._comm.broadcast([] if saved is None else saved.result)
+        return states
 
     def save(self, state: Any) -> None:
-        """Keep a state instead of the last one."""
-        if self.used:
+        """Keep the state after an iteration instead of the last one."""
+        if self._in_memory:
             self._comm.checkpoint(self._name, state, shared=self._shared)
+        if self._folder is None or not self._comm.broadcast(time.monotonic() - self._saved_s > PERIOD_S):
+            return
+        states = [state] if self._shared else self._comm.gather(state)
+        if states is not None:
+            self._saved_count += 1
+            self._disk.save(self._saved_count, states)
+        self._saved_s = time.monotonic()
+
+    def refuse_beyond(self, done: int, most: int, limit: str) -> None:
+        """Raise CheckpointError if `done` iterations were kept, and `limit` leaves this fit none after `most`."""
+        if done > most:
+            raise CheckpointError(
+                f"{self._folder} is a checkpoint after {done} iterations, and {limit} ends before: delete it to begin "
+                "anew, or allow more"
+            )
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._disk.close()
+
+
+def folder_of(checkpoint: str | os.PathLike[str] | None) -> str | None:
+    """What an estimator was told, as workers get it."""
+    return None if checkpoint is None else os.fspath(checkpoint)
 
 
 def of_ids(wanted: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
@@ -164,7 +229,7 @@ class SharedCheckpoint(FitCheckpoint):
     def __init__(self, comm: Communicator, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
         super().__init__(None if comm.rank else folder, name, facts)
         self._comm = comm
-        self._memory = FitMemory(comm, name, shared=True)
+        self._memory = FitStates(comm, name, shared=True)
         self._has_folder = folder is not None
         self.used = self._has_folder or self._memory.used
         self._saved_s = -np.inf

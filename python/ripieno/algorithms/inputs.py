@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
-from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, is_path_like, open_source
+from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, InMemorySparse, is_path_like, open_source
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -25,6 +26,22 @@ Input = ArrayLike | Files
 def in_files(X: Input) -> TypeGuard[Files]:
     """Whether rows are in files."""
     return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
+
+
+def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> Dataset | InMemory | InMemorySparse:
+    """As `open_rows`, but X may also be a sparse matrix, whose values become float64."""
+    if not issparse(X):
+        return open_rows(estimator, X, reset=reset)
+    matrix = validate_data(
+        estimator,
+        X,
+        reset=reset,
+        dtype=np.float64,
+        accept_sparse="csr",
+        ensure_all_finite=False,
+        accept_large_sparse=False,
+    )
+    return InMemorySparse.of(csr_matrix(matrix))
 
 
 def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | InMemory:
@@ -39,7 +56,7 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1
         source = open_source(X)
         check_columns(estimator, source, reset=reset)
         return source
-    check_unmasked(X, "X")
+    X = rows_in_memory(X)
     # Whether values are finite is found out where they are computed on, by row and column.
     array = validate_data(
         estimator,
@@ -51,6 +68,24 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1
         ensure_min_samples=least if reset else 1,
     )
     return InMemory(array)
+
+
+def rows_in_memory(X: Any) -> Any:
+    """X as scikit-learn takes it: streams of Arrow, such as relations of DuckDB, and frames of Dask are brought here.
+
+    Raises
+    ------
+    InputError
+        Something is masked, or it is a query that nobody has run yet.
+    """
+    if hasattr(X, "__dask_graph__"):
+        return X.compute()
+    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
+        return pa.table(X)
+    if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
+        raise InputError(f"X: a {type(X).__name__} has no rows yet: expected what its collect() gives")
+    check_unmasked(X, "X")
+    return X
 
 
 def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, target: int | None = None) -> None:

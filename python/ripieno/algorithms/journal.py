@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ripieno.algorithms.clock import Clock, Lap
+from ripieno.algorithms.reported import About, RankFacts, Shown
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -41,7 +42,7 @@ class Step(Lap):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitReport:
+class FitReport(Shown):
     """What every report of a fit to rows has; the parameters are those of `RunReport`."""
 
     iterations: tuple[Lap, ...]
@@ -53,6 +54,8 @@ class FitReport:
     load_s: float
     total_s: float
     traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+    ranks: tuple[RankFacts, ...] = ()
+    about: About | None = None
 
     @property
     def iterate_s(self) -> float:
@@ -78,6 +81,10 @@ class RunReport(FitReport):
         Seconds from the call of fit to its end, starting workers included.
     traffic
         Of each rank, what its communicator counted.
+    ranks
+        Where the time of each rank went.
+    about
+        What it is of.
     """
 
     iterations: tuple[Step, ...]

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 
 from ripieno.errors import InputError
 from ripieno.files import sources
+from ripieno.files.npy import read_array
 from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
@@ -86,7 +87,7 @@ class ResultFolder:
             It is missing or damaged, or has another shape.
         """
         path = f"{self.path}/{name}.npy"
-        array: NDArray[Any] = _read(path, np.lib.format.read_array)
+        array: NDArray[Any] = _read(path, read_array)
         fits = len(array.shape) == len(shape) and all(
             want in (None, have) for have, want in zip(array.shape, shape, strict=True)
         )

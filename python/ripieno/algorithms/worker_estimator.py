@@ -11,8 +11,9 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure
+from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -27,6 +28,11 @@ class WorkerEstimator(BaseEstimator):
 
     Its parameters are those that each estimator has besides its own.
     """
+
+    # Set by `reported`.
+    _is_fitting = False
+    # Of the run that was the last.
+    _facts_of_ranks: tuple[RankFacts, ...] = ()
 
     def __init__(
         self,
@@ -54,25 +60,38 @@ class WorkerEstimator(BaseEstimator):
         `alone` stays in this process, however many workers there could be.
         """
         self._check_workers()
+        measured = Measured(program)
         if comm is not None:
-            mine: object = program(comm, *arguments)
-            return comm.allgather(mine)
+            return self._note_facts(comm.allgather(measured(comm, *arguments)))
         # Imported late: algorithms and launchers know of each other only here.
         from ripieno.launch import Job, launch
 
         if alone:
             with launch(1, threads=self.threads, on_event=on_event) as job:
-                return job.run(program, *arguments)
+                return self._fit_by(job, measured, *arguments)
         if isinstance(self.engine, Job):
             self._check_job(self.engine)
             with self.engine.telling(on_event):
-                return self.engine.run(program, *arguments)
+                return self._fit_by(self.engine, measured, *arguments)
         with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
-            return job.run(program, *arguments)
+            return self._fit_by(job, measured, *arguments)
 
-    def _apply(self, program: Callable[..., Any], source: Dataset | InMemory, *arguments: Any) -> list[Any]:
+    def _fit_by(self, job: Job, measured: Measured, *arguments: Any) -> list[Any]:
+        if self._is_fitting:
+            job.announce(type(self).__name__, getattr(self, "max_iter", None))
+        return self._note_facts(job.run(measured, *arguments))
+
+    def _note_facts(self, told: list[tuple[Any, RankFacts]]) -> list[Any]:
+        """The results of ranks; where their time went is kept for the report of a fit."""
+        if self._is_fitting:
+            self._facts_of_ranks = tuple(facts for _, facts in told)
+        return [result for result, _ in told]
+
+    def _apply(
+        self, program: Callable[..., Any], source: Dataset | InMemory | InMemorySparse, *arguments: Any
+    ) -> list[Any]:
         """What `program(comm, source, *arguments)` returns: files are read by all workers, an array stays here."""
-        return self._run(program, source, *arguments, comm=None, alone=isinstance(source, InMemory))
+        return self._run(program, source, *arguments, comm=None, alone=isinstance(source, InMemory | InMemorySparse))
 
     def _check_workers(self) -> None:
         check_count("workers", self.workers)

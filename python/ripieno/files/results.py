@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files import uploads
 from ripieno.files.sources import is_url
+
+logger = logging.getLogger("ripieno.files")
 
 PART_SUFFIX = ".part"
 
@@ -44,6 +47,7 @@ def new_file(path: ResultPath) -> Iterator[Path]:
     if is_url(path):
         with uploads.sent_file(path) as part:
             yield part
+        logger.info("%s is sent", path)
         return
     path = Path(path)
     descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
@@ -79,6 +83,7 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
     if is_url(path):
         with uploads.sent_folder(path) as part:
             yield part
+        logger.info("%s is sent", path)
         return
     path = Path(path).resolve()
     missing = [folder for folder in path.parents if not folder.exists()]
@@ -220,6 +225,7 @@ def _take_name(part: Path, path: Path) -> None:
     os.umask(mask)
     part.chmod((0o777 if part.is_dir() else 0o666) & ~mask)
     part.replace(path)
+    logger.info("%s is written", path)
 
 
 def _check_place(path: Path) -> None:

@@ -60,6 +60,12 @@ class File:
         return suffix(self.path.removesuffix(PurePath(self.path).suffix) if self.compression else self.path)
 
 
+def names_text(paths: Sequence[PathLike]) -> str:
+    """The first of files, one at least, and how many more there are."""
+    others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{others}"
+
+
 def suffix(path: PathLike) -> str:
     """The end of a name from its last dot on, in small letters."""
     return PurePath(path).suffix.lower()

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, Any, Protocol
 
+from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
@@ -161,6 +162,7 @@ class Split:
             damage = self._damage(place)
             if damage is None:
                 for told in damages:
+                    log.note("ripieno.input", f"{told}; {place} is read in its place")
                     warnings.warn(f"{told}; {place} is read in its place", stacklevel=2)
                 return place
             damages.append(damage)

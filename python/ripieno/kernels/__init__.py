@@ -1,9 +1,9 @@
 """The numeric inner loops of the algorithms, on NumPy arrays: compiled, threaded, never communicating.
 
-Points are C-contiguous float32, float64 or uint8 rows. Centroids are float64 for float64 points, else float32
-(`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on who added what first.
-Distances are Euclidean. Results do not depend on the number of threads, nor, but for the rounding of sums, on how rows
-are cut into shares.
+Points are C-contiguous float32, float64 or uint8 rows; for K-means also `SparsePoints`. Centroids are float64 for
+float64 points, else float32 (`centroid_dtype`). Sums are float64 whatever the points are, so a result hardly depends on
+who added what first. Distances are Euclidean. Results do not depend on the number of threads, nor, but for the rounding
+of sums, on how rows are cut into shares.
 """
 
 from __future__ import annotations
@@ -15,8 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno.kernels.sparse_points import SparsePoints as SparsePoints
+from ripieno.kernels.sparse_points import SparseRows as SparseRows
 
 Points = NDArray[Any]
+#: What K-means computes with.
+AnyPoints = Points | SparsePoints
 Centroids = NDArray[Any]
 Labels = NDArray[np.int32]
 
@@ -26,6 +30,10 @@ PassBounds = _native.PassBounds
 
 #: What near passes over the same points know of each other: groups of centroids, and the centroid of each point.
 NearIndex = _native.NearIndex
+
+#: Which groups of centroids each point probes in a near pass among centroids that come some after the others; made of
+#: the points, the means of all groups, how many are probed, and the threads to compute with. `bytes` is its memory.
+Probing = _native.Probing
 
 #: How threads go through the phases of a kernel.
 THREAD_MODELS = ("fork-join", "bsp")
@@ -37,7 +45,7 @@ def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def assign_accumulate(
-    points: Points,
+    points: AnyPoints,
     centroids: Centroids,
     weights: NDArray[np.float64] | None,
     labels: Labels,
@@ -73,6 +81,12 @@ def assign_accumulate(
     inertia : float
         Weighted sum of the squared distances.
     """
+    if isinstance(points, SparsePoints):
+        distances = np.empty(len(points)) if squared_distances is None else squared_distances
+        assign(points, centroids, labels, distances, threads=threads)
+        sums, weight_sums = np.empty(centroids.shape), np.empty(len(centroids))
+        points.accumulate(labels, weights, 0, sums, weight_sums, threads)
+        return sums, weight_sums, _native.inertia_of(distances, weights, points.shape[1])
     is_bsp = thread_model == "bsp"
     return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp, bounds)
 
@@ -116,8 +130,115 @@ def assign_accumulate_near(
     return _native.assign_accumulate_near(points, centroids, weights, labels, squared_distances, index, probes, threads)
 
 
-def assign(
+@dataclass(frozen=True)
+class SomeGroups:
+    """Some groups of centroids that lie together.
+
+    Parameters
+    ----------
+    first
+        Which of the groups of a `Probing` the first one is.
+    centroids : (m, d)
+        Group by group.
+    numbers : (m,) uint32
+        The number of each, ascending in a group.
+    starts : list of int
+        Where each group begins, and where the last one ends.
+    """
+
+    first: int
+    centroids: Centroids
+    numbers: NDArray[np.uint32]
+    starts: list[int]
+
+
+@dataclass(frozen=True)
+class Before:
+    """The centroids of the pass before.
+
+    Parameters
+    ----------
+    places : (k,) int32
+        Where each of all centroids stands, in the order of all groups.
+    labels : (n,) int32
+        That of each point; negative without one.
+    first
+        Where those begin that are at hand.
+    """
+
+    places: NDArray[np.int32]
+    labels: Labels
+    first: int
+
+
+def meet_groups(
     points: Points,
+    probing: Probing,
+    groups: SomeGroups,
+    before: Before | None,
+    labels: Labels,
+    squared_distances: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """Give points the centroids of groups that they probe, where these are nearer, or as near and of a lower number.
+
+    Parameters
+    ----------
+    points : (n, d)
+    probing
+        Of the same points.
+    groups
+        Those that are at hand.
+    before
+        If given, points also meet their centroids of the pass before, where these are at hand.
+    labels : (n,) int32, written
+    squared_distances : (n,) float64, lowered in place
+        Begin with infinity.
+    threads
+        Threads to compute with.
+    """
+    _native.meet_groups(points, probing, groups, before, labels, squared_distances, threads)
+
+
+def accumulate_run(
+    points: AnyPoints,
+    labels: Labels,
+    weights: NDArray[np.float64] | None,
+    first: int,
+    sums: NDArray[np.float64],
+    weight_sums: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """Add the points of some clusters up, those from `first` on.
+
+    Parameters
+    ----------
+    points : (n, d)
+    labels : (n,) int32
+        Their clusters, of which others are passed over.
+    weights : (n,) float64, or None for ones
+    first
+        The first cluster.
+    sums : (m, d) float64, written
+    weight_sums : (m,) float64, written
+    threads
+        Threads to compute with.
+    """
+    if isinstance(points, SparsePoints):
+        points.accumulate(labels, weights, first, sums, weight_sums, threads)
+        return
+    _native.accumulate_run(points, labels, weights, first, sums, weight_sums, threads)
+
+
+def inertia_of(squared_distances: NDArray[np.float64], weights: NDArray[np.float64] | None, columns: int) -> float:
+    """The weighted sum of the squared distances of points of so many columns, as `assign_accumulate` adds it up."""
+    return _native.inertia_of(squared_distances, weights, columns)
+
+
+def assign(
+    points: AnyPoints,
     centroids: Centroids,
     labels: Labels,
     squared_distances: NDArray[np.float64] | None = None,
@@ -137,11 +258,16 @@ def assign(
     threads
         Threads to compute with.
     """
+    if isinstance(points, SparsePoints):
+        distances = np.empty(len(points)) if squared_distances is None else squared_distances
+        distances.fill(np.inf)
+        points.lower(centroids, labels, distances, 0, threads)
+        return
     _native.assign(points, centroids, labels, squared_distances, threads)
 
 
 def update_min_distances(
-    points: Points,
+    points: AnyPoints,
     new_centroids: Centroids,
     min_squared_distances: NDArray[np.float64],
     closest: Labels | None = None,
@@ -158,12 +284,16 @@ def update_min_distances(
     min_squared_distances : (n,) float64, lowered in place
         Begin with infinity.
     closest : (n,) int32, or None, written
-        Where a new centre is nearer: `first_index` plus its row.
+        Where a new centre is nearer, or as near and of a lower number: `first_index` plus its row.
     first_index
         Number of the first new centre.
     threads
         Threads to compute with.
     """
+    if isinstance(points, SparsePoints):
+        labels = np.empty(len(points), np.int32) if closest is None else closest
+        points.lower(new_centroids, labels, min_squared_distances, first_index, threads)
+        return
     _native.update_min_distances(points, new_centroids, first_index, min_squared_distances, closest, threads)
 
 
@@ -232,8 +362,10 @@ def grow_cells(
     return _native.grow_cells(points, cells, trial_count, centre_count, until, threads)
 
 
-def distances(points: Points, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
+def distances(points: AnyPoints, centroids: Centroids, *, threads: int = 1) -> NDArray[Any]:
     """All distances, not squared: (n, k), of the centroids' type."""
+    if isinstance(points, SparsePoints):
+        return points.distances(centroids)
     out = np.empty((len(points), len(centroids)), centroids.dtype)
     _native.distances(points, centroids, out, threads)
     return out
@@ -258,32 +390,11 @@ def recenter(centroids: Centroids, sums: NDArray[np.float64], weight_sums: NDArr
     return _native.recenter(centroids, sums, weight_sums)
 
 
-def first_non_finite(points: Points, *, threads: int = 1) -> tuple[int, int] | None:
+def first_non_finite(points: AnyPoints, *, threads: int = 1) -> tuple[int, int] | None:
     """Row and column of the first NaN or infinity, or None."""
+    if isinstance(points, SparsePoints):
+        return points.first_non_finite()
     return None if points.dtype == np.uint8 else _native.first_non_finite(points, threads)
-
-
-@dataclass(frozen=True)
-class SparseRows:
-    """Rows of few entries.
-
-    Parameters
-    ----------
-    starts : (n + 1,) int64
-        Where the entries of each row begin, and where the last ones end.
-    columns : (e,) int32
-    values : (e,) float64
-    column_count
-        How many columns there are.
-    weights : (n,) float64
-        The weight of each row.
-    """
-
-    starts: NDArray[np.int64]
-    columns: NDArray[np.int32]
-    values: NDArray[np.float64]
-    column_count: int
-    weights: NDArray[np.float64]
 
 
 def logistic_loss(

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.keyed import agreement, columns, partitioners
@@ -17,6 +18,7 @@ from ripieno.keyed.combiners import CONCAT, Combine, fold
 from ripieno.keyed.groups import Groups, offsets_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.options import options_of
+from ripieno.units import bytes_text
 from ripieno.wire import objects
 
 
@@ -180,6 +182,9 @@ class Emitter:
             # Of what ranks call, the native module knows only whether it is the same.
             agreement.check(objects.allgather(native, agreement.described(options.call, form, row_count), None))
             raise
+        if statistics["spilled_bytes"]:
+            limit, spilled = options.limit, bytes_text(statistics["spilled_bytes"])
+            log.note("ripieno.keyed", f"{spilled} of rows went to {limit.directory}: memory_limit={limit.memory_bytes}")
         result = None if block is None else self._result(form, block)
         return result, {"rows_added": row_count, **statistics}
 

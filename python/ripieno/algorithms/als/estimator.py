@@ -19,7 +19,9 @@ from ripieno.algorithms.als import program
 from ripieno.algorithms.als.exchange import WAYS, Way
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import Numbered, RatingFiles, Triples, numbered, opened, places_of
+from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 
@@ -174,6 +176,7 @@ class ALS(ObservedEstimator):
         self.checkpoint = checkpoint
         self.random_state = random_state
 
+    @reported
     def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None) -> ALS:
         """Find the factors.
 
@@ -324,7 +327,7 @@ class ALS(ObservedEstimator):
             max_iter=int(self.max_iter),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=folder_of(self.checkpoint),
             has_seed=isinstance(self.random_state, int | np.integer),
         )
 

@@ -74,7 +74,8 @@ def load(comm: Communicator, source: Numbered | RatingFiles, rank: int, *, impli
     items = _side(comm, share.items, share.users, share.values, (share.item_count, share.user_count), rank, implicit)
     total = int(comm.allreduce(len(users.values)))
     if not total:
-        raise InputError("there are no ratings: expected one at least")
+        where = f"{source.name}: " if isinstance(source, RatingFiles) else ""
+        raise InputError(f"{where}there are no ratings: expected one at least")
     return Dealt(users, items, total, user_ids, item_ids)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.als.ratings import Dealt, Side
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, FitMemory
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, FitStates
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Keeper:
     def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
         self._comm = comm
         self._has_folder = folder is not None
-        self._memory = FitMemory(comm, NAME, shared=False)
+        self._memory = FitStates(comm, NAME, shared=False)
         self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
 
     def load(self, max_iter: int) -> Progress | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike
+from ripieno.files.sources import PathLike, names_text
 from ripieno.input import Split, share, splits
 from ripieno.input.matrix import is_path_like
 from ripieno.input.shares import even_range
@@ -96,6 +97,11 @@ class RatingFiles:
 
     paths: PathLike | Sequence[PathLike]
     columns: Sequence[str] | None
+
+    @property
+    def name(self) -> str:
+        """The first file, and how many more."""
+        return names_text([self.paths] if isinstance(self.paths, str | os.PathLike) else self.paths)
 
     def read(self) -> Triples:
         """All ratings."""

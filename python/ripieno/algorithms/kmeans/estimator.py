@@ -18,16 +18,19 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.inputs import Input, open_rows
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.divided_program import CENTROIDS, whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
@@ -54,7 +57,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         chooses by k-means++ in cells of rows that lie together, all at once, at any number. "k-means++" passes over all
         rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and needs an array.
     n_init : "auto" or int, default="auto"
-        Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1.
+        Runs from different starts; the one of least inertia is kept. "auto" is 10 for "random" and callables, else 1;
+        with `assign="near"` 1.
     max_iter : int, default=300
         Iterations of a run, at most.
     tol : float, default=1e-4
@@ -82,6 +86,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         Bounds begin with more than 8 columns and 63 clusters, once an eighth of the rows or fewer change their label,
         of uint8 a sixty-fourth. They take at most 4 bytes per coordinate of the rows; `report_` says how many, and what
         part was compared.
+    centroids : {"auto", "whole", "divided"}, default="auto"
+        Where the centroids are. With "whole" each worker has all of them, and their sums. With "divided" each has a
+        share, and they come to all workers block by block, around a ring, with the same result of exact assignment
+        (but for the rounding of sums of three and more workers). "auto" divides them if all would take more than half
+        of the memory that there is for a worker. `bounds` and `thread_model` do nothing for divided ones, and a
+        checkpoint of these is of one run; those of `init="k-means++"` or an array are whole at first.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
@@ -90,11 +100,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
     verbose : int, default=0
         Above 0, a line per iteration is printed.
     on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each step: its key "event" is "seeding" or "iteration". Both have
-        "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen", about how many of them there are; of
-        many it tells several times. An iteration has "iteration", from 1, "inertia", "squared_shift", "compared", the
-        part of all pairs of rows and centroids that was not ruled out, "recall" and "gap", which are as
-        `assignment_recall_` and `inertia_gap_`, "rows_per_s", and rank 0's "compute_s" and "communication_s".
+        Called in the calling process with a dict for each step, whose key "event" says which. "centroids" comes once:
+        "divided", whether they are, "whole_bytes", what all would take on a worker, and "free_bytes", what there is for
+        it. "seeding" and "iteration" have "run", from 1. Seeding has "init", "row_count", "n_clusters" and "chosen",
+        about how many of them there are; of many it tells several times. Of divided centroids "pass" tells now and then
+        of "iteration" which "part" of its assignment is done, and for how many "seconds_left". An iteration has
+        "iteration", from 1, "inertia", "squared_shift", "compared", the part of all pairs of rows and centroids that
+        was not ruled out, "recall" and "gap", which are as `assignment_recall_` and `inertia_gap_`, "rows_per_s", and
+        rank 0's "compute_s" and "communication_s"; of divided centroids also "stages", its seconds by stage.
 
     Attributes
     ----------
@@ -171,6 +184,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
         assign: Literal["exact", "near"] = "exact",
         bounds: Literal["auto", "none"] = "auto",
+        centroids: Literal["auto", "whole", "divided"] = "auto",
         engine: str | Engine | Job = "local",
         on_failure: OnFailure = "raise",
         verbose: int = 0,
@@ -189,8 +203,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         self.thread_model = thread_model
         self.assign = assign
         self.bounds = bounds
+        self.centroids = centroids
         self.verbose = verbose
 
+    @reported
     def fit(
         self,
         X: Input,
@@ -203,10 +219,11 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+        X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
             float32, float64 and uint8 are computed with as they are, uint8 some 2.5 times as fast as float32 and to the
-            same labels; other numbers become float64. Of files, each
-            worker reads its own share: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 … fn".
+            same labels; other numbers become float64. The entries of a sparse matrix become float64 and are compared
+            with dense centroids, exactly. Of files, each worker reads its own share: .npy, .npz, .csv, .parquet, and
+            .txt with lines of "picture row col f1 … fn".
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
@@ -230,7 +247,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         """
         begin = time.perf_counter()
         self._check_parameters()
-        source = open_rows(self, X, reset=True)
+        source = open_rows_or_sparse(self, X, reset=True)
+        if self.assign == "near" and isinstance(source, InMemorySparse):
+            raise InputError("assign='near': expected dense rows; a sparse matrix is assigned exactly")
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
         options = KMeansOptions(
@@ -242,8 +261,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             thread_model=self.thread_model,
             bounds=self.bounds,
             assign=self.assign,
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=folder_of(self.checkpoint),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
+            centroids=self.centroids,
         )
         weights = checked_weights(sample_weight, source)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm)
@@ -282,6 +302,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             return -float(squared_distances.sum())
         return -float(squared_distances @ _check_sample_weight(sample_weight, squared_distances[:, None]))
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn may pass."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
@@ -303,7 +329,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
     def _apply_centers(self, run: Callable[..., Any], X: Input) -> list[Any]:
         """What a program returns of the rows of X and the centroids."""
         check_is_fitted(self)
-        return self._apply(run, open_rows(self, X, reset=False), self.cluster_centers_)
+        return self._apply(run, open_rows_or_sparse(self, X, reset=False), self.cluster_centers_)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         super()._on_event(event)
@@ -326,14 +352,18 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             raise InputError(f"assign={self.assign!r}: expected one of {', '.join(ASSIGNS)}")
         if self.bounds not in BOUNDS:
             raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(BOUNDS)}")
+        if self.centroids not in CENTROIDS:
+            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
 
-    def _starts(self, source: Dataset | InMemory, comm: Communicator | None) -> list[int | NDArray[Any]]:
+    def _starts(
+        self, source: Dataset | InMemory | InMemorySparse, comm: Communicator | None
+    ) -> list[int | NDArray[Any]]:
         """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
         self._check_seeds(comm)
         starts = self._own_starts(source)
         return starts if comm is None else comm.broadcast(starts)
 
-    def _own_starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
+    def _own_starts(self, source: Dataset | InMemory | InMemorySparse) -> list[int | NDArray[Any]]:
         random = check_random_state(self.random_state)
         if isinstance(self.init, str):
             return [int(seed) for seed in random.randint(SEED_LIMIT, size=self._run_count(self.init == "random"))]
@@ -347,9 +377,10 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         return [self._start(self.init, source)]
 
     def _run_count(self, several: bool) -> int:
+        several = several and self.assign == "exact"
         return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
 
-    def _start(self, centroids: ArrayLike, source: Dataset | InMemory) -> NDArray[Any]:
+    def _start(self, centroids: ArrayLike, source: Dataset | InMemory | InMemorySparse) -> NDArray[Any]:
         check_unmasked(centroids, "init")
         start: NDArray[Any] = check_array(centroids, dtype=[np.float64, np.float32])
         expected = (self.n_clusters, source.column_count)
@@ -357,9 +388,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             raise InputError(f"init has shape {start.shape}: expected (n_clusters, n_features), {expected}")
         return start
 
-    def _keep(self, parts: list[KMeansPart], source: Dataset | InMemory, total_s: float) -> None:
+    def _keep(self, parts: list[KMeansPart], source: Dataset | InMemory | InMemorySparse, total_s: float) -> None:
         best = parts[0]
-        self.cluster_centers_ = best.clustering.centroids
+        if best.numbers is None:
+            self.cluster_centers_ = best.clustering.centroids
+        else:
+            divided = [(part.clustering.centroids, part.numbers) for part in parts if part.numbers is not None]
+            self.cluster_centers_ = whole_centroids(divided)
         self.labels_ = np.concatenate([part.clustering.labels for part in parts])
         self.inertia_ = best.clustering.inertia
         self.assignment_recall_ = best.clustering.loss.recall

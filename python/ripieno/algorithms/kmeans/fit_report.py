@@ -62,6 +62,12 @@ class KMeansReport(FitReport):
         Of each rank, the memory of its bounds.
     traffic
         Of each rank, what its communicator counted.
+    stages
+        Of divided centroids, rank 0's seconds in each iteration, by stage; waiting for others included.
+    ranks
+        Where the time of each rank went.
+    about
+        What it is of.
     """
 
     iterations: tuple[KMeansIteration, ...]
@@ -70,6 +76,7 @@ class KMeansReport(FitReport):
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
     bounds_bytes: tuple[int, ...]
+    stages: tuple[dict[str, float], ...] = ()
 
     @property
     def rows_per_s(self) -> float:

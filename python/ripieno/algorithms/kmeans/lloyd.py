@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Whether a pass leaves out what the one before it has ruled out.
 BOUNDS = ("auto", "none")
+#: The label of a row that has no centroid yet.
+NO_CENTROID = -1
 #: Bytes that the bounds of a row may take, for each of its coordinates.
 BOUND_BYTES_PER_VALUE = 4
 
@@ -115,10 +117,11 @@ def lloyd(
         Called after each iteration that others follow.
     """
     near = NearPasses(rows, len(centroids), comm.threads) if assign == "near" else None
-    has_bounds = bounds == "auto" and near is None
-    pass_bounds = kernels.PassBounds(rows.points.size * BOUND_BYTES_PER_VALUE) if has_bounds else None
+    has_bounds = bounds == "auto" and near is None and not isinstance(rows.points, kernels.SparsePoints)
+    bounds_bytes = len(rows) * rows.points.shape[1] * BOUND_BYTES_PER_VALUE
+    pass_bounds = kernels.PassBounds(bounds_bytes) if has_bounds else None
     loss, sampled = NO_LOSS, np.zeros(3)
-    labels, previous = (np.full(len(rows), -1, np.int32) for _ in range(2))
+    labels, previous = (np.full(len(rows), NO_CENTROID, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
     if reached is not None:
         if near is None:
@@ -176,6 +179,44 @@ def lloyd(
     return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes, loss)
 
 
+@dataclass(frozen=True)
+class MovedRows:
+    """Rows that become clusters of their own.
+
+    Parameters
+    ----------
+    numbers : (m,)
+        Of those clusters, ascending.
+    clusters : (m,)
+        That each row leaves.
+    parts : (m, d)
+        The rows times their weights.
+    """
+
+    numbers: NDArray[np.int64]
+    clusters: NDArray[np.int32]
+    parts: NDArray[np.float64]
+
+    def correct(self, sums: NDArray[np.float64], numbers: NDArray[Any]) -> None:
+        """Correct the sums of some clusters, (m, d), that have these numbers."""
+        if not len(self.numbers):
+            return
+        order = np.argsort(numbers)
+        for named, change in ((self.clusters, _taken), (self.numbers, _put)):
+            places = np.searchsorted(numbers, named, sorter=order)
+            here = np.flatnonzero(places < len(numbers))
+            here = here[numbers[order[places[here]]] == named[here]]
+            change(sums, order[places[here]], self.parts[here])
+
+
+def _taken(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+    np.subtract.at(sums, places, parts)
+
+
+def _put(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+    sums[places] = parts
+
+
 def reseed_empty(
     comm: Communicator,
     rows: WeightedRows,
@@ -186,23 +227,37 @@ def reseed_empty(
 ) -> int:
     """Give each cluster without rows one of the rows that are farthest from their centroids; returns how many got one.
 
+    `sums` (k, d) and `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
+    """
+    moved = moved_to_empty(comm, rows, labels, squared_distances, weight_sums)
+    moved.correct(sums, np.arange(len(sums)))
+    return len(moved.numbers)
+
+
+def moved_to_empty(
+    comm: Communicator,
+    rows: WeightedRows,
+    labels: NDArray[np.int32],
+    squared_distances: NDArray[np.float64],
+    weight_sums: NDArray[np.float64],
+) -> MovedRows:
+    """The rows that clusters without rows get: those that are farthest from their centroids.
+
     The first empty cluster gets the farthest row of all workers, and so on; of equally far rows the lowest is first.
     The row leaves the cluster it was in. Rows without weight and rows that lie on their centroid stay where they are.
-    `sums` (k, d) and `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
+    `weight_sums` (k,) are those of all workers and are changed in place, alike on every rank.
     """
     empty = np.flatnonzero(weight_sums == 0)
     if not len(empty):
-        return 0
+        return MovedRows(empty, np.empty(0, np.int32), np.empty((0, rows.points.shape[1])))
     distances = np.where(rows.row_weights > 0, squared_distances, 0.0)
     numbers = lowest(comm, rows, -distances, len(empty))
     far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.row_weights, rows.points)
     count = int(np.count_nonzero(far))
     empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
-    parts = points[:count] * weights[:, None]
-    np.subtract.at(sums, clusters, parts)
     np.subtract.at(weight_sums, clusters, weights)
-    sums[empty], weight_sums[empty] = parts, weights
-    return count
+    weight_sums[empty] = weights
+    return MovedRows(empty, clusters, points[:count] * weights[:, None])
 
 
 def nearest_rows(

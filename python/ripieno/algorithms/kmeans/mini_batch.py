@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +12,15 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.inputs import Input, open_rows
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
 from ripieno.algorithms.kmeans.estimator import KMeans
 from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
 from ripieno.algorithms.kmeans.program import check_cluster_count
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 
 if TYPE_CHECKING:
     from ripieno._types import OnFailure
@@ -52,6 +55,9 @@ class MiniBatchKMeans(KMeans):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
+        and parameters, but for `max_iter`, goes on from there, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -73,8 +79,10 @@ class MiniBatchKMeans(KMeans):
         Passes over all rows that `fit` has begun.
     n_steps_ : int
         Batches so far.
+    report_ : PlainReport
+        Where the time of each rank went in `fit`; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many batches the last fit went on when workers had died, of `on_failure`.
+        After how many batches the last fit went on when workers had died, of `on_failure`, or from `checkpoint`.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -101,6 +109,7 @@ class MiniBatchKMeans(KMeans):
 
     counts_: NDArray[np.float64]
     n_steps_: int
+    report_: PlainReport  # type: ignore[assignment]  # of K-means it tells of iterations, too
 
     def __init__(
         self,
@@ -115,6 +124,7 @@ class MiniBatchKMeans(KMeans):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -131,9 +141,11 @@ class MiniBatchKMeans(KMeans):
             on_failure=on_failure,
             on_iteration=on_iteration,
         )
+        self.checkpoint = checkpoint
         self.batch_size = batch_size
         self.max_no_improvement = max_no_improvement
 
+    @reported
     def fit(
         self,
         X: Input,
@@ -168,7 +180,7 @@ class MiniBatchKMeans(KMeans):
             A worker died.
         """
         self._check_parameters()
-        source = open_rows(self, X, reset=True)
+        source = open_rows_or_sparse(self, X, reset=True)
         weights = checked_weights(sample_weight, source)
         options = self._options(self._starts(source, comm)[0], comm)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm)
@@ -206,7 +218,7 @@ class MiniBatchKMeans(KMeans):
         """
         self._check_parameters()
         is_first = not hasattr(self, "cluster_centers_")
-        source = open_rows(self, X, reset=is_first)
+        source = open_rows_or_sparse(self, X, reset=is_first)
         weights = checked_weights(sample_weight, source)
         start: int | NDArray[Any] | Learned
         start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
@@ -227,9 +239,10 @@ class MiniBatchKMeans(KMeans):
             max_iter=self.max_iter,
             tol=self.tol,
             max_no_improvement=self.max_no_improvement,
+            checkpoint=folder_of(self.checkpoint),
         )
 
-    def _own_starts(self, source: Dataset | InMemory) -> list[int | NDArray[Any]]:
+    def _own_starts(self, source: Dataset | InMemory | InMemorySparse) -> list[int | NDArray[Any]]:
         if source.row_count is not None:
             check_cluster_count(self.n_clusters, source.row_count)
         return super()._own_starts(source)

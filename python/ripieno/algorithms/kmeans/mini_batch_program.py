@@ -10,14 +10,15 @@ Source: Sculley, "Web-scale k-means clustering", WWW 2010, algorithm 1; the stop
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.fit_checkpoint import FitMemory
+from ripieno.algorithms.fit_checkpoint import FitStates
 from ripieno.algorithms.kmeans.program import check_cluster_count, matched
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
@@ -51,6 +52,18 @@ class MiniBatchOptions:
     max_iter: int
     tol: float
     max_no_improvement: int | None
+    checkpoint: str | None = None
+
+    def facts(self, rows: WeightedRows) -> dict[str, Any]:
+        """What a checkpoint is of."""
+        told = asdict(self)
+        for name in ("max_iter", "checkpoint", "start"):
+            del told[name]
+        return told | {
+            "the number of rows": rows.total,
+            "the number of columns": rows.points.shape[1],
+            "the type of values": rows.points.dtype.str,
+        }
 
 
 @dataclass(frozen=True)
@@ -84,24 +97,28 @@ def fit(
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     progress = _Progress(options.batch_size, rows.total, options.max_no_improvement)
-    memory = FitMemory(comm, NAME, shared=True)
-    kept, done = memory.load(), 0
-    if kept:
-        done, centroids, weight_sums, progress.state = kept[0]
-        learned = Learned(centroids, weight_sums)
-    for step in range(done + 1, step_count + 1):
-        drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(rows.total, size=options.batch_size)
-        own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
-        batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
-        inertia, squared_shift = _learn(comm, batch, learned)
-        if comm.rank == 0:
-            event = {"event": "step", "step": step, "step_count": step_count, "batch_inertia": inertia}
-            (emit or comm.emit)(event | {"squared_shift": squared_shift})
-        # As in scikit-learn, the first batch tells of the start only.
-        if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
-            break
-        if step < step_count:
-            memory.save((step, learned.centroids, learned.weight_sums, progress.state))
+    facts = options.facts(rows) if options.checkpoint is not None else {}
+    with closing(FitStates(comm, NAME, shared=True, folder=options.checkpoint, facts=facts)) as states:
+        kept, done = states.load(), 0
+        if kept:
+            done, centroids, weight_sums, progress.state = kept[0]
+            states.refuse_beyond(done, step_count - 1, f"max_iter={options.max_iter}")
+            learned = Learned(centroids, weight_sums)
+        for step in range(done + 1, step_count + 1):
+            drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(
+                rows.total, size=options.batch_size
+            )
+            own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+            batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
+            inertia, squared_shift = _learn(comm, batch, learned)
+            if comm.rank == 0:
+                event = {"event": "step", "step": step, "step_count": step_count, "batch_inertia": inertia}
+                (emit or comm.emit)(event | {"squared_shift": squared_shift})
+            # As in scikit-learn, the first batch tells of the start only.
+            if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
+                break
+            if step < step_count:
+                states.save((step, learned.centroids, learned.weight_sums, progress.state))
     return replace(_ended(comm, rows, learned, step), resumed_from=done or None)
 
 

@@ -47,8 +47,8 @@ class Loss:
 NO_LOSS = Loss(1.0, 0.0)
 
 
-class NearPasses:
-    """Near passes over this worker's rows.
+class Probes:
+    """How many groups a row probes, by what was lost on samples of the rows.
 
     Parameters
     ----------
@@ -56,22 +56,62 @@ class NearPasses:
         This worker's rows.
     n_clusters
         How many centroids there are.
-    threads
-        Threads to compute with.
     """
 
-    def __init__(self, rows: WeightedRows, n_clusters: int, threads: int) -> None:
+    def __init__(self, rows: WeightedRows, n_clusters: int) -> None:
         self._rows = rows
-        self._threads = threads
-        self._index = kernels.NearIndex()
         self._group_count = kernels.NearIndex.group_count(n_clusters)
-        self._probes = min(FIRST_PROBES, self._group_count)
+        self.count = min(FIRST_PROBES, self._group_count)
         self._is_first = True
 
     @property
     def compared(self) -> float:
         """About which part of all centroids a row meets."""
-        return self._probes / self._group_count
+        return self.count / self._group_count
+
+    def sample(self, number: int) -> NDArray[np.int64]:
+        """This worker's rows in sample `number`."""
+        rows = self._rows
+        drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(rows.total, size=min(rows.total, SAMPLE_ROWS))
+        return np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+
+    def sums(
+        self, sample: NDArray[np.int64], found: NDArray[np.float64], exact: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Of rows of a sample: those that lose nothing, weighted costs as they were found, and exactly.
+
+        Sums over all workers are what `measured` wants.
+        """
+        weights = self._rows.row_weights[sample]
+        return np.array([np.count_nonzero(found <= exact), np.sum(weights * found), np.sum(weights * exact)])
+
+    def measured(self, sums: NDArray[np.float64]) -> Loss:
+        """What the last pass lost, by all workers' `sums`; the next pass probes accordingly."""
+        same, found, exact = (float(each) for each in sums)
+        gap = found / exact - 1 if exact > 0 else (np.inf if found > 0 else 0.0)
+        if gap > MOST_GAP and not self._is_first:
+            self.count = min(2 * self.count, self._group_count)
+        elif gap < MOST_GAP / 10 and not self._is_first:
+            self.count = min(self.count, max(FEWEST_PROBES, self.count // 2))
+        self._is_first = False
+        return Loss(same / min(self._rows.total, SAMPLE_ROWS), gap)
+
+
+class NearPasses(Probes):
+    """Near passes over this worker's rows, with all centroids at hand.
+
+    Parameters
+    ----------
+    rows, n_clusters
+        As of `Probes`.
+    threads
+        Threads to compute with.
+    """
+
+    def __init__(self, rows: WeightedRows, n_clusters: int, threads: int) -> None:
+        super().__init__(rows, n_clusters)
+        self._threads = threads
+        self._index = kernels.NearIndex()
 
     def assign_accumulate(
         self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]
@@ -85,32 +125,15 @@ class NearPasses:
             labels,
             squared_distances,
             self._index,
-            probes=self._probes,
+            probes=self.count,
             threads=self._threads,
         )
 
     def sampled(
         self, centroids: NDArray[Any], squared_distances: NDArray[np.float64], number: int
     ) -> NDArray[np.float64]:
-        """Of this worker's rows in sample `number`: those that lose nothing, weighted costs as they are, and exactly.
-
-        Sums over all workers are what `measured` wants.
-        """
-        rows = self._rows
-        drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(rows.total, size=min(rows.total, SAMPLE_ROWS))
-        own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+        """The `sums` of sample `number`."""
+        own = self.sample(number)
         nearest, exact = np.empty(len(own), np.int32), np.empty(len(own))
-        kernels.assign(rows.points[own], centroids, nearest, exact, threads=self._threads)
-        weights, found = rows.row_weights[own], squared_distances[own]
-        return np.array([np.count_nonzero(found <= exact), np.sum(weights * found), np.sum(weights * exact)])
-
-    def measured(self, sums: NDArray[np.float64]) -> Loss:
-        """What the last pass lost, by the sums of `sampled`; the next pass probes accordingly."""
-        same, found, exact = (float(each) for each in sums)
-        gap = found / exact - 1 if exact > 0 else (np.inf if found > 0 else 0.0)
-        if gap > MOST_GAP and not self._is_first:
-            self._probes = min(2 * self._probes, self._group_count)
-        elif gap < MOST_GAP / 10 and not self._is_first:
-            self._probes = min(self._probes, max(FEWEST_PROBES, self._probes // 2))
-        self._is_first = False
-        return Loss(same / min(self._rows.total, SAMPLE_ROWS), gap)
+        kernels.assign(self._rows.points[own], centroids, nearest, exact, threads=self._threads)
+        return self.sums(own, squared_distances[own], exact)

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import Clock, by_rank
 from ripieno.algorithms.kmeans import lloyd
+from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, place_of
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.saved import Ended, FitState, History, Keeper
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -46,6 +47,7 @@ class KMeansOptions:
     assign: str = "exact"
     checkpoint: str | None = None
     has_seed: bool = True
+    centroids: str = "whole"
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
         """What a checkpoint is of."""
@@ -65,7 +67,10 @@ class KMeansOptions:
 
 @dataclass(frozen=True)
 class KMeansPart:
-    """One worker's part of the result; `clustering.labels` are those of its rows."""
+    """One worker's part of the result; `clustering.labels` are those of its rows.
+
+    Of divided centroids, those of `clustering` are its own, which have these `numbers`.
+    """
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
@@ -81,6 +86,8 @@ class KMeansPart:
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
     traffic: dict[str, Any]
+    numbers: NDArray[np.uint32] | None = None
+    stages: tuple[dict[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,7 @@ class KMeansRun:
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | InMemory | InMemorySparse | OwnRows,
     weights: NDArray[np.float64] | None,
     options: KMeansOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
@@ -116,8 +123,18 @@ def fit(
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
     facts = options.facts(rows) if options.checkpoint is not None else {}
-    with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
-        best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit or comm.emit)
+    emit = emit or comm.emit
+    keeps, is_near = options.checkpoint is not None or comm.begins_again, options.assign == "near"
+    place = place_of(comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, keeps=keeps)
+    if comm.rank == 0:
+        emit({"event": "centroids"} | asdict(place))
+    best: KMeansRun | DividedRun
+    if place.divided:
+        seeding = _told_seeding(comm, rows, options, emit)
+        best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
+    else:
+        with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
+            best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):
         raise InputError(
@@ -142,11 +159,13 @@ def fit(
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
         traffic=comm.stats(),
+        numbers=best.numbers if isinstance(best, DividedRun) else None,
+        stages=tuple(best.stages) if isinstance(best, DividedRun) else (),
     )
 
 
 def predict(
-    comm: Communicator, source: Dataset | InMemory, centroids: NDArray[Any]
+    comm: Communicator, source: Dataset | InMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
     points, centroids = matched(load(comm, source).points, centroids)
@@ -155,15 +174,15 @@ def predict(
     return labels, distances
 
 
-def transform(comm: Communicator, source: Dataset | InMemory, centroids: NDArray[Any]) -> NDArray[Any]:
+def transform(comm: Communicator, source: Dataset | InMemory | InMemorySparse, centroids: NDArray[Any]) -> NDArray[Any]:
     """Distances of this worker's rows to all centroids, (n, k)."""
     points, centroids = matched(load(comm, source).points, centroids)
     return kernels.distances(points, centroids, threads=comm.threads)
 
 
-def matched(points: NDArray[Any], centroids: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def matched(points: Any, centroids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
     """Points and centroids in types that kernels take together, without loss."""
-    if centroids.dtype == np.float64 and points.dtype != np.float64:
+    if not isinstance(points, kernels.SparsePoints) and centroids.dtype == np.float64 != points.dtype:
         points = points.astype(np.float64)
     return points, np.ascontiguousarray(centroids, kernels.centroid_dtype(points.dtype))
 
@@ -197,6 +216,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         exemplar_rows=best.exemplar_rows,
         bounds_bytes=tuple(part.clustering.bounds_bytes for part in parts),
         traffic=tuple(part.traffic for part in parts),
+        stages=best.stages,
     )
 
 
@@ -247,6 +267,31 @@ def _digest(array: NDArray[Any]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=8).hexdigest()
 
 
+def _told_seeding(
+    comm: Communicator, rows: WeightedRows, options: KMeansOptions, emit: Callable[[dict[str, Any]], None]
+) -> Callable[[int, int], None]:
+    """What tells of the seeding of a run, by how many centroids are chosen."""
+    told = 0
+
+    def tell(run: int, chosen: int) -> None:
+        nonlocal told
+        is_news = chosen in (0, options.n_clusters) or (chosen - told) * SEEDING_EVENTS >= options.n_clusters
+        if comm.rank == 0 and is_news and (chosen == 0 or chosen > told):
+            told = chosen
+            emit(
+                {
+                    "event": "seeding",
+                    "run": run + 1,
+                    "init": options.init,
+                    "row_count": rows.total,
+                    "chosen": chosen,
+                    "n_clusters": options.n_clusters,
+                }
+            )
+
+    return tell
+
+
 def _run(
     comm: Communicator,
     rows: WeightedRows,
@@ -265,23 +310,10 @@ def _run(
     elif isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
     else:
-        told = 0
+        told = _told_seeding(comm, rows, options, emit)
 
         def on_progress(chosen: int) -> None:
-            nonlocal told
-            is_news = chosen in (0, options.n_clusters) or (chosen - told) * SEEDING_EVENTS >= options.n_clusters
-            if comm.rank == 0 and is_news and (chosen == 0 or chosen > told):
-                told = chosen
-                emit(
-                    {
-                        "event": "seeding",
-                        "run": number + 1,
-                        "init": options.init,
-                        "row_count": rows.total,
-                        "chosen": chosen,
-                        "n_clusters": options.n_clusters,
-                    }
-                )
+            told(number, chosen)
 
         on_progress(0)
         centroids = seed_centroids(

@@ -6,16 +6,17 @@ so that it does not depend on how many workers there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 import ripieno.kernels as kernels
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows, Share
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows, Share
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -32,7 +33,7 @@ class WeightedRows:
 
     Parameters
     ----------
-    points : (n, d) float32, float64 or uint8
+    points : (n, d) float32, float64 or uint8, or of few entries
     weights : (n,) float64, or None for ones
     offset
         Global number of the first row.
@@ -40,7 +41,8 @@ class WeightedRows:
         Rows of all workers.
     """
 
-    points: NDArray[Any]
+    # An array, or rows of few entries, of which kernels take either.
+    points: Any
     weights: NDArray[np.float64] | None
     offset: int
     total: int
@@ -62,7 +64,9 @@ class WeightedRows:
 
 
 def load(
-    comm: Communicator, source: Dataset | InMemory | OwnRows, weights: NDArray[np.float64] | None = None
+    comm: Communicator,
+    source: Dataset | InMemory | InMemorySparse | OwnRows,
+    weights: NDArray[np.float64] | None = None,
 ) -> WeightedRows:
     """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
 
@@ -76,10 +80,15 @@ def load(
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
+        if isinstance(share.points, csr_matrix):
+            points: Any = kernels.SparsePoints(share.points)
+            share = replace(share, points=points)
         check_finite(share, comm.threads)
     # Text shows only when read whether its values are bytes; the widest type that any worker met holds for all.
     shapes = comm.allgather((len(share.points), share.points.dtype.str))
-    points = share.points.astype(np.result_type(*(dtype for _, dtype in shapes)), copy=False)
+    points = share.points
+    if not isinstance(points, kernels.SparsePoints):
+        points = points.astype(np.result_type(*(dtype for _, dtype in shapes)), copy=False)
     counts = [count for count, _ in shapes]
     offset, total = sum(counts[: comm.rank]), sum(counts)
     if weights is not None and len(weights) != total:
@@ -158,6 +167,9 @@ def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> 
 
 def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
     """Mean over the columns of the variance of each over all rows."""
+    if isinstance(rows.points, kernels.SparsePoints):
+        mean = comm.allreduce(rows.points.sums()) / rows.total
+        return float(np.mean(comm.allreduce(rows.points.squared_deviations(mean)) / rows.total))
     mean = comm.allreduce(rows.points.sum(axis=0, dtype=np.float64)) / rows.total
     squares = np.zeros_like(mean)
     with np.errstate(over="ignore"):
@@ -171,5 +183,5 @@ def check_finite(share: Share, threads: int) -> None:
     found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:
         row, column = found
-        what = "NaN" if np.isnan(share.points[found]) else "infinity"
+        what = "NaN" if np.isnan(np.ravel(share.points[[row]])[column]) else "infinity"
         raise InputError(f"{share.describe(row, column)}: {what} where a finite number is expected")

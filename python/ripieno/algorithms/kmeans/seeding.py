@@ -47,18 +47,30 @@ def seed_centroids(
 
     `on_progress` is told now and then about how many are chosen.
     """
-    if init == "random":
-        return random_rows(comm, rows, n_clusters, seed)
+    numbers = seed_rows(comm, rows, init=init, n_clusters=n_clusters, seed=seed, on_progress=on_progress)
+    if numbers is not None:
+        return take(comm, rows, numbers)
     if init == "k-means++":
         return plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
-    if n_clusters <= FEW_CLUSTERS:
-        return scalable_plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
-    return by_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
+    return scalable_plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
 
 
-def random_rows(comm: Communicator, rows: WeightedRows, n_clusters: int, seed: int) -> NDArray[Any]:
-    """As many different rows, each with a chance in proportion to its weight."""
-    return take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters))
+def seed_rows(
+    comm: Communicator,
+    rows: WeightedRows,
+    *,
+    init: str,
+    n_clusters: int,
+    seed: int,
+    on_progress: Callable[[int], None],
+) -> NDArray[np.int64] | None:
+    """The rows that `seed_centroids` would give, by global number; None where they are not chosen by these."""
+    if init == "random":
+        # As many different rows, each with a chance in proportion to its weight.
+        return lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters)
+    if init == "k-means||" and n_clusters > FEW_CLUSTERS and not isinstance(rows.points, kernels.SparsePoints):
+        return by_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
+    return None
 
 
 def plus_plus(

@@ -46,8 +46,8 @@ def by_cells(
     seed: int,
     *,
     on_progress: Callable[[int], None],
-) -> NDArray[Any]:
-    """First centroids: (k, d) of the centroids' type, equal on every rank; `on_progress` hears how many are there."""
+) -> NDArray[np.int64]:
+    """Global numbers of the rows that are the first centroids; `on_progress` hears how many are there."""
     pivot_count = max(1, n_clusters // CELL_CENTROIDS)
     pivots = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PIVOT_STREAM), rows.row_weights), pivot_count))
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
@@ -55,7 +55,7 @@ def by_cells(
     sampled, row_weights = _sample(comm, rows, distances, SAMPLE_ROWS * n_clusters, seed)
     cells = _dealt(comm, rows, sampled, row_weights, labels[sampled], pivot_count)
     numbers = _grown(comm, cells, n_clusters, seed, on_progress=on_progress)
-    return take(comm, rows, np.concatenate([numbers, _rest(comm, rows, numbers, n_clusters - len(numbers), seed)]))
+    return np.concatenate([numbers, _rest(comm, rows, numbers, n_clusters - len(numbers), seed)])
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,13 @@ from ripieno.algorithms.inputs import (
     open_again,
     open_rows,
     open_with_target,
+    rows_in_memory,
     target_column,
 )
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -52,6 +54,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     n_features_in_: int
     report_: RunReport
 
+    @reported
     def fit(
         self,
         X: Input,
@@ -145,7 +148,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         check_unmasked(y, "y")
         if in_files(X):
             return open_rows(self, X, reset=True), checked_targets(y)
-        check_unmasked(X, "X")
+        X = rows_in_memory(X)
         array, targets = validate_data(
             self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
         )

@@ -98,7 +98,8 @@ def predict(
 
 def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
     """One column of this worker's rows."""
-    return load(comm, source).points[:, at].copy()
+    values: NDArray[Any] = load(comm, source).points[:, at].copy()
+    return values
 
 
 def load_targets(

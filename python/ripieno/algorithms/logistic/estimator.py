@@ -21,6 +21,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
+from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
@@ -28,11 +29,13 @@ from ripieno.algorithms.inputs import (
     open_again,
     open_rows,
     open_with_target,
+    rows_in_memory,
 )
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import ObservedEstimator
@@ -165,6 +168,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
         self.warm_start = warm_start
         self.checkpoint = checkpoint
 
+    @reported
     def fit(
         self,
         X: Input,
@@ -215,7 +219,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
             solver=self.solver,
             tol=float(self.tol),
             max_iter=self.max_iter,
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=folder_of(self.checkpoint),
         )
         start = self._start()
         source, labels, classes, weights = self._open(X, y, sample_weight)
@@ -261,7 +265,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
     def _open_array(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | None, NDArray[Any], Reals | None]:
-        check_unmasked(X, "X")
+        X = rows_in_memory(X)
         check_unmasked(y, "y")
         sparse = issparse(X)
         matrix, y = validate_data(
@@ -323,7 +327,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
         check_is_fitted(self, "coef_")
         if in_files(X):
             return self._found(X, self._target_name)[0]
-        check_unmasked(X, "X")
+        X = rows_in_memory(X)
         matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 

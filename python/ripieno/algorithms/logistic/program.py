@@ -21,7 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import FitMemory
+from ripieno.algorithms.fit_checkpoint import FitStates
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
@@ -108,7 +108,7 @@ def fit(
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    memory = FitMemory(comm, NAME, shared=False)
+    memory = FitStates(comm, NAME, shared=False)
     in_memory = [state for state in memory.load() if state is not None]
     function = _Shared(comm, rows, k, weight, options, journal, memory)
     outcome = None
@@ -164,7 +164,7 @@ class _Shared:
         weight: float,
         options: LogisticOptions,
         journal: Journal,
-        memory: FitMemory,
+        memory: FitStates,
     ) -> None:
         self._comm = comm
         self._memory = memory

@@ -14,12 +14,14 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole
-from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
@@ -177,6 +179,7 @@ class MDS(ObservedEstimator):
         self.random_state = random_state
         self.checkpoint = checkpoint
 
+    @reported
     def fit(self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None) -> MDS:
         """Find the positions.
 
@@ -246,7 +249,7 @@ class MDS(ObservedEstimator):
         if in_files(X):
             source = open_source(X)
         else:
-            check_unmasked(X, "X")
+            X = rows_in_memory(X)
             source = InMemory(check_array(_small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False))
         count = min(n_neighbors, len(self.embedding_))
         parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _at_least_zero("eps", eps))
@@ -284,7 +287,7 @@ class MDS(ObservedEstimator):
             eps=_at_least_zero("eps", self.eps),
             cooling=cooling,
             seed=self._own_seed(comm),
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=folder_of(self.checkpoint),
         )
 
     def _init(self) -> Reals | None:
@@ -326,7 +329,7 @@ class MDS(ObservedEstimator):
             source = open_source(X)
             check_columns(self, source, reset=True)
             return source
-        check_unmasked(X, "X")
+        X = rows_in_memory(X)
         array = validate_data(self, _small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
         return InMemory(array)
 

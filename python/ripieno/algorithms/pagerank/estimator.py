@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -15,8 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import Lap, by_rank
+from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
+from ripieno.algorithms.reported import About, RankFacts, Shown, reported
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -46,7 +49,7 @@ class PageRankIteration(Lap):
 
 
 @dataclass(frozen=True)
-class PageRankReport:
+class PageRankReport(Shown):
     """What happened in a fit.
 
     Parameters
@@ -66,6 +69,10 @@ class PageRankReport:
         Seconds from the call of fit to its end, starting workers included.
     traffic
         Of each rank, what its communicator counted.
+    ranks
+        Where the time of each rank went.
+    about
+        What it is of.
     """
 
     iterations: tuple[PageRankIteration, ...]
@@ -79,6 +86,8 @@ class PageRankReport:
     configure_s: float
     total_s: float
     traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
+    ranks: tuple[RankFacts, ...] = ()
+    about: About | None = None
 
     @property
     def edges_per_s(self) -> float:
@@ -107,6 +116,9 @@ class PageRank(ObservedEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
+        and parameters, but for `max_iter`, goes on from there, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -125,7 +137,7 @@ class PageRank(ObservedEstimator):
     n_iter_ : int
         Iterations, those before a checkpoint included.
     resumed_from_ : int or None
-        After how many iterations the fit went on when workers had died, of `on_failure`.
+        After how many iterations the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
@@ -168,6 +180,7 @@ class PageRank(ObservedEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
@@ -175,6 +188,7 @@ class PageRank(ObservedEstimator):
         super().__init__(
             workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
         )
+        self.checkpoint = checkpoint
         self.damping = damping
         self.tol = tol
         self.max_iter = max_iter
@@ -182,6 +196,7 @@ class PageRank(ObservedEstimator):
         self.dangling = dangling
         self.verbose = verbose
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> PageRank:
         """Compute the ranks of all vertices.
 
@@ -218,6 +233,7 @@ class PageRank(ObservedEstimator):
             max_iter=self.max_iter,
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
+            checkpoint=folder_of(self.checkpoint),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)

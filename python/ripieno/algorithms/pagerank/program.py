@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -44,6 +46,13 @@ class PageRankOptions:
     max_iter: int
     personalization: Given | None
     dangling: Given | None
+    checkpoint: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """What a checkpoint is of, beside the graph."""
+        given = {name: getattr(self, name) for name in ("personalization", "dangling")}
+        lists = {name: pair and [each.tolist() for each in pair] for name, pair in given.items()}
+        return {"damping": self.damping, **lists}
 
 
 @dataclass(frozen=True)
@@ -90,12 +99,14 @@ def fit(
     exchange = _Alone(local, walk.ids) if comm.world_size == 1 else _Together(comm, local, walk.ids)
     configure_s = time.perf_counter() - begin
 
-    memory = FitMemory(comm, NAME, shared=False)
-    kept = memory.load()
+    kind = {} if options.checkpoint is None else facts(comm, local, **options.facts())
+    states = FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=kind)
+    kept = states.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
     if kept:
         errors, _, _, _ = kept[0]
+        states.refuse_beyond(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
     resumed_from = len(errors) or None
 
     def on_iteration(error: float, lap: tuple[float, float]) -> None:
@@ -115,13 +126,14 @@ def fit(
             )
 
     def keep(dangling: float) -> None:
-        if memory.used:
-            memory.save((errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
+        if states.used:
+            states.save((errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
 
     if kept:
         walk.go_on_from(*of_ids(walk.ids, [(ids, ranks) for _, _, ids, ranks in kept]))
     begin_at = None if not kept else (len(errors), kept[0][1])
-    converged = _iterate(comm, local, walk, exchange, options, on_iteration, keep, begin_at)
+    with closing(states):
+        converged = _iterate(comm, local, walk, exchange, options, on_iteration, keep, begin_at)
     return PageRankPart(
         ids=walk.ids[walk.counted],
         ranks=walk.ranks[walk.counted],

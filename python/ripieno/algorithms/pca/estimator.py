@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -14,10 +15,12 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
+from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -58,6 +61,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. A random subspace is kept there while it is refined, once a second at most, and a fit
+        of the same shape and parameters goes on from there, with any number of workers. Other solvers keep nothing.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -82,7 +88,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
     solver_ : str
         The solver that was taken.
     resumed_from_ : int or None
-        After how many refinements of a random subspace the fit went on when workers had died, of `on_failure`.
+        After how many refinements of a random subspace the fit went on when workers had died, of `on_failure`, or from
+        `checkpoint`.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -128,12 +135,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
             workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
         )
+        self.checkpoint = checkpoint
         self.n_components = n_components
         self.whiten = whiten
         self.svd_solver = svd_solver
@@ -141,6 +150,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
         self.iterated_power = iterated_power
         self.random_state = random_state
 
+    @reported
     def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> PCA:
         """Find the axes.
 
@@ -175,6 +185,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
             oversamples=self.n_oversamples,
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
+            checkpoint=folder_of(self.checkpoint),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
         self._keep(parts, time.perf_counter() - begin)

@@ -7,6 +7,7 @@ Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM R
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from ripieno.algorithms.fit_checkpoint import FitMemory
+from ripieno import log
+from ripieno.algorithms.fit_checkpoint import FitStates
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
@@ -50,6 +52,8 @@ class PCAOptions:
         Of the random subspace; None chooses iterations by the number of components.
     seed
         Of the random subspace.
+    checkpoint
+        The folder to keep its refinements in, and to go on from.
     """
 
     n_components: int | float | None
@@ -57,6 +61,7 @@ class PCAOptions:
     oversamples: int
     max_iter: int | None
     seed: int
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emi
         _, mean = means(comm, count, sums)
     journal.tell(stage="means")
     solver = chosen_solver(options, rows.total, columns.count)
+    if options.checkpoint is not None and solver != "randomized" and comm.rank == 0:
+        log.note("ripieno.algorithms", f"keeps nothing in {options.checkpoint}: the solver {solver} does not iterate")
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)
     resumed_from = journal.iterations_before or None
@@ -221,24 +228,26 @@ def _by_subspace(
     size = min(wanted + options.oversamples, least)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
-    memory = FitMemory(comm, NAME, shared=True)
-    kept = memory.load()
-    done, subspace = kept[0] if kept else (0, subspace)
-    # Stages are counted, and the one before these has been told of.
-    journal.iterations_before = done
-    for iteration in range(done, iterations + 1):
-        with clock.computing():
-            product, squares = _there_and_back(columns, mean, subspace)
-        with clock.communicating():
-            total = comm.reduce(product)
-        if total is not None:
+    facts = {"n_components": wanted, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
+    with closing(FitStates(comm, NAME, shared=True, folder=options.checkpoint, facts=facts)) as states:
+        kept = states.load()
+        done, subspace = kept[0] if kept else (0, subspace)
+        states.refuse_beyond(done, iterations, f"iterated_power={iterations}")
+        # Stages are counted, and the one before these has been told of.
+        journal.iterations_before = done
+        for iteration in range(done, iterations + 1):
             with clock.computing():
-                subspace = np.linalg.qr(total)[0]
-        with clock.communicating():
-            subspace = comm.broadcast(subspace)
-        journal.tell(stage=f"subspace {iteration}")
-        if iteration < iterations:
-            memory.save((iteration + 1, subspace))
+                product, squares = _there_and_back(columns, mean, subspace)
+            with clock.communicating():
+                total = comm.reduce(product)
+            if total is not None:
+                with clock.computing():
+                    subspace = np.linalg.qr(total)[0]
+            with clock.communicating():
+                subspace = comm.broadcast(subspace)
+            journal.tell(stage=f"subspace {iteration}")
+            if iteration < iterations:
+                states.save((iteration + 1, subspace))
     with clock.computing():
         projected = (block @ subspace for block in columns.moved_blocks(mean, tsqr.block_rows(size)))
         own = tsqr.factor(projected, size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,6 +21,9 @@ import ripieno.kernels as kernels
 from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.inputs import rows_in_memory
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
 from ripieno.algorithms.worker_estimator import ObservedEstimator
@@ -83,6 +87,9 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
+        and parameters, but for `max_iter`, goes on from there, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -102,8 +109,10 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         of its class.
     n_iter_ : int
         Epochs, those before a death included.
+    report_ : PlainReport
+        Where the time of each rank went; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many epochs the fit went on when workers had died, of `on_failure`.
+        After how many epochs the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
     n_features_in_ : int
         Columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
@@ -131,6 +140,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     intercept_: NDArray[np.float64]
     loss_: float
     n_iter_: int
+    report_: PlainReport
     resumed_from_: int | None
     n_features_in_: int
     _columns: range
@@ -151,12 +161,14 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
             workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
         )
+        self.checkpoint = checkpoint
         self.n_features = n_features
         self.loss = loss
         self.alpha = alpha
@@ -168,6 +180,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
 
+    @reported
     def fit(self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None) -> SparseSGD:
         """Descend from zero.
 
@@ -268,6 +281,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
             tol=self.tol,
             patience=self.n_iter_no_change,
             seed=self._seed(comm),
+            checkpoint=folder_of(self.checkpoint),
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
@@ -279,7 +293,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
             known, self._columns = parts[0].classes, parts[0].columns
             self.n_features_in_ = len(self._columns)
         else:
-            check_unmasked(X, "X")
+            X = rows_in_memory(X)
             check_unmasked(y, "y")
             matrix, y = validate_data(self, X, y, reset=start is None, accept_sparse="csr", dtype=np.float64)
             check_classification_targets(y)
@@ -318,7 +332,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
             # What no row had when it was fitted has no weight.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
         else:
-            check_unmasked(X, "X")
+            X = rows_in_memory(X)
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
             rows = SparseRows(csr_matrix(matrix), np.empty(0))
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))

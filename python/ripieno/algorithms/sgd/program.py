@@ -13,7 +13,8 @@ section 1.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -59,6 +60,8 @@ class SgdOptions:
         `tol`; never for None.
     seed
         Of the order of the rows.
+    checkpoint
+        The folder to keep the fit in, and to go on from.
     """
 
     n_features: int | None
@@ -71,6 +74,18 @@ class SgdOptions:
     tol: float | None
     patience: int
     seed: int
+    checkpoint: str | None = None
+
+    def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
+        """What a checkpoint is of."""
+        told = asdict(self)
+        for name in ("max_iter", "checkpoint"):
+            del told[name]
+        return told | {
+            "the number of rows": rows.total,
+            "the number of features": rows.feature_count,
+            "classes": rows.classes.tolist(),
+        }
 
 
 @dataclass(frozen=True)
@@ -156,26 +171,28 @@ def fit(
         loss=options.loss,
     )
     losses: list[float] = []
-    memory = FitMemory(comm, NAME, shared=False)
-    kept = memory.load()
-    if kept:
-        losses = kept[0][0]
-        state.weights[:], state.squares[:] = of_ids(state.features, [part for _, part in kept])
-    resumed_from = len(losses) or None
-    for epoch in range(len(losses), options.max_iter):
-        order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
-        step_count = -(-rows.total // options.batch_size)
-        if comm.world_size == 1:
-            loss = kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares)
-        else:
-            loss = _descend(comm, descent, order, rows.total / step_count, step_count, homes, state)
-        losses.append(loss / rows.total)
-        if comm.rank == 0:
-            (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
-        if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
-            break
-        if epoch + 1 < options.max_iter:
-            memory.save((losses, (state.features, state.weights, state.squares)))
+    facts = options.facts(rows) if options.checkpoint is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=facts)) as states:
+        kept = states.load()
+        if kept:
+            losses = kept[0][0]
+            states.refuse_beyond(len(losses), options.max_iter, f"max_iter={options.max_iter}")
+            state.weights[:], state.squares[:] = of_ids(state.features, [part for _, part in kept])
+        resumed_from = len(losses) or None
+        for epoch in range(len(losses), options.max_iter):
+            order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
+            step_count = -(-rows.total // options.batch_size)
+            if comm.world_size == 1:
+                loss = kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares)
+            else:
+                loss = _descend(comm, descent, order, rows.total / step_count, step_count, homes, state)
+            losses.append(loss / rows.total)
+            if comm.rank == 0:
+                (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
+            if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
+                break
+            if epoch + 1 < options.max_iter:
+                states.save((losses, (state.features, state.weights, state.squares)))
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 

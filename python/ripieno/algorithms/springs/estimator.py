@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
+from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.reported import reported
 from ripieno.algorithms.springs import program
 from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
@@ -157,6 +159,7 @@ class FruchtermanReingold(ObservedEstimator):
         self.checkpoint = checkpoint
         self.random_state = random_state
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> FruchtermanReingold:
         """Find the positions.
 
@@ -197,7 +200,7 @@ class FruchtermanReingold(ObservedEstimator):
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
             has_seed=isinstance(self.random_state, Integral),
-            checkpoint=None if self.checkpoint is None else os.fspath(self.checkpoint),
+            checkpoint=folder_of(self.checkpoint),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import Vertices, vertex_id
 from ripieno.algorithms.worker_estimator import WorkerEstimator
@@ -32,6 +35,9 @@ class BFS(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The search is kept there while it runs, once a second at most, and goes on from there
+        if it is made of the same graph again, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -46,8 +52,10 @@ class BFS(WorkerEstimator):
         Which vertices these are: ids ascending, or the nodes of a networkx graph in their order.
     n_iter_ : int
         The largest distance.
+    report_ : PlainReport
+        Where the time of each rank went; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many steps the fit went on when workers had died, of `on_failure`.
+        After how many steps the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
 
     References
     ----------
@@ -66,6 +74,7 @@ class BFS(WorkerEstimator):
     distances_: NDArray[np.int64]
     parents_: NDArray[np.int64]
     n_iter_: int
+    report_: PlainReport
     resumed_from_: int | None
 
     def __init__(
@@ -75,11 +84,14 @@ class BFS(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
         super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+        self.checkpoint = checkpoint
         self.source = source
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> BFS:
         """Search from the source.
 
@@ -103,7 +115,8 @@ class BFS(WorkerEstimator):
             A worker died.
         """
         graph = open_graph(graph)
-        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), comm=comm)
+        folder = folder_of(self.checkpoint)
+        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), folder, comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])

@@ -7,13 +7,15 @@ Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.errors import InputError
 from ripieno.graph import Graph, load
@@ -44,34 +46,36 @@ class BfsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph, source: int) -> BfsPart:
-    """Search from `source`.
+def fit(comm: Communicator, graph: Graph, source: int, checkpoint: str | None = None) -> BfsPart:
+    """Search from `source`, or go on from what the folder `checkpoint` has.
 
     Raises
     ------
     InputError
         On every rank: bad input (see `ripieno.graph.load`), or the graph has no such vertex.
     """
-    values = VertexValues(comm, load(comm, graph))
+    local = load(comm, graph)
+    values = VertexValues(comm, local)
     distances, parents = (np.full(len(values.vertices), NOT_REACHED) for _ in range(2))
     reached = values.vertices == source
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
     steps = 0
-    memory = FitMemory(comm, NAME, shared=False)
-    kept = memory.load()
-    if kept:
-        steps = kept[0][0]
-        distances, parents, reached = of_ids(values.vertices, [part for _, part in kept])
-    resumed_from = steps or None
-    while comm.allreduce(bool(reached.any()), op="or"):
-        distances[reached] = steps
-        came = values.step(np.where(reached, values.vertices, _NOBODY), "min")
-        reached = (came != _NOBODY) & (distances == NOT_REACHED)
-        parents[reached] = came[reached]
-        steps += 1
-        if memory.used:
-            own = (each[values.home] for each in (values.vertices, distances, parents, reached))
-            memory.save((steps, tuple(own)))
+    kind = facts(comm, local, source=source) if checkpoint is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
+        kept = states.load()
+        if kept:
+            steps = kept[0][0]
+            distances, parents, reached = of_ids(values.vertices, [part for _, part in kept])
+        resumed_from = steps or None
+        while comm.allreduce(bool(reached.any()), op="or"):
+            distances[reached] = steps
+            came = values.step(np.where(reached, values.vertices, _NOBODY), "min")
+            reached = (came != _NOBODY) & (distances == NOT_REACHED)
+            parents[reached] = came[reached]
+            steps += 1
+            if states.used:
+                own = (each[values.home] for each in (values.vertices, distances, parents, reached))
+                states.save((steps, tuple(own)))
     home = values.home
     return BfsPart(values.vertices[home], distances[home], parents[home], resumed_from)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import components_program as program
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import WorkerEstimator
@@ -30,6 +33,9 @@ class ConnectedComponents(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The search is kept there while it runs, once a second at most, and goes on from there
+        if it is made of the same graph again, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -46,8 +52,10 @@ class ConnectedComponents(WorkerEstimator):
         Vertices of each, largest first.
     n_iter_ : int
         Rounds in which workers told each other of neighbours.
+    report_ : PlainReport
+        Where the time of each rank went; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many rounds the fit went on when workers had died, of `on_failure`.
+        After how many rounds the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
 
     References
     ----------
@@ -68,6 +76,7 @@ class ConnectedComponents(WorkerEstimator):
     sizes_: NDArray[np.int64]
     n_components_: int
     n_iter_: int
+    report_: PlainReport
     resumed_from_: int | None
 
     def __init__(
@@ -76,10 +85,13 @@ class ConnectedComponents(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
         super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+        self.checkpoint = checkpoint
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> ConnectedComponents:
         """Find the components.
 
@@ -103,7 +115,8 @@ class ConnectedComponents(WorkerEstimator):
             A worker died.
         """
         graph = open_graph(graph)
-        parts = self._run(program.fit, graph, comm=comm)
+        folder = folder_of(self.checkpoint)
+        parts = self._run(program.fit, graph, folder, comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])
         self.vertices_ = vertices.names

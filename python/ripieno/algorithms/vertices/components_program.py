@@ -11,6 +11,7 @@ Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, s
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
 
@@ -51,8 +53,8 @@ class ComponentsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
-    """Find the components.
+def fit(comm: Communicator, graph: Graph, checkpoint: str | None = None) -> ComponentsPart:
+    """Find the components; go on from what the folder `checkpoint` has.
 
     Raises
     ------
@@ -61,19 +63,20 @@ def fit(comm: Communicator, graph: Graph) -> ComponentsPart:
     """
     # The direction of edges means nothing.
     local = load(comm, graph, both_ways=False)
-    memory = FitMemory(comm, NAME, shared=False)
     names, done = local.vertices.ids, 0
-    kept = memory.load()
-    if kept:
-        done = kept[0][0]
-        (names,) = of_ids(local.vertices.ids, [part for _, part in kept])
-    labels, round_count = _components(comm, local, names, done, memory)
+    kind = facts(comm, local) if checkpoint is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
+        kept = states.load()
+        if kept:
+            done = kept[0][0]
+            (names,) = of_ids(local.vertices.ids, [part for _, part in kept])
+        labels, round_count = _components(comm, local, names, done, states)
     home = local.vertices.home
     return ComponentsPart(local.vertices.ids[home], labels[home], round_count, done or None)
 
 
 def _components(
-    comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, memory: FitMemory
+    comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, states: FitStates
 ) -> tuple[NDArray[np.int64], int]:
     """Label each vertex of this rank by the smallest vertex of its component; returns labels and rounds.
 
@@ -93,8 +96,8 @@ def _components(
         np.minimum.at(least, group_of, mixed(present))
         names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
-        if memory.used:
-            memory.save((rounds, (vertices[home], names[home])))
+        if states.used:
+            states.save((rounds, (vertices[home], names[home])))
     smallest = np.full(len(present), size)
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import diameter_program as program
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.errors import InputError
@@ -42,6 +45,9 @@ class EffectiveDiameter(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
+        and parameters, but for `max_iter`, goes on from there, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -54,8 +60,10 @@ class EffectiveDiameter(WorkerEstimator):
         Estimates of how many pairs (from, to) have a path of at most 0, 1, … edges.
     n_iter_ : int
         Steps after which no string changed: the longest of all shortest paths, or a little less.
+    report_ : PlainReport
+        Where the time of each rank went; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many steps the fit went on when workers had died, of `on_failure`.
+        After how many steps the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
 
     References
     ----------
@@ -74,6 +82,7 @@ class EffectiveDiameter(WorkerEstimator):
 
     pairs_: NDArray[np.float64]
     n_iter_: int
+    report_: PlainReport
     resumed_from_: int | None
     effective_diameter_: float
 
@@ -87,14 +96,17 @@ class EffectiveDiameter(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
         super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+        self.checkpoint = checkpoint
         self.share = share
         self.n_strings = n_strings
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> EffectiveDiameter:
         """Estimate the effective diameter.
 
@@ -130,7 +142,8 @@ class EffectiveDiameter(WorkerEstimator):
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
         seed = self._seed(comm)
         # All ranks know what one does.
-        parts = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, comm=comm)
+        folder = folder_of(self.checkpoint)
+        parts = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, folder, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1

@@ -11,13 +11,15 @@ sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms fo
 
 from __future__ import annotations
 
+from contextlib import closing
 from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.graph import Graph, load
 from ripieno.kernels.hashing import mixed
@@ -35,40 +37,43 @@ BITS = 32
 
 
 def fit(
-    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int
+    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, checkpoint: str | None = None
 ) -> tuple[list[float], bool, int | None]:
     """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
 
     The third is after how many steps it went on from what a world had kept of which ranks died, or None.
     Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
-    same.
+    same. It goes on from what the folder `checkpoint` has.
 
     Raises
     ------
     InputError
         On every rank: bad input, see `ripieno.graph.load`.
     """
-    values = VertexValues(comm, load(comm, graph))
+    local = load(comm, graph)
+    values = VertexValues(comm, local)
     strings = _first_strings(values.vertices, string_count, seed)
-    memory = FitMemory(comm, NAME, shared=False)
-    kept = memory.load()
-    if kept:
-        pairs = kept[0][0]
-        (strings,) = of_ids(values.vertices, [part for _, part in kept])
-    else:
-        pairs = [_estimate(comm, strings[values.home])]
-    resumed_from = len(pairs) - 1 or None
-    while True:
-        joined = values.step(strings, "or", own=strings)
-        if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
-            return pairs, True, resumed_from
-        # One step more than are counted tells whether there are longer paths.
-        if len(pairs) > max_iter:
-            return pairs, False, resumed_from
-        strings = joined
-        pairs.append(_estimate(comm, strings[values.home]))
-        if memory.used:
-            memory.save((pairs, (values.vertices[values.home], strings[values.home])))
+    kind = facts(comm, local, strings=string_count, seed=seed) if checkpoint is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
+        kept = states.load()
+        if kept:
+            pairs = kept[0][0]
+            states.refuse_beyond(len(pairs) - 1, max_iter, f"max_iter={max_iter}")
+            (strings,) = of_ids(values.vertices, [part for _, part in kept])
+        else:
+            pairs = [_estimate(comm, strings[values.home])]
+        resumed_from = len(pairs) - 1 or None
+        while True:
+            joined = values.step(strings, "or", own=strings)
+            if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
+                return pairs, True, resumed_from
+            # One step more than are counted tells whether there are longer paths.
+            if len(pairs) > max_iter:
+                return pairs, False, resumed_from
+            strings = joined
+            pairs.append(_estimate(comm, strings[values.home]))
+            if states.used:
+                states.save((pairs, (values.vertices[values.home], strings[values.home])))
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:

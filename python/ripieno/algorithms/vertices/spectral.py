@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.fit_checkpoint import folder_of
+from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import WorkerEstimator
@@ -45,6 +48,9 @@ class SpectralEmbedding(WorkerEstimator):
         Threads of each worker; by default an even share of the machine's cores, or the cores of an engine's slot.
     engine : str, Engine or Job, default="local"
         Where workers run, as for `ripieno.launch`; or a running job, whose workers then do the work, all of them.
+    checkpoint : path, default=None
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
+        and parameters, but for `max_iter`, goes on from there, with any number of workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -61,8 +67,10 @@ class SpectralEmbedding(WorkerEstimator):
         Length of the largest residual of the eigenvectors.
     n_iter_ : int
         Products made.
+    report_ : PlainReport
+        Where the time of each rank went; see docs/dashboard.md.
     resumed_from_ : int or None
-        After how many products the fit went on when workers had died, of `on_failure`.
+        After how many products the fit went on when workers had died, of `on_failure`, or from `checkpoint`.
 
     Notes
     -----
@@ -89,6 +97,7 @@ class SpectralEmbedding(WorkerEstimator):
     eigenvalues_: NDArray[np.float64]
     residual_: float
     n_iter_: int
+    report_: PlainReport
     resumed_from_: int | None
 
     def __init__(
@@ -102,15 +111,18 @@ class SpectralEmbedding(WorkerEstimator):
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
+        checkpoint: str | os.PathLike[str] | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
         super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+        self.checkpoint = checkpoint
         self.n_components = n_components
         self.drop_first = drop_first
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
 
+    @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> SpectralEmbedding:
         """Find the eigenvectors.
 
@@ -148,6 +160,7 @@ class SpectralEmbedding(WorkerEstimator):
             tol=float(self.tol),
             max_iter=self.max_iter,
             seed=self._seed(comm),
+            checkpoint=folder_of(self.checkpoint),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)

@@ -12,13 +12,15 @@ allreduce for commodity clusters", ICPP 2014, section I.A.2.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitMemory, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -41,6 +43,7 @@ class SpectralOptions:
     tol: float
     max_iter: int
     seed: int
+    checkpoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,28 +105,32 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     last = _orthonormal(_start(values.vertices, count, options.seed), inner)
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
-    memory = FitMemory(comm, NAME, shared=False)
-    kept = memory.load()
-    if kept:
-        step_count, residual, projected, vectors, eigenvalues, _ = kept[0]
-        basis, last = of_ids(values.vertices, [part for *_, part in kept])
-    resumed_from = step_count or None
-    while residual > options.tol and last.shape[1] and step_count < options.max_iter:
-        basis = np.hstack([basis, last])
-        image = product(last)
-        columns = inner(basis, image)
-        projected = _bordered(projected, columns)
-        rest = image - basis @ columns
-        eigenvalues, vectors = (each[..., ::-1][..., :count] for each in np.linalg.eigh(projected))
-        ends = vectors[-last.shape[1] :]
-        residual = float(np.sqrt(np.diagonal(ends.T @ inner(rest, rest) @ ends).max(initial=0.0)))
-        # Twice, for what is left of the basis after the first time is divided by small lengths.
-        for _ in range(2):
-            rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
-        last, step_count = rest, step_count + 1
-        if memory.used:
-            own = (values.vertices[home], basis[home], last[home])
-            memory.save((step_count, residual, projected, vectors, eigenvalues, own))
+    kind = {}
+    if options.checkpoint is not None:
+        kind = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
+    with closing(FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=kind)) as states:
+        kept = states.load()
+        if kept:
+            step_count, residual, projected, vectors, eigenvalues, _ = kept[0]
+            states.refuse_beyond(step_count, options.max_iter, f"max_iter={options.max_iter}")
+            basis, last = of_ids(values.vertices, [part for *_, part in kept])
+        resumed_from = step_count or None
+        while residual > options.tol and last.shape[1] and step_count < options.max_iter:
+            basis = np.hstack([basis, last])
+            image = product(last)
+            columns = inner(basis, image)
+            projected = _bordered(projected, columns)
+            rest = image - basis @ columns
+            eigenvalues, vectors = (each[..., ::-1][..., :count] for each in np.linalg.eigh(projected))
+            ends = vectors[-last.shape[1] :]
+            residual = float(np.sqrt(np.diagonal(ends.T @ inner(rest, rest) @ ends).max(initial=0.0)))
+            # Twice, for what is left of the basis after the first time is divided by small lengths.
+            for _ in range(2):
+                rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
+            last, step_count = rest, step_count + 1
+            if states.used:
+                own = (values.vertices[home], basis[home], last[home])
+                states.save((step_count, residual, projected, vectors, eigenvalues, own))
     coordinates = basis[home] @ vectors / roots[home]
     return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 

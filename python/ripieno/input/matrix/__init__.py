@@ -4,6 +4,15 @@
 `read_share(rank, world_size)`. Opening reads headers only; rows are read by the worker that computes on them.
 """
 
-from ripieno.input.matrix.dataset import BinaryFiles, Dataset, InMemory, OwnRows, Share, is_path_like, open_source
+from ripieno.input.matrix.dataset import (
+    BinaryFiles,
+    Dataset,
+    InMemory,
+    InMemorySparse,
+    OwnRows,
+    Share,
+    is_path_like,
+    open_source,
+)
 
-__all__ = ["BinaryFiles", "Dataset", "InMemory", "OwnRows", "Share", "is_path_like", "open_source"]
+__all__ = ["BinaryFiles", "Dataset", "InMemory", "InMemorySparse", "OwnRows", "Share", "is_path_like", "open_source"]

@@ -6,7 +6,6 @@ Files behind a URL cannot be mapped: their rows are read.
 from __future__ import annotations
 
 import zipfile
-import zlib
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar
 
@@ -14,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.npy import BROKEN_ARCHIVE, read_array, read_header
 from ripieno.files.sources import File, blamed_on, is_url, opened, size_bytes
 from ripieno.input.matrix.records import Record
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
-#: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
-BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
 def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
@@ -106,7 +104,7 @@ class NpyFile:
         with opened(self.path) as file, blamed_on(self.path):
             try:
                 with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
-                    return np.lib.format.read_array(stream, allow_pickle=False)
+                    return read_array(stream)
             except BROKEN_ARCHIVE as error:
                 raise InputError(f"{self.path} is damaged: {error}") from error
 
@@ -114,7 +112,7 @@ class NpyFile:
         with blamed_on(self.path):
             try:
                 return np.memmap(self.path, self.stored, "r", self.offset, self.shape, "F" if self.fortran else "C")
-            except ValueError as error:
+            except (OverflowError, ValueError) as error:
                 raise self._short() from error
 
     def _fetched(self, start: int, stop: int) -> NDArray[Any]:
@@ -187,9 +185,7 @@ def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
 def npy_header(stream: IO[bytes], path: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether columns lie together, and type of an .npy file; the stream is left where the values begin."""
     try:
-        version = np.lib.format.read_magic(stream)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return read(stream)
+        return read_header(stream)
     except ValueError as error:
         raise InputError(f"{path} is not a readable .npy file: {error}") from error
 

@@ -8,20 +8,26 @@ by bytes.
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import csr_matrix
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, expand, size_bytes, suffix
+from ripieno.files.sources import PathLike, expand, names_text, size_bytes, suffix
 from ripieno.input.matrix import binary, parquet, text
 from ripieno.input.matrix.records import Record
 from ripieno.input.shares import even_range, file_shares
+from ripieno.units import duration_text
 from ripieno.wire.borrowed import Lendable
+
+logger = logging.getLogger("ripieno.input")
 
 
 class Named(Protocol):
@@ -82,7 +88,8 @@ class Piece:
 class Share:
     """One worker's rows, where they come from, and their weights, (n,), if they have brought them."""
 
-    points: NDArray[Any]
+    #: An array, or a csr_matrix of an `InMemorySparse`.
+    points: Any
     pieces: tuple[Piece, ...]
     weights: NDArray[np.float64] | None = None
 
@@ -138,6 +145,7 @@ class Dataset:
         InputError
             A row is ragged or not made of numbers.
         """
+        begun_s = time.perf_counter()
         blocks, pieces = [], []
         by_rows = self.row_count is not None
         lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
@@ -154,7 +162,9 @@ class Dataset:
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
-        return Share(_for_kernels(points), tuple(pieces))
+        read = Share(_for_kernels(points), tuple(pieces))
+        _tell_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
+        return read
 
 
 @dataclass(frozen=True)
@@ -184,6 +194,47 @@ class InMemory(Lendable):
         """One worker's rows, a view of the array if that is C-contiguous and aligned."""
         first, last = even_range(len(self.array), rank, world_size)
         return Share(_for_kernels(self.array[first:last]), (Piece(_Numbered(), first, last - first),))
+
+
+@dataclass(frozen=True)
+class InMemorySparse(Lendable):
+    """A CSR matrix in parts as a source, of which each worker process takes its rows."""
+
+    indptr: NDArray[Any]
+    indices: NDArray[np.int32]
+    data: NDArray[np.float64]
+    column_count: int
+    names: tuple[str, ...] = ()
+
+    dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+
+    @classmethod
+    def of(cls, matrix: csr_matrix) -> InMemorySparse:
+        """The parts of a matrix, in the order of columns, of which no two are in one place."""
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        indices = matrix.indices.astype(np.int32, copy=False)
+        return cls(matrix.indptr, indices, matrix.data.astype(np.float64, copy=False), matrix.shape[1])
+
+    @property
+    def row_count(self) -> int:
+        """Rows of the matrix."""
+        return len(self.indptr) - 1
+
+    @property
+    def array(self) -> csr_matrix:
+        """The matrix."""
+        return csr_matrix((self.data, self.indices, self.indptr), shape=(self.row_count, self.column_count))
+
+    def read_share(self, rank: int, world_size: int) -> Share:
+        """One worker's rows, as a csr_matrix."""
+        first, last = even_range(self.row_count, rank, world_size)
+        starts = self.indptr[first : last + 1]
+        begin, end = starts[0], starts[-1]
+        parts = (self.data[begin:end], self.indices[begin:end], starts - begin)
+        rows = csr_matrix(parts, shape=(last - first, self.column_count))
+        return Share(rows, (Piece(_Numbered(), first, last - first),))
 
 
 @dataclass(frozen=True)
@@ -271,7 +322,16 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
     _check_names(files)
-    return Dataset(files)
+    opened = Dataset(files)
+    rows = "as many rows as will be found" if opened.row_count is None else f"{opened.row_count} rows"
+    logger.info("%s: %s of %d columns", names_text(opened.names), rows, opened.column_count)
+    return opened
+
+
+def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[Piece], seconds: float) -> None:
+    took = duration_text(seconds)
+    names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
+    logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
 
 
 def _check_names(files: Sequence[DataFile]) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, blamed_on, is_url, opened, size_bytes
+from ripieno.files.sources import PathLike, blamed_on, is_url, names_text, opened, size_bytes
 from ripieno.input.lines import blocks
 from ripieno.input.shares import even_range, file_shares
 from ripieno.wire.borrowed import Lendable
@@ -81,7 +81,7 @@ class LibsvmFiles:
     @property
     def name(self) -> str:
         """The first file and how many there are."""
-        return self.paths[0] + f" and {len(self.paths) - 1} more" * (len(self.paths) > 1)
+        return names_text(self.paths)
 
     @classmethod
     def open(cls, paths: PathLike | Sequence[PathLike]) -> LibsvmFiles:

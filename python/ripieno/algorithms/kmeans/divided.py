@@ -1,0 +1,301 @@
+"""Centroids of which every rank has a share: they come to all ranks block by block, around a ring.
+
+A block is sent on while it is computed with. The sums of a block's clusters go around the ring, too, and come to the
+rank that has the block, each rank adding its own on the way. So a rank needs its share and a few blocks, however many
+centroids there are; only numbers, of 4 to 8 bytes each, are kept of all.
+
+For near assignment the centroids that lie together are with one rank, which groups its own.
+
+Cost of a pass: every rank gets `k·d` values of centroids and sends `k·d` sums, whatever the number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno.kernels as kernels
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans.rows import WeightedRows
+from ripieno.input.shares import even_range
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Of the sums of a block, at most; its centroids take half of that, or as much.
+BLOCK_BYTES = 64 << 20
+#: Passes of K-means that make the first groups; later ones keep them up.
+FIRST_PASSES = 4
+
+
+@dataclass(frozen=True)
+class Order:
+    """In which order a rank's centroids come to the others.
+
+    Parameters
+    ----------
+    numbers : (m,) uint32
+        The numbers of its centroids.
+    starts : (g + 1,) int64
+        Where its groups begin, and where the last one ends; a single group if there are none.
+    """
+
+    numbers: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+
+    def cuts(self, count: int) -> NDArray[np.int64]:
+        """Where `count` blocks of whole groups begin, and where the last one ends; without groups, of any centroids."""
+        even = np.arange(count + 1) * len(self.numbers) // count
+        return even if len(self.starts) == 2 else self.starts[np.searchsorted(self.starts, even)]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some centroids of a rank.
+
+    Parameters
+    ----------
+    centroids : (m, d)
+        Only to be read.
+    numbers : (m,) uint32
+        The number of each.
+    first
+        Where the first one stands among those of all ranks.
+    groups
+        Their groups, among those of all ranks.
+    """
+
+    centroids: NDArray[Any]
+    numbers: NDArray[np.uint32]
+    first: int
+    groups: kernels.SomeGroups
+
+
+class DividedCentroids:
+    """This rank's share of centroids, and what all ranks know of all.
+
+    Parameters
+    ----------
+    comm
+        The ranks, all of which make each call.
+    own : (m, d)
+        The centroids of this rank, which `move` moves.
+    orders
+        Of each rank; this one's numbers are those of `own`, row by row.
+    """
+
+    def __init__(self, comm: Communicator, own: NDArray[Any], orders: list[Order]) -> None:
+        self._comm = comm
+        self.own = own
+        self.own_numbers = orders[comm.rank].numbers
+        self.count = sum(len(each.numbers) for each in orders)
+        self._arrange(np.arange(len(own)), orders)
+
+    @classmethod
+    def by_number(
+        cls, comm: Communicator, count: int, rows_of: Callable[[int, int], NDArray[Any]], columns: int, dtype: Any
+    ) -> DividedCentroids:
+        """Every rank gets a run of numbers. `rows_of(first, end)` has the centroids of some; all ranks call it."""
+        first, end = even_range(count, comm.rank, comm.world_size)
+        own = np.empty((end - first, columns), dtype)
+        step = max(1, BLOCK_BYTES // (columns * own.itemsize))
+        for begin in range(0, count, step):
+            block = rows_of(begin, min(begin + step, count))
+            low, high = max(begin, first), min(begin + step, end)
+            if low < high:
+                own[low - first : high - first] = block[low - begin : high - begin]
+        runs = (even_range(count, rank, comm.world_size) for rank in range(comm.world_size))
+        orders = [Order(np.arange(*run, dtype=np.uint32), np.array([0, run[1] - run[0]])) for run in runs]
+        return cls(comm, own, orders)
+
+    def _arrange(self, order: NDArray[np.int64], orders: list[Order]) -> None:
+        self._order, self._orders = order, orders
+        self._firsts = [0, *accumulate(len(each.numbers) for each in orders)]
+        self._first_groups = [0, *accumulate(len(each.starts) - 1 for each in orders)]
+        sums_bytes = 8 * self.own.shape[1]
+        most = max(len(each.numbers) for each in orders) * sums_bytes
+        self._block_count = max(1, -(-most // BLOCK_BYTES))
+        self._cuts = [each.cuts(self._block_count) for each in orders]
+        #: Where each centroid stands among those of all ranks, (k,) int32.
+        self.places = np.empty(self.count, np.int32)
+        for first, each in zip(self._firsts, orders, strict=False):
+            self.places[each.numbers] = np.arange(first, first + len(each.numbers), dtype=np.int32)
+
+    @property
+    def blocks_per_pass(self) -> int:
+        """How many `blocks` gives."""
+        count: int = self._block_count * self._comm.world_size
+        return count
+
+    def blocks(self, clock: Clock) -> Iterator[Block]:
+        """All centroids, block by block, this rank's first; waiting for others is communication."""
+        comm, world_size, columns = self._comm, self._comm.world_size, self.own.shape[1]
+        for number in range(self._block_count):
+            block = self.own[self._order[self._slice(comm.rank, number)]]
+            for step in range(world_size):
+                owner, coming = ((comm.rank - each) % world_size for each in (step, step + 1))
+                handle = None
+                if step + 1 < world_size:
+                    shape = (self._length(coming, number), columns)
+                    handle = comm.rotate_async(block, out=np.empty(shape, self.own.dtype))
+                yield self._block(owner, number, block)
+                if handle is not None:
+                    with clock.communicating():
+                        block = handle.wait()
+
+    def move(
+        self,
+        rows: WeightedRows,
+        labels: NDArray[np.int32],
+        weight_sums: NDArray[np.float64],
+        correct: Callable[[NDArray[np.float64], NDArray[np.uint32]], None],
+        clock: Clock,
+    ) -> float:
+        """Move this rank's centroids to the means of their rows, and return the sum of their squared shifts.
+
+        `correct` is handed the sums of some clusters, (m, d), and their numbers.
+        """
+        places: NDArray[np.int32] = self.places[labels]
+        squared_shift = 0.0
+        for number in range(self._block_count):
+            sums = self._summed(rows, places, number, clock)
+            with clock.computing():
+                mine = self._slice(self._comm.rank, number)
+                numbers = self._orders[self._comm.rank].numbers[mine]
+                correct(sums, numbers)
+                block = self.own[self._order[mine]]
+                squared_shift += kernels.recenter(block, sums, weight_sums[numbers])
+                self.own[self._order[mine]] = block
+        return squared_shift
+
+    def _summed(self, rows: WeightedRows, places: NDArray[np.int32], number: int, clock: Clock) -> NDArray[np.float64]:
+        """The sums of this rank's block of a number, of all ranks' rows."""
+        comm, columns, coming = self._comm, self.own.shape[1], None
+        for step in range(comm.world_size):
+            owner = (comm.rank - 1 - step) % comm.world_size
+            with clock.computing():
+                sums = np.empty((self._length(owner, number), columns))
+                first = self._firsts[owner] + int(self._cuts[owner][number])
+                weight_sums = np.empty(len(sums))
+                kernels.accumulate_run(
+                    rows.points, places, rows.weights, first, sums, weight_sums, threads=comm.threads
+                )
+            if coming is not None:
+                with clock.communicating():
+                    of_others = coming.wait()
+                with clock.computing():
+                    sums += of_others
+            if step + 1 < comm.world_size:
+                shape = (self._length((owner - 1) % comm.world_size, number), columns)
+                coming = comm.rotate_async(sums, out=np.empty(shape))
+        return sums
+
+    def _slice(self, owner: int, number: int) -> slice:
+        return slice(*(int(each) for each in self._cuts[owner][number : number + 2]))
+
+    def _length(self, owner: int, number: int) -> int:
+        first, end = self._cuts[owner][number : number + 2]
+        return int(end - first)
+
+    def _block(self, owner: int, number: int, centroids: NDArray[Any]) -> Block:
+        order, rows = self._orders[owner], self._slice(owner, number)
+        begin, end = np.searchsorted(order.starts, [rows.start, rows.stop])
+        starts = order.starts[begin : end + 1] - rows.start
+        numbers = order.numbers[rows]
+        groups = kernels.SomeGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
+        return Block(centroids, numbers, self._firsts[owner] + rows.start, groups)
+
+
+class GroupedCentroids(DividedCentroids):
+    """As `DividedCentroids`, with groups of centroids that lie together; all of a group are with one rank.
+
+    Parameters
+    ----------
+    comm, own, orders
+        As of `DividedCentroids`.
+    means : (g, d)
+        Of this rank's groups.
+    points_dtype
+        Of the rows, in whose type centroids are grouped: that need not be exact, and bytes are compared fastest.
+    """
+
+    def __init__(
+        self, comm: Communicator, own: NDArray[Any], orders: list[Order], means: NDArray[Any], points_dtype: Any
+    ) -> None:
+        super().__init__(comm, own, orders)
+        self._means, self._points_dtype = means, points_dtype
+
+    @classmethod
+    def of(cls, divided: DividedCentroids, points_dtype: Any, clock: Clock) -> GroupedCentroids:
+        """The same centroids, divided anew."""
+        comm, own, count = divided._comm, divided.own, divided.count
+        group_count = kernels.NearIndex.group_count(count)
+        chosen = np.arange(group_count) * count // group_count
+        means = _of_numbers(comm, divided, chosen)
+        for _ in range(FIRST_PASSES):
+            with clock.computing():
+                labels, *sums = _grouped(own, means, points_dtype, comm.threads)
+            with clock.communicating():
+                kernels.recenter(means, *comm.allreduce(tuple(sums)))
+        with clock.communicating():
+            all_labels = np.concatenate(comm.allgather(labels))
+        # By number, as they are divided; groups in a row, with about as many centroids, are one rank's.
+        order = np.argsort(all_labels, kind="stable").astype(np.uint32)
+        starts = np.concatenate([[0], np.cumsum(np.bincount(all_labels, minlength=group_count))])
+        even = np.arange(1, comm.world_size) * count // comm.world_size
+        bounds = np.concatenate([[0], np.searchsorted(starts, even), [group_count]])
+        orders = [
+            Order(order[starts[begin] : starts[end]], starts[begin : end + 1] - starts[begin])
+            for begin, end in pairwise(bounds)
+        ]
+        mine = orders[comm.rank].numbers
+        place = np.full(count, -1, np.int64)
+        place[mine] = np.arange(len(mine))
+        share = np.empty((len(mine), own.shape[1]), own.dtype)
+        for block in divided.blocks(clock):
+            with clock.computing():
+                places = place[block.numbers]
+                share[places[places >= 0]] = block.centroids[places >= 0]
+        return cls(comm, share, orders, means[bounds[comm.rank] : bounds[comm.rank + 1]].copy(), points_dtype)
+
+    def regroup(self, clock: Clock) -> NDArray[Any]:
+        """Group the centroids where they are now; returns the means of all groups, (g, d), of which none is empty."""
+        with clock.computing():
+            labels, *sums = _grouped(self.own, self._means, self._points_dtype, self._comm.threads)
+            kernels.recenter(self._means, *sums)
+            order = np.lexsort((self.own_numbers, labels))
+            sizes = np.bincount(labels, minlength=len(self._means))
+            starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
+        with clock.communicating():
+            offered = self._comm.allgather((self.own_numbers[order], starts, self._means[sizes > 0]))
+        self._arrange(order, [Order(numbers, starts) for numbers, starts, _ in offered])
+        return np.concatenate([means for _, _, means in offered])
+
+
+def _of_numbers(comm: Communicator, divided: DividedCentroids, numbers: NDArray[np.int64]) -> NDArray[Any]:
+    """The centroids of some numbers, of those divided by number, on all ranks."""
+    own = divided.own_numbers
+    mine = numbers[(numbers >= own[0]) & (numbers <= own[-1])] - own[0] if len(own) else numbers[:0]
+    return np.concatenate(comm.allgather(divided.own[mine]))
+
+
+def _grouped(
+    own: NDArray[Any], means: NDArray[Any], points_dtype: Any, threads: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
+    """The group of each centroid by its mean, and sums and counts of the centroids of each group."""
+    labels, sums, counts = np.empty(len(own), np.int32), np.zeros(means.shape), np.zeros(len(means))
+    step = max(1, BLOCK_BYTES // (own.shape[1] * own.itemsize))
+    for begin in range(0, len(own), step):
+        block = own[begin : begin + step]
+        if points_dtype == np.uint8:
+            block = np.rint(np.clip(block, 0, 255)).astype(np.uint8)
+        found = labels[begin : begin + step]
+        more, more_counts, _ = kernels.assign_accumulate(block, means, None, found, None, threads=threads)
+        sums += more
+        counts += more_counts
+    return labels, sums, counts

@@ -1,0 +1,207 @@
+"""Lloyd's iteration with divided centroids: rows meet them block by block, and each rank moves its own.
+
+What rows get is what they get of whole centroids: the exact labels and distances to the last bit, and the sums too,
+where these are exact, as of bytes, or no more than two ranks add them up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno.kernels as kernels
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans.divided import DividedCentroids, GroupedCentroids
+from ripieno.algorithms.kmeans.lloyd import NO_CENTROID, Clustering, moved_to_empty
+from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, Probes
+from ripieno.algorithms.kmeans.rows import WeightedRows
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+
+@dataclass
+class Stages:
+    """Seconds of this rank's last pass: grouping centroids, finding the groups of rows, meeting them, and moving."""
+
+    group_s: float = 0.0
+    probe_s: float = 0.0
+    meet_s: float = 0.0
+    sample_s: float = 0.0
+    move_s: float = 0.0
+
+
+class DividedPasses:
+    """Passes over this worker's rows among divided centroids.
+
+    Parameters
+    ----------
+    comm
+        The workers.
+    rows
+        This worker's rows.
+    centroids
+        Those of all workers.
+    is_near
+        Whether rows meet near centroids only.
+    clock
+        Told what is computation and what is communication.
+    """
+
+    def __init__(
+        self, comm: Communicator, rows: WeightedRows, centroids: DividedCentroids, *, is_near: bool, clock: Clock
+    ) -> None:
+        self._comm, self._rows, self._clock = comm, rows, clock
+        self._grouped = GroupedCentroids.of(centroids, rows.points.dtype, clock) if is_near else None
+        self.centroids = self._grouped or centroids
+        self._probes = Probes(rows, centroids.count) if is_near else None
+        self.stages = Stages()
+
+    @property
+    def compared(self) -> float:
+        """About which part of all centroids a row meets."""
+        return 1.0 if self._probes is None else self._probes.compared
+
+    def assign(
+        self,
+        before: NDArray[np.int32],
+        labels: NDArray[np.int32],
+        distances: NDArray[np.float64],
+        number: int,
+        on_part: Callable[[float], None],
+    ) -> Loss:
+        """Write the nearest centroid of each row, or a near one, and the squared distance to it.
+
+        `before` has the centroids of the pass before, `number` is that of the sample on which a loss is measured, and
+        `on_part` hears which part of the pass is done.
+        """
+        labels.fill(NO_CENTROID)
+        distances.fill(np.inf)
+        self.stages = Stages()
+        if self._grouped is None or self._probes is None:
+            self._meet_all(labels, distances, on_part)
+            return NO_LOSS
+        return self._meet_near(self._grouped, self._probes, before, labels, distances, number, on_part)
+
+    def _meet_all(
+        self, labels: NDArray[np.int32], distances: NDArray[np.float64], on_part: Callable[[float], None]
+    ) -> None:
+        for done, block in enumerate(self.centroids.blocks(self._clock), 1):
+            with self._clock.computing(), _counted(self.stages, "meet_s"):
+                kernels.update_min_distances(
+                    self._rows.points,
+                    block.centroids,
+                    distances,
+                    labels,
+                    first_index=int(block.numbers[0]) if len(block.numbers) else 0,
+                    threads=self._comm.threads,
+                )
+            on_part(done / self.centroids.blocks_per_pass)
+
+    def _meet_near(
+        self,
+        grouped: GroupedCentroids,
+        probes: Probes,
+        before: NDArray[np.int32],
+        labels: NDArray[np.int32],
+        distances: NDArray[np.float64],
+        number: int,
+        on_part: Callable[[float], None],
+    ) -> Loss:
+        rows, stages, threads = self._rows, self.stages, self._comm.threads
+        with _counted(stages, "group_s"):
+            means = grouped.regroup(self._clock)
+        with self._clock.computing(), _counted(stages, "probe_s"):
+            probing = kernels.Probing(rows.points, means, probes.count, threads)
+        sample = probes.sample(number)
+        sampled, exact = rows.points[sample], np.full(len(sample), np.inf)
+        for done, block in enumerate(grouped.blocks(self._clock), 1):
+            with self._clock.computing():
+                with _counted(stages, "meet_s"):
+                    own = kernels.Before(grouped.places, before, block.first)
+                    kernels.meet_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
+                with _counted(stages, "sample_s"):
+                    kernels.update_min_distances(sampled, block.centroids, exact, threads=threads)
+            on_part(done / grouped.blocks_per_pass)
+        with self._clock.communicating():
+            return probes.measured(self._comm.allreduce(probes.sums(sample, distances[sample], exact)))
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far an earlier run had come: iterations, and the labels of this worker's rows in the last of them."""
+
+    iteration: int
+    labels: NDArray[np.int32]
+
+
+def divided_lloyd(
+    comm: Communicator,
+    rows: WeightedRows,
+    centroids: DividedCentroids,
+    *,
+    max_iter: int,
+    tol: float,
+    is_near: bool,
+    clock: Clock,
+    on_iteration: Callable[[int, float, float, float, Loss, Stages], None],
+    on_part: Callable[[int, float], None],
+    reached: Reached | None = None,
+    keep: Callable[[int, float, DividedCentroids, NDArray[np.int32]], None] | None = None,
+) -> tuple[Clustering, NDArray[np.uint32]]:
+    """As `ripieno.algorithms.kmeans.lloyd.lloyd`; the clustering's centroids are this worker's, whose numbers follow.
+
+    `on_part` is called with the number of an iteration and the part of its assignment that is done, `keep` with that of
+    an iteration, its inertia, the centroids after it, and the labels of this worker's rows.
+    """
+    passes = DividedPasses(comm, rows, centroids, is_near=is_near, clock=clock)
+    labels = np.full(len(rows), NO_CENTROID, np.int32) if reached is None else reached.labels.copy()
+    before, distances, columns = np.empty_like(labels), np.empty(len(rows)), rows.points.shape[1]
+    iteration, changed, reseeded, loss, inertia = 0 if reached is None else reached.iteration, 1.0, 0, NO_LOSS, 0.0
+    while iteration < max_iter:
+        iteration += 1
+        labels, before = before, labels
+        loss = passes.assign(before, labels, distances, iteration, partial(on_part, iteration))
+        begin = time.perf_counter()
+        with clock.computing():
+            weight_sums = np.bincount(labels, rows.weights, centroids.count).astype(np.float64, copy=False)
+            own = (kernels.inertia_of(distances, rows.weights, columns), float(not np.array_equal(labels, before)))
+        with clock.communicating():
+            weight_sums, (inertia, changed) = comm.allreduce((weight_sums, own))
+            moved = moved_to_empty(comm, rows, labels, distances, weight_sums)
+            reseeded = len(moved.numbers)
+        shift = passes.centroids.move(rows, labels, weight_sums, moved.correct, clock)
+        with clock.communicating():
+            squared_shift = comm.allreduce(shift)
+        passes.stages.move_s = time.perf_counter() - begin
+        on_iteration(iteration, inertia, squared_shift, passes.compared, loss, passes.stages)
+        if not changed or squared_shift <= tol:
+            break
+        if keep is not None and iteration < max_iter:
+            keep(iteration, inertia, passes.centroids, labels)
+    if changed or reseeded:
+        # The centroids have shifted since the labels were taken.
+        loss = passes.assign(labels.copy(), labels, distances, 0, partial(on_part, iteration + 1))
+        inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
+    mine = passes.centroids
+    return Clustering(mine.own, labels, distances, inertia, iteration, 0, loss), mine.own_numbers
+
+
+class _counted:
+    """Adds the seconds of what happens inside to a stage."""
+
+    def __init__(self, stages: Stages, name: str) -> None:
+        self._stages, self._name = stages, name
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        seconds = time.perf_counter() - self._begin
+        setattr(self._stages, self._name, getattr(self._stages, self._name) + seconds)

@@ -1,0 +1,223 @@
+"""What every worker runs for K-means whose centroids are divided among the workers, and when they are."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno.kernels as kernels
+from ripieno import host
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans.divided import DividedCentroids
+from ripieno.algorithms.kmeans.divided_lloyd import Reached, Stages, divided_lloyd
+from ripieno.algorithms.kmeans.divided_saved import DividedKeeper, DividedState
+from ripieno.algorithms.kmeans.lloyd import Clustering
+from ripieno.algorithms.kmeans.near import Loss
+from ripieno.algorithms.kmeans.rows import WeightedRows, take, values_at
+from ripieno.algorithms.kmeans.saved import History
+from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
+from ripieno.errors import InputError
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Where the centroids are.
+CENTROIDS = ("auto", "whole", "divided")
+#: With "auto" each worker has all of them if that takes no more than this part of the memory there is for it.
+MEMORY_PART = 0.5
+#: Seconds between two events of a pass.
+EVENT_S = 1.0
+#: A checkpoint knows its rows by so many of them.
+KNOWN_ROWS, KNOWN_STREAM = 1024, 1 << 36
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the centroids are, and what all of them would take on a worker beside what it may take."""
+
+    divided: bool
+    whole_bytes: int
+    free_bytes: int
+
+
+def place_of(
+    comm: Communicator, rows: WeightedRows, n_clusters: int, *, centroids: str, is_near: bool, keeps: bool
+) -> Place:
+    """Where the centroids are to be: the same on all ranks."""
+    columns, itemsize = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype).itemsize
+    # The centroids, those before for a checkpoint, and those in the order of their groups; sums, and all ranks' sums.
+    whole_bytes = n_clusters * columns * (itemsize * (1 + keeps + 2 * is_near) + 16)
+    free_bytes = host.available_bytes() // comm.nodes.count(comm.nodes[comm.rank])
+    is_too_much = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
+    return Place(centroids == "divided" or (centroids == "auto" and bool(is_too_much)), whole_bytes, free_bytes)
+
+
+@dataclass(frozen=True)
+class DividedRun:
+    """A run from one start: as `KMeansRun`, and the numbers of this worker's centroids, and seconds by stage."""
+
+    clustering: Clustering
+    numbers: NDArray[np.uint32]
+    laps: list[tuple[float, float]]
+    history: History
+    seed_s: float
+    stages: list[dict[str, float]]
+
+
+def best_run(
+    comm: Communicator,
+    rows: WeightedRows,
+    options: Any,
+    facts: dict[str, Any],
+    tol: float,
+    emit: Callable[[dict[str, Any]], None],
+    seeding: Callable[[int, int], None],
+) -> tuple[DividedRun, int | None]:
+    """The run of least inertia, and after how many iterations of a run a checkpoint was gone on from.
+
+    `seeding` is called with the number of a run and how many centroids are chosen.
+    """
+    if options.checkpoint is not None:
+        if len(options.starts) > 1:
+            raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
+        facts = facts | {"some of the rows": _known(comm, rows), "centroids": "divided"}
+    with closing(DividedKeeper(comm, options.checkpoint, facts, rows)) as keeper:
+        kept = keeper.load(options.max_iter)
+        best = None
+        for number, start in enumerate(options.starts):
+            run = _run(comm, rows, options, tol, number, start, keeper, kept, emit, seeding)
+            if best is None or run.clustering.inertia < best.clustering.inertia:
+                best = run
+    assert best is not None, "there is a run for each start"
+    return best, None if kept is None else kept.iteration
+
+
+def whole_centroids(parts: list[tuple[NDArray[Any], NDArray[np.uint32]]]) -> NDArray[Any]:
+    """All centroids, (k, d), of those of the workers and their numbers."""
+    count = sum(len(numbers) for _, numbers in parts)
+    whole = np.empty((count, parts[0][0].shape[1]), parts[0][0].dtype)
+    for centroids, numbers in parts:
+        whole[numbers] = centroids
+    return whole
+
+
+def _known(comm: Communicator, rows: WeightedRows) -> str:
+    drawn = np.random.default_rng(KNOWN_STREAM).integers(rows.total, size=min(rows.total, KNOWN_ROWS))
+    (values,) = values_at(comm, rows, drawn, rows.points)
+    return hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()
+
+
+def _run(
+    comm: Communicator,
+    rows: WeightedRows,
+    options: Any,
+    tol: float,
+    number: int,
+    start: int | NDArray[Any],
+    keeper: DividedKeeper,
+    kept: DividedState | None,
+    emit: Callable[[dict[str, Any]], None],
+    seeding: Callable[[int, int], None],
+) -> DividedRun:
+    begin = time.perf_counter()
+    if kept is None:
+        centroids, history = _first(comm, rows, options, start, lambda chosen: seeding(number, chosen)), []
+    else:
+        centroids, history = kept.centroids, list(kept.history)
+    seed_s = time.perf_counter() - begin
+    clock, laps, stages_of = Clock(), [], []
+    told = _Parts(comm, number, emit)
+
+    def on_iteration(
+        iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss, stages: Stages
+    ) -> None:
+        compute_s, communication_s = lap = clock.lap()
+        laps.append(lap)
+        stages_of.append(asdict(stages))
+        history.append((inertia, squared_shift, compared, loss.recall, loss.gap))
+        if comm.rank == 0:
+            emit(
+                {
+                    "event": "iteration",
+                    "run": number + 1,
+                    "iteration": iteration,
+                    "inertia": inertia,
+                    "squared_shift": squared_shift,
+                    "compared": compared,
+                    "recall": loss.recall,
+                    "gap": loss.gap,
+                    "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
+                    "compute_s": compute_s,
+                    "communication_s": communication_s,
+                    "stages": asdict(stages),
+                }
+            )
+
+    def keep(iteration: int, inertia: float, centroids: DividedCentroids, labels: NDArray[np.int32]) -> None:
+        keeper.save(DividedState(iteration, history, centroids, labels))
+
+    clustering, numbers = divided_lloyd(
+        comm,
+        rows,
+        centroids,
+        max_iter=options.max_iter,
+        tol=tol,
+        is_near=options.assign == "near",
+        clock=clock,
+        on_iteration=on_iteration,
+        on_part=told.on_part,
+        reached=None if kept is None else Reached(kept.iteration, kept.labels),
+        keep=keep if keeper.used else None,
+    )
+    return DividedRun(clustering, numbers, laps, history, seed_s, stages_of)
+
+
+def _first(
+    comm: Communicator,
+    rows: WeightedRows,
+    options: Any,
+    start: int | NDArray[Any],
+    on_progress: Callable[[int], None],
+) -> DividedCentroids:
+    """The first centroids."""
+    columns, dtype = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype)
+    count = options.n_clusters
+    if isinstance(start, np.ndarray):
+        whole = start
+    else:
+        seeded = {"init": options.init, "n_clusters": count, "seed": start, "on_progress": on_progress}
+        on_progress(0)
+        numbers = seed_rows(comm, rows, **seeded)
+        if numbers is not None:
+            return DividedCentroids.by_number(
+                comm, count, lambda first, end: take(comm, rows, numbers[first:end]), columns, dtype
+            )
+        whole = seed_centroids(comm, rows, **seeded)
+    return DividedCentroids.by_number(comm, count, lambda first, end: whole[first:end], columns, dtype)
+
+
+class _Parts:
+    """Tells which part of a pass is done, and how long it will take from there."""
+
+    def __init__(self, comm: Communicator, run: int, emit: Callable[[dict[str, Any]], None]) -> None:
+        self._is_told, self._run, self._emit = comm.rank == 0, run, emit
+        self._iteration, self._begin, self._told = 0, 0.0, 0.0
+
+    def on_part(self, iteration: int, part: float) -> None:
+        now = time.perf_counter()
+        if iteration != self._iteration:
+            # The time of the first block is not known; those that follow take about as long.
+            self._iteration, self._begin, self._first, self._told = iteration, now, part, now
+        elif self._is_told and now - self._told >= EVENT_S:
+            self._told = now
+            left_s = (1 - part) * (now - self._begin) / (part - self._first)
+            self._emit(
+                {"event": "pass", "run": self._run + 1, "iteration": iteration, "part": part, "seconds_left": left_s}
+            )

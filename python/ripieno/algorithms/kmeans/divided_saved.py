@@ -1,0 +1,126 @@
+"""Where a fit with divided centroids keeps its checkpoint: rank 0 writes the centroids as they come to it, and labels.
+
+So it needs no memory for all of them; they pass through a file beside the checkpoint. With the labels a fit goes on
+without a pass for those of the iteration before.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.kmeans.divided import DividedCentroids
+from ripieno.algorithms.kmeans.rows import WeightedRows
+from ripieno.algorithms.kmeans.saved import NAME, History
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class DividedState:
+    """How far a run has come: its iterations, what is told of them, its centroids, and the labels of own rows."""
+
+    iteration: int
+    history: History
+    centroids: DividedCentroids
+    labels: NDArray[np.int32]
+
+
+class DividedKeeper:
+    """Keeps the state of a fit in a folder; does nothing without one.
+
+    Parameters
+    ----------
+    comm
+        The ranks, all of which make each call.
+    folder
+        Where rank 0 keeps it.
+    facts
+        What the fit is of, by name.
+    rows
+        This worker's rows.
+
+    Raises
+    ------
+    CheckpointError
+        The folder cannot be used, or another process uses it.
+    """
+
+    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any], rows: WeightedRows) -> None:
+        self._comm, self._rows, self.used = comm, rows, folder is not None
+        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
+
+    def load(self, max_iter: int) -> DividedState | None:
+        """How far an earlier fit had come, if one had.
+
+        Raises
+        ------
+        CheckpointError
+            What is there is torn, of another fit, or has come further than this one is to go.
+        """
+        comm, rows = self._comm, self._rows
+        found = self._checkpoint.load()
+        if found is not None and found.iteration >= max_iter:
+            raise self._checkpoint.unusable(
+                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
+            )
+        kept: dict[str, Any] = {} if found is None else found.result
+        told = comm.broadcast(None if found is None else (found.iteration, kept["history"], kept["centroids"].shape))
+        if told is None:
+            return None
+        iteration, history, (count, columns) = told
+        offsets = comm.allgather((rows.offset, len(rows)))
+
+        def centroids_of(first: int, end: int) -> NDArray[Any]:
+            centroids: NDArray[Any] = comm.broadcast(kept["centroids"][first:end] if kept else None)
+            return centroids
+
+        dtype = comm.broadcast(kept["centroids"].dtype.str if kept else None)
+        centroids = DividedCentroids.by_number(comm, count, centroids_of, columns, np.dtype(dtype))
+        parts = [kept["labels"][offset : offset + length] for offset, length in offsets] if kept else None
+        return DividedState(iteration, history, centroids, np.array(comm.scatter(parts)))
+
+    def save(self, state: DividedState) -> None:
+        """Keep a state instead of the last one."""
+        labels, centroids = self._comm.gather(state.labels), state.centroids
+        folder = self._checkpoint.folder
+
+        def write(into: NDArray[Any] | None) -> None:
+            for block in centroids.blocks(Clock()):
+                if into is not None:
+                    into[block.numbers] = block.centroids
+
+        if folder is None or labels is None:
+            write(None)
+            return
+        shape = (centroids.count, centroids.own.shape[1])
+        with _file_of(folder, shape, centroids.own.dtype) as whole:
+            write(whole)
+            kept = {"history": state.history, "centroids": whole, "labels": np.concatenate(labels)}
+            self._checkpoint.save(state.iteration, kept)
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._checkpoint.close()
+
+
+class _file_of:
+    """An array that lies in an unnamed file of a folder, not in memory."""
+
+    def __init__(self, folder: os.PathLike[str], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        self._folder, self._shape, self._dtype = folder, shape, dtype
+
+    def __enter__(self) -> NDArray[Any]:
+        self._file = tempfile.TemporaryFile(dir=self._folder)
+        return np.asarray(np.memmap(self._file, self._dtype, "w+", shape=self._shape))
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()

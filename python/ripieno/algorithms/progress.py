@@ -1,0 +1,104 @@
+"""`Progress`: how far a fit is, in a notebook, on a terminal, or line by line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from html import escape
+from itertools import islice
+from typing import Any
+
+from ripieno.log import is_notebook
+
+#: What of an event is not said: of the machine, or said otherwise.
+#: So many measures are said, the first ones.
+MEASURE_COUNT = 3
+_UNSAID = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
+
+
+class Progress:
+    """Shows the iterations of a fit as they come: a line that changes, in a notebook and on a terminal.
+
+    Elsewhere, as in a file of a batch job, a line is printed now and then. All goes to stderr but in a notebook.
+
+    Parameters
+    ----------
+    every_s : float
+        Seconds between two changes of the line, at least; the last iteration is shown at the end of the fit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ripieno as rp
+    >>> X = np.random.default_rng(0).random((200, 3))
+    >>> model = rp.KMeans(3, random_state=0, on_iteration=rp.Progress()).fit(X)
+    """
+
+    def __init__(self, every_s: float = 0.2) -> None:
+        self.every_s = every_s
+        self._shown_s = 0.0
+        self._begun_s: float | None = None
+        self._display: Any = None
+        self._width = 0
+        # The latest that was not shown.
+        self._left: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Progress(every_s={self.every_s:g})"
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Take in an event of an estimator, as ``on_iteration=`` does."""
+        now = time.monotonic()
+        if self._begun_s is None or event.get("iteration") == 1:
+            self._begun_s = now
+        if "iteration" in event:
+            self._left = _words(event, now - self._begun_s)
+            if now - self._shown_s >= self.every_s or event["iteration"] == 1:
+                self._shown_s = now
+                self._show_left()
+
+    def done(self) -> None:
+        """The fit is over: show its last iteration."""
+        self._show_left()
+        if self._width:
+            sys.stderr.write("\n")
+        self._display, self._width, self._begun_s = None, 0, None
+
+    def _show_left(self) -> None:
+        text, self._left = self._left, None
+        if text is not None:
+            self._show(text)
+
+    def _show(self, text: str) -> None:
+        if is_notebook():
+            self._show_in_notebook(text)
+        elif sys.stderr.isatty():
+            sys.stderr.write(f"\r{text.ljust(self._width)}")
+            sys.stderr.flush()
+            self._width = len(text)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+    def _show_in_notebook(self, text: str) -> None:
+        from IPython.display import HTML, display
+
+        line = HTML(f'<code style="white-space:pre-wrap">{escape(text)}</code>')
+        if self._display is None:
+            self._display = display(line, display_id=True)
+        else:
+            self._display.update(line)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Progress:
+        # Estimators that are cloned show theirs by another one.
+        return Progress(self.every_s)
+
+
+def _words(event: Mapping[str, Any], seconds: float) -> str:
+    measures = (
+        f"{name.replace('_', ' ')} {value:.6g}"
+        for name, value in event.items()
+        if name not in _UNSAID and isinstance(value, int | float)
+    )
+    shown = islice(measures, MEASURE_COUNT)
+    return ", ".join([f"iteration {event['iteration']}", *shown, f"{seconds:.1f} s"])

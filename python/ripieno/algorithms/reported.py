@@ -1,0 +1,325 @@
+"""What every fit reports: how it ended, where the time of each rank went, and how to repeat it, as a page.
+
+`reported` goes around each ``fit``: it leaves a report for estimators that make none of their own, and adds to all what
+is the same for all.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.progress import Progress
+from ripieno.files.results import ResultPath, new_file
+from ripieno.units import duration_text
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+logger = logging.getLogger("ripieno.algorithms")
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+#: Of positions and clusters a page shows at most so many.
+POINT_COUNT = 3000
+PROFILE_COUNT = 50
+ROW_COUNT = 1500
+#: What is nothing to the result.
+_UNLISTED = ("on_iteration", "verbose")
+
+
+@dataclass(frozen=True)
+class RankFacts:
+    """Where the time of a rank went in a fit.
+
+    Parameters
+    ----------
+    host
+        Where it ran.
+    threads
+        That it computed with.
+    program_s
+        Seconds of its program; what remains of them beside the others it computed.
+    waiting_s
+        Seconds in calls in which nothing moved, because others were not there yet.
+    transfer_s
+        Seconds in calls besides: bytes moved, or were combined.
+    serializing_s
+        Seconds of making bytes of objects and objects of bytes; arrays go without.
+    bytes_sent, bytes_received
+        Payload.
+    memory_bytes
+        What its process has had in memory at most, so far.
+    """
+
+    host: str
+    threads: int
+    program_s: float
+    waiting_s: float
+    transfer_s: float
+    serializing_s: float
+    bytes_sent: int
+    bytes_received: int
+    memory_bytes: int
+
+    @property
+    def computing_s(self) -> float:
+        """What remains."""
+        return max(self.program_s - self.waiting_s - self.transfer_s - self.serializing_s, 0.0)
+
+
+@dataclass(frozen=True)
+class About:
+    """What a report is of.
+
+    Parameters
+    ----------
+    estimator
+        The name of its class.
+    outcome
+        How the fit ended, in words.
+    parameters
+        Those of the estimator.
+    code
+        What repeats the fit: in Python, or the command.
+    results
+        Numbers that the fit has come to, by name.
+    points
+        Places in a plane to draw, (n, 2 or more), if the result has some.
+    sizes
+        How large each is, (n,), if that is known.
+    profiles
+        Of clusters by named columns: name of each column, and its values by cluster.
+    rows, row_clusters
+        Some of the rows in the same plane, (m, 2), and the cluster of each, (m,), if they are in the caller's memory.
+    """
+
+    estimator: str
+    outcome: str
+    parameters: Mapping[str, Any]
+    code: str
+    results: Mapping[str, float] = field(default_factory=dict)
+    points: NDArray[np.float64] | None = None
+    sizes: NDArray[np.int64] | None = None
+    profiles: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    rows: NDArray[np.float64] | None = None
+    row_clusters: NDArray[np.int64] | None = None
+
+
+class Shown:
+    """A report that can be looked at: by itself in a notebook, or in a file."""
+
+    def _repr_html_(self) -> str:
+        from ripieno.report import framed
+
+        return framed(self)
+
+    def save(self, path: ResultPath) -> None:
+        """Write the report as a page that holds everything it shows.
+
+        Parameters
+        ----------
+        path : path or URL
+            The file to write; one that is there is replaced.
+
+        Raises
+        ------
+        InputError
+            It cannot be written.
+        """
+        from ripieno.report import page_of
+
+        html = page_of(self)
+        with new_file(path) as part:
+            Path(part).write_text(html, encoding="utf-8")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainReport(Shown):
+    """What happened in a fit that tells of no iterations.
+
+    Parameters
+    ----------
+    total_s
+        Seconds from the call of fit to its end, starting workers included.
+    ranks
+        Where the time of each rank went.
+    about
+        What it is of.
+    """
+
+    total_s: float
+    iterations: tuple[Lap, ...] = ()
+    ranks: tuple[RankFacts, ...] = ()
+    about: About | None = None
+
+
+class Measured:
+    """A program that tells where its rank's time went, too."""
+
+    def __init__(self, program: Callable[..., Any]) -> None:
+        self._program = program
+        # What errors and warnings call it.
+        self.__qualname__ = getattr(getattr(program, "func", program), "__qualname__", "fit")
+
+    def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
+        before, begun_s = comm.stats(), time.perf_counter()
+        result = self._program(comm, *arguments)
+        program_s = time.perf_counter() - begun_s
+        # A program that goes on without ranks that have died has another communicator.
+        comm = comm._latest
+        after = comm.stats() if not comm.closed else before
+        if after["call_count"] < before["call_count"]:
+            before = dict.fromkeys(before, 0) | {"seconds_waited_for": []}
+        more = {name: after[name] - before[name] for name in ("bytes_sent", "bytes_received", "seconds_serializing")}
+        called_s = after["seconds_communicating"] - before["seconds_communicating"]
+        waited_s = sum(after["seconds_waited_for"]) - sum(before["seconds_waited_for"])
+        return result, RankFacts(
+            host=comm.hosts[comm.rank],
+            threads=comm.threads,
+            program_s=program_s,
+            waiting_s=max(waited_s, 0.0),
+            transfer_s=max(called_s - waited_s, 0.0),
+            serializing_s=more["seconds_serializing"],
+            bytes_sent=more["bytes_sent"],
+            bytes_received=more["bytes_received"],
+            memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        )
+
+
+def reported(fit: Fit) -> Fit:
+    """A ``fit`` that leaves a whole `report_`."""
+
+    @wraps(fit)
+    def wrapped(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+        self.__dict__.pop("report_", None)
+        begun_s = time.perf_counter()
+        self._is_fitting = True
+        logger.info("%s begins", type(self).__name__)
+        try:
+            result = fit(self, data, *args, **kwargs)
+        finally:
+            del self._is_fitting
+            listener = getattr(self, "on_iteration", None)
+            if isinstance(listener, Progress):
+                listener.done()
+        own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - begun_s)
+        about = _about(self, data, own)
+        self.report_ = replace(own, ranks=self._facts_of_ranks, about=about)
+        took = duration_text(time.perf_counter() - begun_s)
+        ranks = len(self._facts_of_ranks)
+        logger.info("%s on %d rank%s: %s, %s", about.estimator, ranks, "s"[: ranks != 1], about.outcome, took)
+        return result
+
+    return cast(Fit, wrapped)
+
+
+def _about(model: Any, data: Any, report: Any) -> About:
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
+    centers = getattr(model, "cluster_centers_", None)
+    points, sizes, profiles = getattr(model, "embedding_", getattr(model, "positions_", None)), None, {}
+    rows = clusters = None
+    if centers is not None:
+        to_plane = _plane(centers)
+        points, sizes = to_plane(centers[:POINT_COUNT]), getattr(report, "cluster_sizes", None)
+        some, clusters = _some_rows(data, getattr(model, "labels_", None))
+        rows = None if some is None else to_plane(some)
+        profiles = {name: np.asarray(centers[:PROFILE_COUNT, at], np.float64) for at, name in enumerate(names)}
+    is_plane = points is not None and points.ndim == 2 and points.shape[1] >= 2
+    return About(
+        estimator=type(model).__name__,
+        outcome=_outcome(model),
+        parameters=_parameters(model),
+        code=f"rp.{type(model).__name__}({_arguments(model)}).fit({_brief(data)})",
+        results={
+            name[:-1].replace("_", " "): float(value) for name, value in vars(model).items() if _is_result(name, value)
+        },
+        points=np.asarray(points, np.float64)[:POINT_COUNT] if is_plane and points is not None else None,
+        sizes=sizes,
+        profiles=profiles,
+        rows=rows,
+        row_clusters=clusters,
+    )
+
+
+def _is_result(name: str, value: Any) -> bool:
+    is_own = name.endswith("_") and not name.startswith(("_", "n_iter", "n_features", "n_steps", "resumed"))
+    return is_own and isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _outcome(model: Any) -> str:
+    """How the fit ended, in words."""
+    count, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    if count is None:
+        return "done"
+    iterations = f"{count} iteration{'' if count == 1 else 's'}"
+    if isinstance(most, int) and count >= most:
+        return f"hit max_iter: stopped after {iterations}, and may not have converged"
+    return f"converged after {iterations}" if most is not None else f"done after {iterations}"
+
+
+def _arguments(model: Any) -> str:
+    """Those that are not as by default."""
+    changed = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in _UNLISTED and not _is_default(model, name, value)
+    }
+    return ", ".join(f"{name}={_brief(value)}" for name, value in changed.items())
+
+
+def _is_default(model: Any, name: str, value: Any) -> bool:
+    from inspect import signature
+
+    default = signature(type(model)).parameters[name].default
+    return default is value or (isinstance(value, int | float | str | bool) and default == value)
+
+
+def _parameters(model: Any) -> dict[str, Any]:
+    """All that are listed; of a job or a session, which ends before the report does, what it is."""
+    listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _UNLISTED}
+    if not isinstance(listed.get("engine"), str | None):
+        listed["engine"] = repr(listed["engine"])
+    return listed
+
+
+def _brief(value: Any) -> str:
+    """As it stands in a program, if that is short; of others the name of what they are."""
+    if isinstance(value, str | int | float | bool | Path) or value is None:
+        return repr(str(value)) if isinstance(value, Path) else repr(value)
+    if isinstance(value, list | tuple) and len(value) <= 4:
+        inside = ", ".join(map(_brief, value))
+        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
+    shape = getattr(value, "shape", None)
+    return "X" if shape is not None else type(value).__name__.lower()
+
+
+def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
+    """Rows evenly from all that are in memory here, and their clusters."""
+    is_frame = type(data).__module__.partition(".")[0] == "pandas"
+    if labels is None or not (is_frame or isinstance(data, np.ndarray)) or len(labels) != len(data):
+        return None, None
+    count = min(len(data), ROW_COUNT)
+    chosen = np.arange(count) * len(data) // count
+    rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
+    return rows, np.asarray(labels[chosen], np.int64)
+
+
+def _plane(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+    """What tells places along the two directions in which centers lie farthest apart."""
+    points = np.asarray(centers[:POINT_COUNT], np.float64)
+    if points.shape[1] <= 2 or len(points) < 2:
+        return lambda rows: np.asarray(rows, np.float64)
+    middle = points.mean(axis=0)
+    _, _, axes = np.linalg.svd(points - middle, full_matrices=False)
+    return lambda rows: cast("NDArray[np.float64]", (np.asarray(rows, np.float64) - middle) @ axes[:2].T)

@@ -1,0 +1,108 @@
+"""Arrays in .npy files and .npz archives of which nothing is believed: no more is taken in than there is to read.
+
+NumPy takes as much memory as a header says that there is, and lets errors of Python's tokenizer through.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import tokenize
+import zipfile
+import zlib
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
+BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
+#: What NumPy raises of headers that are none.
+_BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, OverflowError, RecursionError, TypeError)
+
+# The longest that NumPy reads without being told more.
+_HEADER_BYTES_MAX = 10_000
+_PIECE_BYTES = 1 << 20
+
+
+def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, whether columns lie together, and type; the stream is left where the values begin.
+
+    Raises
+    ------
+    ValueError
+        It is no header.
+    """
+    version = np.lib.format.read_magic(stream)
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        raise ValueError(f"version {version[0]}.{version[1]} of the format is not known")
+    length = stream.read(2 if version == (1, 0) else 4)
+    length_bytes = int.from_bytes(length, "little")
+    if length_bytes > _HEADER_BYTES_MAX:
+        raise ValueError(f"a header of {length_bytes} bytes is longer than any")
+    text = io.BytesIO(length + stream.read(length_bytes))
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(text)
+    except _BROKEN_HEADER as error:
+        raise ValueError(f"its header cannot be read: {type(error).__name__}: {error}") from error
+    if any(length < 0 for length in shape):
+        raise ValueError(f"its shape is {shape}")
+    return shape, fortran, dtype
+
+
+def read_array(stream: IO[bytes]) -> NDArray[Any]:
+    """The array, which holds no objects.
+
+    Raises
+    ------
+    ValueError
+        It is no array, or one of objects, or of more than is there.
+    """
+    shape, fortran, dtype = read_header(stream)
+    if dtype.hasobject:
+        raise ValueError(f"it holds objects ({dtype}), expected numbers or text")
+    if not dtype.itemsize:
+        raise ValueError(f"its type, {dtype}, takes no bytes")
+    # In the integers of Python, which do not overflow.
+    count_bytes = dtype.itemsize
+    for length in shape:
+        count_bytes *= length
+    found = bytearray()
+    while len(found) < count_bytes:
+        piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))
+        if not piece:
+            raise ValueError(f"{len(found)} bytes of values, expected {count_bytes}")
+        found += piece
+    return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def map_array(path: str) -> NDArray[Any]:
+    """The array of a local file, which is mapped, read-only.
+
+    Raises
+    ------
+    ValueError
+        As of `read_array`.
+    """
+    with open(path, "rb") as file:
+        shape, fortran, dtype = read_header(file)
+        if dtype.hasobject:
+            raise ValueError(f"it holds objects ({dtype}), expected numbers")
+        if 0 in shape or not dtype.itemsize:
+            return np.empty(shape, dtype)
+        try:
+            return np.memmap(file, dtype, "r", file.tell(), shape, "F" if fortran else "C")
+        except OverflowError as error:
+            raise ValueError(f"its shape is {shape}") from error
+
+
+def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
+    """The array of this name in an .npz archive; errors as in `BROKEN_ARCHIVE`."""
+    with archive.open(f"{name}.npy") as stream:
+        return read_array(stream)
+
+
+def member_names(archive: zipfile.ZipFile) -> list[str]:
+    """The arrays of an .npz archive."""
+    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]

@@ -1,0 +1,124 @@
+"""Points of few entries, with which kernels of K-means work as with arrays of points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+import ripieno._native as _native
+
+
+@dataclass(frozen=True)
+class SparseRows:
+    """Rows of few entries.
+
+    Parameters
+    ----------
+    starts : (n + 1,) int64
+        Where the entries of each row begin, and where the last ones end.
+    columns : (e,) int32
+    values : (e,) float64
+    column_count
+        How many columns there are.
+    weights : (n,) float64
+        The weight of each row.
+    """
+
+    starts: NDArray[np.int64]
+    columns: NDArray[np.int32]
+    values: NDArray[np.float64]
+    column_count: int
+    weights: NDArray[np.float64]
+
+
+class SparsePoints:
+    """The rows of a matrix, whose centroids are dense; where rows are taken out, they are dense, too.
+
+    Parameters
+    ----------
+    matrix : (n, d) csr_matrix
+        Without two entries in one place, in the order of columns.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, matrix: csr_matrix) -> None:
+        self._matrix = matrix
+        self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float64]:
+        dense: NDArray[np.float64] = self._matrix[rows].toarray().astype(np.float64, copy=False)
+        return dense
+
+    @cached_property
+    def _ones(self) -> NDArray[np.float64]:
+        return np.ones(len(self))
+
+    def _rows(self, weights: NDArray[np.float64] | None) -> SparseRows:
+        return SparseRows(
+            starts=self._matrix.indptr.astype(np.int64, copy=False),
+            columns=self._matrix.indices.astype(np.int32, copy=False),
+            values=self._matrix.data.astype(np.float64, copy=False),
+            column_count=self.shape[1],
+            weights=self._ones if weights is None else weights,
+        )
+
+    def first_non_finite(self) -> tuple[int, int] | None:
+        """Row and column of the first NaN or infinity, or None."""
+        found = np.flatnonzero(~np.isfinite(self._matrix.data))
+        if not len(found):
+            return None
+        row = int(np.searchsorted(self._matrix.indptr, found[0], side="right")) - 1
+        return row, int(self._matrix.indices[found[0]])
+
+    def sums(self) -> NDArray[np.float64]:
+        """The sum of each column, (d,)."""
+        return np.bincount(self._matrix.indices, self._matrix.data, self.shape[1]).astype(np.float64, copy=False)
+
+    def squared_deviations(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The sum of the squares of each column less its mean, (d,)."""
+        columns, values = self._matrix.indices, self._matrix.data
+        # Places without an entry lie at zero.
+        beyond = np.square(values - mean[columns]) - np.square(mean[columns])
+        sums: NDArray[np.float64] = np.bincount(columns, beyond, self.shape[1]) + len(self) * np.square(mean)
+        return sums
+
+    def lower(
+        self,
+        centroids: NDArray[np.float64],
+        labels: NDArray[np.int32],
+        squared_distances: NDArray[np.float64],
+        first_index: int,
+        threads: int,
+    ) -> None:
+        """Give each point its nearest centroid, where that is nearer, or as near and of a lower number."""
+        _native.assign_sparse(self._rows(None), centroids, first_index, labels, squared_distances, threads)
+
+    def accumulate(
+        self,
+        labels: NDArray[np.int32],
+        weights: NDArray[np.float64] | None,
+        first: int,
+        sums: NDArray[np.float64],
+        weight_sums: NDArray[np.float64],
+        threads: int,
+    ) -> None:
+        """Add the points of some clusters up, those from `first` on."""
+        _native.accumulate_sparse(self._rows(weights), labels, first, sums, weight_sums, threads)
+
+    def distances(self, centroids: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The distance of every point to every centroid, (n, k)."""
+        norms = np.bincount(
+            np.repeat(np.arange(len(self)), np.diff(self._matrix.indptr)), np.square(self._matrix.data), len(self)
+        )
+        squares = norms[:, None] - 2 * (self._matrix @ centroids.T) + np.square(centroids).sum(axis=1)
+        distances: NDArray[np.float64] = np.sqrt(np.maximum(squares, 0))
+        return distances
