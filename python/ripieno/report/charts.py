@@ -9,15 +9,18 @@ from html import escape
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from ripieno._extras import needs
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration
+
+with needs("reports"):
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
@@ -212,7 +215,7 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
 
 def standalone(svg: str) -> str:
     """An SVG of `svg_of` as a file of its own, with the colours of the pages, light or dark."""
-    style = resources.files("ripieno.report").joinpath("templates/style.css").read_text()
+    style = resources.files("ripieno.dashboard").joinpath("page/style.css").read_text()
     colours = style[: style.index("* {")]
     head = f"<style>{colours}svg {{ background: var(--card); font-family: sans-serif; }}</style>"
     svg = svg.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)

@@ -8,10 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from PIL import Image
-
+from ripieno._extras import needs
 from ripieno.errors import InputError
 from ripieno.features.pictures import open_picture
+
+with needs("pictures"):
+    from PIL import Image
 
 TILES_PER_LINE = 6
 GAP_PIXELS = 1

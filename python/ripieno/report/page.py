@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.journal import FitReport, RunReport
@@ -20,6 +18,9 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.report import charts, montage
+from ripieno.report.filling import fill
+from ripieno.report.result import capitalized, of_result
+from ripieno.units import bytes_text
 
 LIBRARIES = ("numpy", "scikit-learn", "pyarrow")
 
@@ -32,6 +33,7 @@ def write_report(
     inertia: float,
     inputs: list[str],
     patches: Patches | None = None,
+    command: str | None = None,
 ) -> None:
     """Write the page.
 
@@ -49,9 +51,23 @@ def write_report(
         Names of the files that were clustered.
     patches
         Where the rows come from, if they are patches of pictures; then the page shows those nearest to the centroids.
+    command
+        What repeats the fit, if not what the report says.
     """
-    _write(
-        path,
+    html = _kmeans_page(fit, parameters=parameters, inertia=inertia, inputs=inputs, patches=patches, command=command)
+    path.write_text(html, encoding="utf-8")
+
+
+def _kmeans_page(
+    fit: KMeansReport,
+    *,
+    parameters: Mapping[str, Any],
+    inertia: float,
+    inputs: Sequence[str] = (),
+    patches: Patches | None = None,
+    command: str | None = None,
+) -> str:
+    return _page(
         "kmeans.html",
         fit,
         title="K-means",
@@ -79,6 +95,7 @@ def write_report(
         size_chart=charts.size_chart(fit.cluster_sizes),
         median_size=int(np.median(fit.cluster_sizes)),
         clusters=[] if patches is None else _clusters(fit, patches),
+        command=command,
     )
 
 
@@ -110,6 +127,7 @@ def write_fit_report(
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
+    command: str | None = None,
 ) -> None:
     """Write the page of a fit that is told by a `RunReport`.
 
@@ -133,9 +151,10 @@ def write_fit_report(
         Names of the files.
     words
         What rows and columns of the data are called.
+    command
+        What repeats the fit, if not what the report says.
     """
-    _write(
-        path,
+    html = _page(
         "fit.html",
         fit,
         title=title,
@@ -146,11 +165,12 @@ def write_fit_report(
         parameters=parameters,
         inputs=inputs,
         words=words,
+        command=command,
     )
+    path.write_text(html, encoding="utf-8")
 
 
-def _write(
-    path: Path,
+def _page(
     template: str,
     fit: FitReport,
     *,
@@ -158,15 +178,16 @@ def _write(
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
+    command: str | None = None,
     **more: Any,
-) -> None:
-    html = filled(
+) -> str:
+    return filled(
         template,
         fit=fit,
         charts=charted,
         compute_s=_per_rank(fit.iterations, "compute_s"),
         communication_s=_per_rank(fit.iterations, "communication_s"),
-        time_chart=charts.time_chart(fit.iterations),
+        time_chart=charts.time_chart(fit.iterations) if fit.iterations else "",
         panel_limit=charts.PANEL_LIMIT,
         parameters={name: _brief(value) for name, value in parameters.items()},
         inputs=list(inputs),
@@ -174,22 +195,23 @@ def _write(
         column_word=words[1],
         threads=[(rank, each) for rank, counted in enumerate(fit.traffic) for each in counted["threads"]],
         surroundings=_surroundings(fit.hosts, fit.threads),
+        **of_result(fit.about, command),
         **more,
     )
-    path.write_text(html, encoding="utf-8")
 
 
 def filled(template: str, **values: Any) -> str:
     """A page."""
-    return _pages().get_template(template).render(now=datetime.datetime.now().astimezone(), **values)
-
-
-def _pages() -> Environment:
-    pages = Environment(
-        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    pages.filters.update(count=count, seconds=seconds, counted=_counted, measure=_measure, zip=zip)
-    return pages
+    filters: dict[str, Callable[..., Any]] = {
+        "count": count,
+        "seconds": seconds,
+        "bytes": bytes_text,
+        "capitalized": capitalized,
+        "counted": _counted,
+        "measure": _measure,
+        "zip": zip,
+    }
+    return fill(template, filters, **values)
 
 
 def _clusters(fit: KMeansReport, patches: Patches) -> list[dict[str, Any]]:
@@ -210,7 +232,7 @@ def patch_side(column_count: int) -> int:
 
 
 def _per_rank(laps: Sequence[Lap], name: str) -> list[float]:
-    sums: list[float] = np.sum([getattr(each, name) for each in laps], axis=0).tolist()
+    sums: list[float] = np.sum([getattr(each, name) for each in laps], axis=0).tolist() if laps else [0.0]
     return sums
 
 

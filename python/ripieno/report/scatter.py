@@ -5,20 +5,25 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.collections import LineCollection
-from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ripieno._extras import needs
 from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, svg_of
+
+with needs("reports"):
+    import matplotlib
+    from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
 
 Reals = NDArray[np.float64]
 
 #: More points than this are a stain, and make a page heavy.
 POINT_LIMIT = 3000
 EDGE_LIMIT = 6000
+#: Of the largest point, in square points.
+AREA_LIMIT = 300.0
 HALF_WIDTH, HALF_HEIGHT = 320.0, 240.0
 TURN_S = 24.0
 KEYFRAMES = 24
@@ -26,27 +31,48 @@ KEYFRAMES = 24
 GROUP_COLOURS = tuple(to_hex(colour) for colour in matplotlib.color_sequences["tab10"])
 
 
-def scatter_chart(name: str, positions: Reals) -> str:
-    """Points by their first two coordinates, (n, 1 or more); a single one is drawn over the number of the point."""
-    return graph_chart(name, positions, np.empty((0, 2), np.int64))
+Rows = tuple[Reals, NDArray[np.int64]]
+
+
+def scatter_chart(
+    name: str, positions: Reals, *, sizes: NDArray[np.int64] | None = None, rows: Rows | None = None
+) -> str:
+    """Points by their first two coordinates, (n, 1 or more); a single one is drawn over the number of the point.
+
+    Areas are as `sizes`, (n,), if they are given. `rows` are small points, (m, 1 or more), and the number of the point
+    that each belongs to, (m,), whose colour they share.
+    """
+    return graph_chart(name, positions, np.empty((0, 2), np.int64), sizes=sizes, rows=rows)
 
 
 def graph_chart(
-    name: str, positions: Reals, ends: NDArray[np.int64], *, groups: NDArray[np.int64] | None = None
+    name: str,
+    positions: Reals,
+    ends: NDArray[np.int64],
+    *,
+    groups: NDArray[np.int64] | None = None,
+    sizes: NDArray[np.int64] | None = None,
+    rows: Rows | None = None,
 ) -> str:
     """Points as by `scatter_chart`, with lines between the points of some numbers, (m, 2); coloured by groups, (n,)."""
     plane = positions[:, :2]
     if positions.shape[1] == 1:
         plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
     points, lines = _some(plane, POINT_LIMIT), plane[_some(ends, EDGE_LIMIT)]
+    groups = np.arange(len(positions)) if rows is not None and groups is None else groups
     colours = FIRST if groups is None else [_colour(group) for group in _some(groups, POINT_LIMIT)]
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
         axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, alpha=0.35))
-        axes.scatter(
-            points[:, 0], points[:, 1], s=5 if groups is None else 20, color=colours, linewidths=0, alpha=0.7, zorder=2
-        )
+        areas: Any = 5 if groups is None else 20
+        if sizes is not None:
+            chosen = _some(sizes[: len(positions)], POINT_LIMIT)
+            areas = AREA_LIMIT * np.maximum(chosen / max(int(chosen.max()), 1), 0.02)
+        if rows is not None and positions.shape[1] > 1:
+            of_rows = [_colour(cluster) for cluster in rows[1]]
+            axes.scatter(rows[0][:, 0], rows[0][:, 1], s=4, color=of_rows, linewidths=0, alpha=0.4, zorder=1)
+        axes.scatter(points[:, 0], points[:, 1], s=areas, color=colours, linewidths=0, alpha=0.7, zorder=2)
         if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")
         return svg_of(figure, name, f"{len(points)} points, {len(lines)} lines between them.")

@@ -1,0 +1,121 @@
+"""`Dashboard`: a board and its server, for one job or for all that a command starts."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import Any
+
+from ripieno.dashboard.board import Board
+from ripieno.dashboard.link import address, link
+from ripieno.errors import InputError
+from ripieno.log import is_notebook
+
+TOKEN_BYTES = 16
+
+logger = logging.getLogger("ripieno.dashboard")
+
+_lock = threading.Lock()
+# What commands want for all jobs of this process, once one of them has begun.
+_wanted: list[Dashboard | None] = []
+# The last one whose job is over: its page stays until there is another one.
+_over: list[Dashboard] = []
+
+
+class Dashboard:
+    """A page about a job; `link` opens it, while the job runs and after it, as long as this process lives.
+
+    Attributes
+    ----------
+    link : str
+        With a token: who has it sees the page. Add ``metrics`` for OpenMetrics text, ``trace.json`` for a trace.
+
+    Raises
+    ------
+    InputError
+        RIPIENO_DASHBOARD_ADDRESS is none, or in use; or RIPIENO_DASHBOARD_LINK cannot be filled in.
+    """
+
+    def __init__(self) -> None:
+        # Imported late: most jobs have none.
+        from ripieno.dashboard.server import Server
+
+        self.board = Board()
+        host, port = address()
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        # A template that cannot be filled in is told before anything listens.
+        link(host, port, token)
+        try:
+            self._server = Server((host, port), self.board, token)
+        except OSError as error:
+            raise InputError(
+                f"the dashboard cannot listen at {host}:{port}: {error.strerror or error}; say where in "
+                "RIPIENO_DASHBOARD_ADDRESS"
+            ) from None
+        self.link = link(host, self._server.server_port, token)
+        self._server.start()
+        with _lock:
+            earlier, _over[:] = list(_over), []
+        for each in earlier:
+            each.close()
+        # In a notebook stderr looks like an error.
+        print(f"dashboard: {self.link}", file=sys.stdout if is_notebook() else sys.stderr, flush=True)
+
+    def __repr__(self) -> str:
+        return f"<Dashboard {self.link}>"
+
+    def _repr_html_(self) -> str:
+        shown = escape(self.link, quote=True)
+        return f'<a href="{shown}" target="_blank" rel="noreferrer">Dashboard of the job</a>'
+
+    def end(self) -> None:
+        """The job is over. The page stays, until there is another dashboard or this process ends."""
+        self.board.rest()
+        self.board.tell_job(state="over")
+        with _lock:
+            if self not in _over:
+                _over.append(self)
+
+    def close(self) -> None:
+        """Serve the page no more. May be called again."""
+        with _lock:
+            if self in _over:
+                _over.remove(self)
+        self._server.close()
+
+    def note(self, kind: str, text: str, *, rank: int | None = None, source: str = "ripieno.launch") -> None:
+        """Something has happened, in words."""
+        self.board.line(kind, source, text, rank=rank)
+
+
+@contextmanager
+def wanted(is_wanted: bool = True) -> Iterator[None]:
+    """Within the ``with`` statement one dashboard shows all jobs of this process; it begins with the first."""
+    if not is_wanted:
+        yield
+        return
+    _wanted.append(None)
+    try:
+        yield
+    finally:
+        made = _wanted.pop()
+        if made is not None:
+            made.end()
+            made.close()
+
+
+def current(is_asked: bool) -> tuple[Dashboard | None, bool]:
+    """The dashboard for a job that begins now, if it is to have one, and whether that ends with it."""
+    if is_asked:
+        return Dashboard(), True
+    if not _wanted:
+        return None, False
+    made: Any = _wanted[-1]
+    if made is None:
+        made = _wanted[-1] = Dashboard()
+    return made, False

@@ -1,0 +1,135 @@
+"""The iterations of the fit that runs: what was measured in each, and when it may end."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+#: Iterations that are kept; each second one is let go of when there are more.
+KEPT_COUNT = 400
+#: So many of the latest say how long one takes.
+LATEST_COUNT = 9
+#: What an iteration is called by, if there is one of these: it is drawn first.
+OBJECTIVES = ("inertia", "objective", "loss", "stress", "rmse", "error", "residual", "energy")
+#: Not of the fit, but of the machine.
+_OF_THE_RUN = ("rank", "iteration", "run", "compute_s", "communication_s", "rows_per_s", "edges_per_s", "goal")
+
+
+class Iterations:
+    """Told by events of rank 0, as estimators emit them.
+
+    Attributes
+    ----------
+    name
+        Of the estimator, if it is known.
+    most
+        How many iterations there are at most, if that is known.
+    """
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.most: int | None = None
+        self._number = 0
+        self._goal: float | None = None
+        self._taken: list[tuple[int, float, dict[str, float]]] = []
+        self._every = 1
+        self._ends_s: deque[float] = deque(maxlen=LATEST_COUNT)
+
+    def begin(self, name: str, most: int | None) -> None:
+        """A fit begins."""
+        self.__init__()  # type: ignore[misc]  # nothing of the fit before stays
+        self.name, self.most = name, most
+
+    def take(self, event: Mapping[str, Any], at_s: float) -> None:
+        """An event; of others than iterations nothing is kept."""
+        number = event.get("iteration")
+        if event.get("event") != "iteration" or not isinstance(number, int):
+            return
+        if number <= self._number:
+            # Another run, or a fit that has begun again.
+            self._taken.clear()
+            self._ends_s.clear()
+            self._every = 1
+        self._number = number
+        self._ends_s.append(at_s)
+        goal = event.get("goal")
+        self._goal = float(goal) if isinstance(goal, int | float) and goal > 0 else None
+        if number % self._every == 0 or not self._taken:
+            self._taken.append((number, at_s, _measures(event)))
+        if len(self._taken) > KEPT_COUNT:
+            self._every *= 2
+            self._taken = [each for each in self._taken if each[0] % self._every == 0]
+
+    @property
+    def number(self) -> int:
+        """The latest."""
+        return self._number
+
+    @property
+    def latest(self) -> dict[str, float]:
+        """What was measured in the latest that is kept."""
+        return self._taken[-1][2] if self._taken else {}
+
+    @property
+    def objective(self) -> str | None:
+        """The measure that tells how far the fit is."""
+        names = self.latest
+        return next((name for name in OBJECTIVES if name in names), next(iter(names), None))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long one takes."""
+        steps = [later - earlier for earlier, later in pairwise(self._ends_s)]
+        return median(steps) if steps else None
+
+    def eta_s(self, at_s: float) -> float | None:
+        """Until the end: the goal, if the error falls towards one, else the last iteration that there may be."""
+        each_s = self.seconds
+        if each_s is None:
+            return None
+        left = [] if self.most is None else [self.most - self._number]
+        to_goal = self._left_to_goal()
+        left += [] if to_goal is None else [to_goal]
+        return max(min(left) * each_s - (at_s - self._ends_s[-1]), 0.0) if left else None
+
+    def _left_to_goal(self) -> int | None:
+        errors = [(number, measures["error"]) for number, _, measures in self._taken if "error" in measures]
+        if self._goal is None or len(errors) < 3:
+            return None
+        (first, before), (last, now) = errors[-min(len(errors), LATEST_COUNT)], errors[-1]
+        if not 0 < now < before:
+            return None
+        rate = math.log(now / before) / (last - first)
+        return max(0, math.ceil(math.log(self._goal / now) / rate)) if now > self._goal else 0
+
+    def told(self, at_s: float) -> dict[str, Any]:
+        """For the page."""
+        names = list(self.latest)
+        return {
+            "name": self.name,
+            "number": self._number,
+            "most": self.most,
+            "seconds": self.seconds,
+            "eta_s": self.eta_s(at_s),
+            "objective": self.objective,
+            "names": names,
+            "numbers": [number for number, _, _ in self._taken],
+            "values": {name: [_finite(each.get(name)) for _, _, each in self._taken] for name in names},
+        }
+
+
+def _measures(event: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in event.items()
+        if name not in _OF_THE_RUN and isinstance(value, int | float) and not isinstance(value, bool)
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no other numbers."""
+    return value if value is not None and math.isfinite(value) else None

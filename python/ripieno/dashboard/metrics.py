@@ -1,0 +1,107 @@
+"""The board as OpenMetrics text, for Prometheus and whatever else reads it: by rank, never by pairs of ranks.
+
+Source: "OpenMetrics, a cloud-native, highly scalable metrics protocol", version 1.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ripieno._version import __version__
+from ripieno.dashboard.board import Board, RankState
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+Sample = tuple[Mapping[str, Any], float]
+
+#: Of ranks that are there: name, unit, help, and the value.
+_GAUGES: tuple[tuple[str, str, str, Callable[[RankState], float]], ...] = (
+    ("ripieno_memory_bytes", "bytes", "Memory of the rank's process.", lambda rank: rank.memory_bytes),
+    ("ripieno_cores", "", "Cores that the rank's process kept busy lately.", lambda rank: rank.cores),
+)
+#: Of all ranks: name, unit, help, and the sum.
+_COUNTERS = (
+    ("ripieno_calls", "", "Collectives and messages that ended well.", "call_count"),
+    ("ripieno_sent_bytes", "bytes", "Payload that left the rank.", "bytes_sent"),
+    ("ripieno_received_bytes", "bytes", "Payload that reached the rank.", "bytes_received"),
+    ("ripieno_program_seconds", "seconds", "Time inside programs.", "busy_s"),
+    ("ripieno_communicating_seconds", "seconds", "Of it, time inside calls, waiting included.", "called_s"),
+    ("ripieno_waiting_seconds", "seconds", "Of it, time in which nothing moved.", "waited_s"),
+    ("ripieno_cpu_seconds", "seconds", "Time of processors, since the rank was first watched.", "cpu_s"),
+)
+
+
+def text_of(board: Board) -> str:
+    """All metrics."""
+    with board.lock:
+        lines = [line for family in _families(board) for line in family]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+def _families(board: Board) -> Iterator[list[str]]:
+    job, ranks = board.job, [board.ranks[rank] for rank in sorted(board.ranks)]
+    about = {"version": __version__, "place": job["place"]}
+    yield _family("ripieno", "info", "", "Of the job.", [(about, 1)], suffix="_info")
+    states = [
+        ({"ripieno_state": state}, int(job["state"] == state)) for state in ("starting", "ready", "running", "over")
+    ]
+    yield _family("ripieno_state", "stateset", "", "What the job is at.", states)
+    lost = [({"rank": each.rank}, int(each.lost is not None)) for each in ranks]
+    yield _family("ripieno_rank_lost", "gauge", "", "Whether the rank has died or fallen silent.", lost)
+    for name, unit, words, value in _GAUGES:
+        yield _family(name, "gauge", unit, words, [(_whose(each), value(each)) for each in ranks if not each.lost])
+    for name, unit, words, key in _COUNTERS:
+        samples = [(_whose(each), each.sums[key]) for each in ranks]
+        yield _family(name, "counter", unit, words, samples, suffix="_total")
+    made = sorted(board.waited_for_s.items())
+    yield _family(
+        "ripieno_waited_for_seconds",
+        "counter",
+        "seconds",
+        "How long others have waited for the rank.",
+        [({"rank": rank}, waited_s) for rank, waited_s in made],
+        suffix="_total",
+    )
+    by_algorithm = sorted(board.usage.items())
+    for name, unit, words, place in (
+        ("ripieno_algorithm_calls", "", "Calls by algorithm, of all ranks.", 0),
+        ("ripieno_algorithm_sent_bytes", "bytes", "Payload that was sent by each algorithm, of all ranks.", 1),
+    ):
+        samples = [
+            ({"collective": collective, "algorithm": algorithm}, sums[place])
+            for (collective, algorithm), sums in by_algorithm
+        ]
+        yield _family(name, "counter", unit, words, samples, suffix="_total")
+    measures = board.iterations.latest
+    if measures:
+        yield _family(
+            "ripieno_iteration", "gauge", "", "The latest iteration of the fit.", [({}, board.iterations.number)]
+        )
+        of_fit = [({"name": name}, value) for name, value in measures.items()]
+        yield _family("ripieno_measure", "gauge", "", "What was measured in it.", of_fit)
+
+
+def _family(name: str, kind: str, unit: str, words: str, samples: Iterable[Sample], suffix: str = "") -> list[str]:
+    head = [f"# TYPE {name} {kind}", *([f"# UNIT {name} {unit}"] if unit else []), f"# HELP {name} {words}"]
+    return [*head, *(f"{name}{suffix}{_labels(labels)} {_number(value)}" for labels, value in samples)]
+
+
+def _whose(rank: RankState) -> dict[str, Any]:
+    return {"rank": rank.rank, "host": rank.host}
+
+
+def _labels(labels: Mapping[str, Any]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _number(value: float) -> str:
+    """As OpenMetrics writes numbers: NaN, +Inf and -Inf among them."""
+    text = repr(float(value))
+    return {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}.get(text, text)

@@ -1,0 +1,108 @@
+"""What the page is told: the state of a board as JSON, whole to who comes, and then what has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ripieno.dashboard.board import Board, RankState
+from ripieno.flight.waiting import DISTINCT, caused
+
+#: Of longer lists the page has no room for more.
+SHOWN_COUNT = 24
+#: Blame is passed on among so many ranks; that takes the third power of their number.
+BLAMED_COUNT = 128
+#: A bin that has ended may still be told of by a rank that was slow.
+LATE_BINS = 2
+
+
+class Teller:
+    """What one page that listens has been told already.
+
+    Parameters
+    ----------
+    board
+        Whose state it is.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._width_s = 0.0
+        self._known_bins = 0
+        self._known_lines = 0
+
+    def told(self) -> dict[str, Any]:
+        """What is new; the first time all."""
+        board = self._board
+        with board.lock:
+            now_s = board.now_s()
+            history = board.history
+            history.reach(now_s)
+            until = int(now_s / history.width_s) + 1
+            first = 0 if history.width_s != self._width_s else max(self._known_bins - LATE_BINS, 0)
+            new_lines = min(board.line_count - self._known_lines, len(board.lines))
+            told = {
+                "now_s": round(now_s, 2),
+                "begun": board.begun,
+                "job": dict(board.job),
+                "ranks": [_rank(each) for _, each in sorted(board.ranks.items())],
+                "history": history.coded(first, until),
+                "iterations": board.iterations.told(now_s),
+                "waiting": _waiting(board),
+                "usage": sorted(([*key, *sums] for key, sums in board.usage.items()), key=_sent, reverse=True),
+                "links": _links(board),
+                "lines": [each.told() for each in list(board.lines)[len(board.lines) - new_lines :]],
+            }
+            self._width_s, self._known_bins, self._known_lines = history.width_s, until, board.line_count
+            return told
+
+
+def _sent(usage: list[Any]) -> float:
+    return float(usage[3])
+
+
+def _rank(known: RankState) -> list[Any]:
+    sums = known.sums
+    return [
+        known.rank,
+        known.host,
+        known.lost or known.state,
+        known.lost is not None,
+        known.collective,
+        known.waits_for,
+        round(known.cores, 2),
+        known.memory_bytes,
+        *(round(sums[name], 3) for name in ("busy_s", "called_s", "waited_s", "bytes_sent", "bytes_received")),
+        known.broadcasts,
+    ]
+
+
+def _waiting(board: Board) -> dict[str, Any]:
+    """Pairs of ranks, the longest waits first, and who made the others wait."""
+    pairs = sorted(board.pairs_s.items(), key=lambda each: -each[1])
+    count = max((max(pair) + 1 for pair in board.pairs_s), default=0)
+    by_rank = dict(board.waited_for_s)
+    if 0 < count <= BLAMED_COUNT:
+        seconds = np.zeros((count, count))
+        for pair, waited_s in pairs:
+            seconds[pair] = waited_s
+        by_rank = dict(enumerate(caused(seconds).tolist()))
+    order = sorted(by_rank.items(), key=lambda each: -each[1])
+    return {
+        "pairs": [[*pair, round(waited_s, 3)] for pair, waited_s in pairs],
+        "caused": [[rank, round(waited_s, 3)] for rank, waited_s in order[:SHOWN_COUNT]],
+        "distinct": len(order) > 1 and order[0][1] > 0 and order[0][1] >= DISTINCT * order[1][1],
+    }
+
+
+def _links(board: Board) -> dict[str, Any]:
+    """Bytes by pairs of ranks, and within and between hosts."""
+    pairs = sorted(board.links_bytes.items(), key=lambda each: -each[1])
+    host = {rank: known.host for rank, known in board.ranks.items()}
+    within = sum(size for (sender, receiver), size in pairs if host.get(sender) == host.get(receiver))
+    return {
+        "pairs": [[*pair, size] for pair, size in pairs],
+        "within": within,
+        "between": sum(size for _, size in pairs) - within,
+    }

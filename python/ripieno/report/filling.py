@@ -1,0 +1,21 @@
+"""Templates of pages, filled in: those of reports, with the style that they share with the dashboard."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+
+def fill(template: str, filters: Mapping[str, Callable[..., Any]], **values: Any) -> str:
+    """A page: the template with these values, and the time as `now`. A name that it lacks is an error."""
+    pages = Environment(
+        loader=ChoiceLoader([PackageLoader("ripieno.report"), PackageLoader("ripieno.dashboard", "page")]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    pages.filters.update(filters)
+    return pages.get_template(template).render(now=datetime.datetime.now().astimezone(), **values)

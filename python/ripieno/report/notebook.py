@@ -1,0 +1,90 @@
+"""The page of a report as it is asked for in Python, and in the frame that a notebook shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.kmeans.fit_report import KMeansReport
+from ripieno.report import charts, page
+from ripieno.report.page import Charted
+from ripieno.report.result import of_result
+
+FRAME_PIXELS = 560
+#: What rows and columns of the data are called, by estimator.
+WORDS = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
+
+
+def page_of(report: Any) -> str:
+    """The page of any `report_`."""
+    about = report.about
+    parameters, results = ({}, {}) if about is None else (about.parameters, about.results)
+    if isinstance(report, KMeansReport):
+        return page._kmeans_page(report, parameters=parameters, inertia=results.get("inertia", float("nan")))
+    measured = _measures(report)
+    charted = _charted(measured)
+    shown = {name: page.figure(value) for name, value in results.items()}
+    title = "A fit" if about is None else about.estimator
+    if isinstance(report, RunReport):
+        what = "iteration" if charted else "stage"
+        tiles = {name.replace("_", " "): f"{values[-1]:.4g}" for name, values in measured.items()}
+        steps = [each.measures for each in report.iterations]
+        return page._page(
+            "fit.html",
+            report,
+            title=title,
+            what=what,
+            tiles={f"{what}s": str(len(steps)), **tiles, **shown},
+            charted=charted,
+            measures=steps,
+            parameters=parameters,
+            inputs=[],
+            words=WORDS.get(title, ("rows", "columns")),
+        )
+    tiles = {"in all": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
+    for name in ("vertex_count", "edge_count"):
+        if hasattr(report, name):
+            tiles[name.replace("_count", "s").replace("vertexs", "vertices")] = page.count(getattr(report, name))
+    tiles |= {name: f"{values[-1]:.4g}" for name, values in measured.items()} | shown
+    return page.filled(
+        "plain.html",
+        title=title,
+        fit=report,
+        tiles=tiles,
+        charts=charted,
+        parameters={name: page._brief(value) for name, value in parameters.items()},
+        **of_result(about),
+    )
+
+
+def framed(report: Any) -> str:
+    """The same for a notebook, which keeps its own style."""
+    html = escape(page_of(report), quote=True)
+    return (
+        f'<iframe srcdoc="{html}" style="width:100%;height:{FRAME_PIXELS}px;border:1px solid #8885;border-radius:8px" '
+        'title="Report of a fit"></iframe>'
+    )
+
+
+def _measures(report: Any) -> dict[str, list[float]]:
+    """What was measured in each iteration and is a number."""
+    steps: list[Mapping[str, Any]] = [
+        each.measures if hasattr(each, "measures") else {"error": each.error}
+        for each in report.iterations
+        if hasattr(each, "measures") or hasattr(each, "error")
+    ]
+    names = [name for name, value in (steps[0] if steps else {}).items() if isinstance(value, int | float)]
+    return {name: [float(each[name]) for each in steps] for name in names if all(name in each for each in steps)}
+
+
+def _charted(measured: Mapping[str, Sequence[float]]) -> list[Charted]:
+    moving = {name: values for name, values in measured.items() if len(values) > 1 and len(set(values)) > 1}
+    if not moving:
+        return []
+    first = dict(list(moving.items())[:2])
+    is_log = all(min(values) > 0 and max(values) > 100 * min(values) for values in first.values())
+    names = " and ".join(name.replace("_", " ") for name in first)
+    svg = charts.line_chart("measures", {name.replace("_", " "): values for name, values in first.items()}, log=is_log)
+    return [Charted("Convergence", f"The {names} of each iteration.", svg)]

@@ -1,0 +1,70 @@
+"""What a page shows of the result of a fit: places in the plane, clusters by columns, and how to repeat it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ripieno.algorithms.reported import About
+from ripieno.report import scatter
+
+#: Columns of which a page has room for the means.
+COLUMN_COUNT = 12
+#: A mean stands out that is so many standard deviations of all means away from their mean.
+STANDS_OUT = 1.5
+
+
+def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
+    """What the templates show of it; nothing of a report that was made otherwise."""
+    return {
+        "scatter": None if about is None else _scatter(about),
+        "profiles": None if about is None else _profiles(about),
+        "code": command or (None if about is None else about.code),
+    }
+
+
+def capitalized(text: str) -> str:
+    """With a capital at the beginning, and all else as it is."""
+    return text[:1].upper() + text[1:]
+
+
+def _scatter(about: About) -> tuple[str, str] | None:
+    if about.points is None or len(about.points) < 2:
+        return None
+    words = (
+        "Each point is what the fit has found for a row, or a cluster."
+        if about.sizes is None
+        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its area tells how "
+        "many rows it has."
+    )
+    if about.rows is None or about.row_clusters is None:
+        return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes)
+    words += f" The small points are {len(about.rows)} of the rows, in the colour of their cluster."
+    return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes, rows=(about.rows, about.row_clusters))
+
+
+def _profiles(about: About) -> dict[str, Any] | None:
+    """The means of clusters by named columns: those in which they differ most, if there are too many."""
+    if not about.profiles:
+        return None
+    table = np.stack(list(about.profiles.values()), axis=1)
+    spread = table.std(axis=0)
+    relative = spread / (np.abs(table).max(axis=0) + 1e-300)
+    chosen = np.sort(np.argsort(-relative, kind="stable")[:COLUMN_COUNT])
+    names = list(about.profiles)
+    sizes = None if about.sizes is None else about.sizes[: len(table)]
+    order = np.arange(len(table)) if sizes is None else np.argsort(-sizes, kind="stable")
+    away = np.abs(table - table.mean(axis=0)) > STANDS_OUT * np.where(spread > 0, spread, np.inf)
+    return {
+        "names": [names[at] for at in chosen],
+        "sizes": sizes is not None,
+        "rows": [
+            {
+                "number": int(number),
+                "size": 0 if sizes is None else int(sizes[number]),
+                "means": [(f"{table[number, at]:.5g}", bool(away[number, at])) for at in chosen],
+            }
+            for number in order
+        ],
+    }
