@@ -1,0 +1,12 @@
+"""LightGBM whose workers are ranks: histograms and splits travel by a communicator, without ports or lists of machines.
+
+with rp.lightgbm.network(comm) as net:                                 # in a program, on every rank
+    booster = lgb.train(params | net.params, data)                     # data: this rank's rows
+
+model = rp.lightgbm.LGBMClassifier(workers=4).fit(X, y)                # workers start by themselves, in any engine
+"""
+
+from ripieno.lightgbm.estimators import LGBMClassifier, LGBMRanker, LGBMRegressor
+from ripieno.lightgbm.exchange import Network, network
+
+__all__ = ["LGBMClassifier", "LGBMRanker", "LGBMRegressor", "Network", "network"]

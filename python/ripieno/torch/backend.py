@@ -1,0 +1,277 @@
+"""The backend: each call of a process group is one of a communicator, and its end a `RipienoWork`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ripieno.comm.communicator import Communicator
+from ripieno.errors import InputError
+from ripieno.torch.sparse import sparse_sum
+from ripieno.torch.tensors import InPlace, array_of, deal, length, moved, op_of
+from ripieno.torch.work import RipienoWork, WorkThreads
+from ripieno.wire.calls import Handle
+
+
+class RipienoBackend(dist.distributed_c10d.C10DBackend):
+    """One rank's part in a process group.
+
+    Parameters
+    ----------
+    comm
+        Of the ranks of the group.
+    name
+        Of the group.
+    timeout
+        How long a call may take, from its begin. Then the ranks are given up: each raises, and the job ends.
+    """
+
+    supports_splitting = False
+    supports_coalescing = True
+
+    def __init__(self, comm: Communicator, name: str, timeout: timedelta) -> None:
+        super().__init__(comm.rank, comm.world_size)
+        self._comm = comm
+        self._name = name
+        self._limit_s = timeout.total_seconds()
+        self._threads = WorkThreads(self._give_up)
+        # Works that are begun while PyTorch brings several calls together.
+        self._together: list[RipienoWork] | None = None
+        # Receives with a tag, by sender and tag, in their order.
+        self._posted: dict[tuple[int, int], deque[RipienoWork]] = {}
+
+    def name(self) -> str:
+        return "ripieno"
+
+    def getBackendName(self) -> str:
+        return "ripieno"
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        self._limit_s = timeout.total_seconds()
+
+    def shutdown(self) -> None:
+        self._threads.close()
+
+    def abort(self) -> None:
+        self._give_up("the process group was aborted")
+        self._threads.close()
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Ranks compare their calls anyway."""
+
+    # One rank's tensors to all, or all ranks' to one or all
+
+    def broadcast(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
+        places = InPlace(tensors)
+        handles = [self._comm.broadcast_async(None, opts.rootRank, out=array) for array in places.arrays]
+        return self._begun("broadcast", handles, places.put_back, tensors)
+
+    def allgather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
+        flats = [torch.empty((self.size(), *tensor.shape), dtype=tensor.dtype) for tensor in inputs]
+        handles = [self._gathered(flat, tensor) for flat, tensor in zip(flats, inputs, strict=True)]
+
+        def finish() -> None:
+            for parts, flat in zip(outputs, flats, strict=True):
+                deal(flat, parts)
+
+        return self._begun("allgather", handles, finish, [part for parts in outputs for part in parts])
+
+    def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
+        # Outputs are one list per rank here.
+        return self.allgather([list(parts) for parts in zip(*outputs, strict=True)], inputs, opts)
+
+    def all_gather_single(self, output: Tensor, given: Tensor, opts: Any = None) -> RipienoWork:
+        return self.all_gather_single_coalesced([output], [given], opts)
+
+    def all_gather_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
+        places = InPlace(outputs)
+        handles = [self._gathered(into, tensor) for into, tensor in zip(places.tensors, inputs, strict=True)]
+        return self._begun("all_gather", handles, places.put_back, outputs)
+
+    def gather(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: Any) -> RipienoWork:
+        rows = moved(inputs[0].contiguous())
+        counts = [rows.size] * self.size()
+        if self.rank() != opts.rootRank:
+            handle = self._comm.gather_async(rows, opts.rootRank, counts=counts)
+            return self._begun("gather", [handle], _nothing, [])
+        flat = torch.empty((self.size(), *inputs[0].shape), dtype=inputs[0].dtype)
+        handle = self._comm.gather_async(rows, opts.rootRank, out=moved(flat), counts=counts)
+        return self._begun("gather", [handle], lambda: deal(flat, outputs[0]), outputs[0])
+
+    def scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
+        places = InPlace(outputs)
+        into = places.arrays[0]
+        given = None
+        if self.rank() == opts.rootRank:
+            given = moved(torch.cat([part.contiguous().reshape(-1) for part in inputs[0]]))
+        handle = self._comm.scatter_async(given, opts.rootRank, out=into, counts=[into.size] * self.size())
+        return self._begun("scatter", [handle], places.put_back, outputs)
+
+    # Reductions
+
+    def allreduce(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
+        if tensors[0].is_sparse:
+            return self.allreduce_sparse(tensors, opts)
+        op = op_of(opts.reduceOp, tensors[0].dtype)
+        places = InPlace(tensors)
+        handles = [self._comm.allreduce_async(array, _summed(op), out=array) for array in places.arrays]
+        return self._begun("all_reduce", handles, self._averaged(op, places), tensors)
+
+    def allreduce_coalesced(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
+        return self.allreduce(tensors, opts)
+
+    def allreduce_sparse(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
+        """Of sparse tensors: the ranks tell each other their indices, and then reduce rows of equal ones."""
+        op = op_of(opts.reduceOp, tensors[0].dtype)
+        results = [sparse_sum(self._comm, tensor, _summed(op)) for tensor in tensors]
+
+        def finish() -> None:
+            for tensor, result in zip(tensors, results, strict=True):
+                tensor.copy_(result / self.size() if op == "avg" else result)
+
+        return self._begun("all_reduce of sparse tensors", [], finish, tensors)
+
+    def reduce(self, tensors: list[Tensor], opts: Any) -> RipienoWork:
+        op = op_of(opts.reduceOp, tensors[0].dtype)
+        is_root = self.rank() == opts.rootRank
+        places = InPlace(tensors)
+        handles = [
+            self._comm.reduce_async(array, _summed(op), opts.rootRank, out=array if is_root else None)
+            for array in places.arrays
+        ]
+        return self._begun("reduce", handles, self._averaged(op, places) if is_root else _nothing, tensors)
+
+    def reduce_scatter(self, outputs: list[Tensor], inputs: list[list[Tensor]], opts: Any) -> RipienoWork:
+        # Parts may differ in size.
+        flats = [torch.cat([part.contiguous().reshape(-1) for part in parts]) for parts in inputs]
+        counts = [[length(part) for part in parts] for parts in inputs]
+        return self._reduced_parts(outputs, flats, counts, opts)
+
+    def reduce_scatter_single(self, output: Tensor, given: Tensor, opts: Any) -> RipienoWork:
+        return self.reduce_scatter_single_coalesced([output], [given], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any) -> RipienoWork:
+        counts = [[length(output)] * self.size() for output in outputs]
+        return self._reduced_parts(outputs, [tensor.contiguous().reshape(-1) for tensor in inputs], counts, opts)
+
+    # Exchanges
+
+    def all_to_all_single(
+        self, output: Tensor, given: Tensor, output_sizes: list[int], input_sizes: list[int], opts: Any = None
+    ) -> RipienoWork:
+        places = InPlace([output])
+        into, rows = array_of(places.tensors[0]), array_of(given.contiguous())
+        handle = self._comm.alltoall_async(rows, out=into, counts=input_sizes or None, out_counts=output_sizes or None)
+        return self._begun("all_to_all_single", [handle], places.put_back, [output])
+
+    def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: Any = None) -> RipienoWork:
+        given = torch.cat([tensor.contiguous().reshape(-1) for tensor in inputs])
+        sizes = [tensor.numel() for tensor in outputs]
+        flat = torch.empty(sum(sizes), dtype=given.dtype)
+        counts, out_counts = [length(tensor) for tensor in inputs], [length(tensor) for tensor in outputs]
+        handle = self._comm.alltoall_async(moved(given), out=moved(flat), counts=counts, out_counts=out_counts)
+
+        def finish() -> None:
+            for tensor, part in zip(outputs, flat.split(sizes), strict=True):
+                tensor.copy_(part.view(tensor.shape))
+
+        return self._begun("all_to_all", [handle], finish, outputs)
+
+    def send(self, tensors: list[Tensor], to: int, tag: int) -> RipienoWork:
+        rows = moved(tensors[0].contiguous())
+        handle = self._comm.send_async(rows, to, tag=tag) if tag else self._comm.send_into_async(rows, to)
+        return self._begun("send", [handle], _nothing, tensors)
+
+    def recv(self, tensors: list[Tensor], source: int, tag: int) -> RipienoWork:
+        places = InPlace(tensors)
+        if not tag:
+            handle = self._comm.recv_async(source, out=places.arrays[0])
+            return self._begun("recv", [handle], places.put_back, tensors)
+        # Taken when it is waited for, so that calls which come after it need not wait for it.
+        posted = self._posted.setdefault((source, tag), deque())
+
+        def take() -> None:
+            while posted and posted[0] is not work:
+                posted[0].end()
+            posted.popleft()
+            self._comm.recv(source, out=places.arrays[0], tag=tag)
+            places.put_back()
+
+        work = self._begun("recv", [], take, tensors)
+        posted.append(work)
+        return work
+
+    def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
+        raise InputError("recv without src=: PyTorch cannot ask a backend of Python who has sent; name the sender")
+
+    def barrier(self, opts: Any = None) -> RipienoWork:
+        return self._begun("barrier", [self._comm.barrier_async()], _nothing, [])
+
+    # Coalescing
+
+    def start_coalescing(self) -> None:
+        self._together = []
+
+    def end_coalescing(self) -> RipienoWork:
+        works, self._together = self._together or [], None
+        result = [tensor for work in works for tensor in work.result()]
+
+        def finish() -> None:
+            for work in works:
+                work.end()
+
+        return self._begun("coalesced calls", [], finish, result)
+
+    # What all calls share
+
+    def _begun(
+        self, what: str, handles: Sequence[Handle[Any]], finish: Callable[[], None], result: Sequence[Tensor]
+    ) -> RipienoWork:
+        work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads)
+        self._threads.limit(work, self._limit_s)
+        if self._together is not None:
+            self._together.append(work)
+        return work
+
+    def _give_up(self, reason: str) -> None:
+        self._comm.abort(reason)
+
+    def _gathered(self, into: Tensor, given: Tensor) -> Handle[Any]:
+        rows = moved(given.contiguous())
+        return self._comm.allgather_async(rows, out=moved(into), counts=[rows.size] * self.size())
+
+    def _reduced_parts(
+        self, outputs: list[Tensor], flats: list[Tensor], counts: list[list[int]], opts: Any
+    ) -> RipienoWork:
+        op = op_of(opts.reduceOp, outputs[0].dtype)
+        places = InPlace(outputs)
+        handles = [
+            self._comm.reduce_scatter_async(moved(flat), _summed(op), out=into, counts=each)
+            for flat, into, each in zip(flats, places.arrays, counts, strict=True)
+        ]
+        return self._begun("reduce_scatter", handles, self._averaged(op, places), outputs)
+
+    def _averaged(self, op: str, places: InPlace) -> Callable[[], None]:
+        if op != "avg":
+            return places.put_back
+
+        def finish() -> None:
+            for tensor in places.tensors:
+                tensor.div_(self.size())
+            places.put_back()
+
+        return finish
+
+
+def _summed(op: str) -> str:
+    return "sum" if op == "avg" else op
+
+
+def _nothing() -> None:
+    """All is where it belongs."""

@@ -1,0 +1,74 @@
+"""How `torch.distributed` finds the backend, the ranks and a store."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed.rendezvous import _rendezvous_handlers
+
+from ripieno.comm.communicator import Communicator
+from ripieno.errors import InputError
+from ripieno.launch import init
+from ripieno.torch.backend import RipienoBackend
+
+# Store, rank and world size.
+Meeting = tuple[dist.Store, int, int]
+
+_NAME = "ripieno"
+_HANDLERS: dict[str, Any] = _rendezvous_handlers
+
+
+def register() -> None:
+    """Tell PyTorch of the backend, and of the ranks of a job where no variables of the environment do. May be repeated.
+
+    PyTorch calls it by itself when a process group names the backend.
+    """
+    dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
+    if _NAME not in _HANDLERS:
+        dist.register_rendezvous_handler(_NAME, _meet)
+        # ``init_process_group("ripieno")`` asks the environment, where programs of a job have nothing.
+        by_environment = _HANDLERS["env"]
+        _HANDLERS["env"] = lambda url, **options: _meet_or(by_environment, url, **options)
+
+
+def _meet_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:
+    """torchrun's own store where it has one. Others would listen on the port at which the ranks meet."""
+    has_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return by_environment(url, **options) if has_store else _meet(url, **options)
+
+
+def _meet(url: str, timeout: timedelta | None = None, **_: Any) -> Iterator[Meeting]:
+    """The ranks of the job, and a store of PyTorch's: a file that only they can read, or on several nodes a server."""
+    comm = init()
+    if comm.world_size == 1:
+        yield dist.HashStore(), 0, 1
+    elif len(set(comm.nodes)) == 1:
+        folder = tempfile.mkdtemp(prefix="ripieno-torch-") if comm.rank == 0 else None
+        yield dist.FileStore(str(Path(comm.broadcast(folder)) / "store"), comm.world_size), comm.rank, comm.world_size
+    else:
+        yield _served(comm), comm.rank, comm.world_size
+
+
+def _served(comm: Communicator) -> dist.Store:
+    store = None
+    if comm.rank == 0:
+        store = dist.TCPStore(comm.hosts[0], 0, comm.world_size, is_master=True, wait_for_workers=False)
+    port = comm.broadcast(store.port if store is not None else None)
+    return store or dist.TCPStore(comm.hosts[0], port, comm.world_size, is_master=False)
+
+
+def _create(options: Any, _: Any) -> RipienoBackend:
+    comm = init()
+    ranks = list(options.global_ranks_in_group)
+    if not ranks and (options.group_rank, options.group_size) != (comm.rank, comm.world_size):
+        raise InputError(
+            f"rank {options.group_rank} of {options.group_size}: this process is rank {comm.rank} of {comm.world_size}"
+            " in its job; leave rank and world_size out, or start that many ranks"
+        )
+    return RipienoBackend(comm.group(ranks) if ranks else comm, options.group_id, options.timeout)

@@ -1,0 +1,28 @@
+"""Reductions of sparse tensors, in which ranks have different rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from ripieno.comm.communicator import Communicator
+from ripieno.torch.tensors import array_of, tensor_like
+
+
+def sparse_sum(comm: Communicator, tensor: torch.Tensor, op: str) -> torch.Tensor:
+    """The combination of all ranks' sparse tensors, coalesced: ranks tell their indices, then rows of equal ones meet.
+
+    Raises
+    ------
+    RankFailed, CollectiveMismatch
+        As of `Communicator.sparse_reduce`.
+    """
+    tensor = tensor.coalesce()
+    shape, depth = tensor.shape, tensor.sparse_dim()
+    mine = np.ravel_multi_index(tuple(tensor.indices().numpy()), shape[:depth])
+    every = np.unique(np.concatenate(comm.allgather(mine)))
+    rows = array_of(tensor.values().contiguous())
+    sums = comm.sparse_reduce(mine, rows, every, op, size=int(np.prod(shape[:depth])))
+    indices = torch.from_numpy(np.stack(np.unravel_index(every, shape[:depth])))
+    values = tensor_like(sums, tensor)
+    return torch.sparse_coo_tensor(indices, values, shape, is_coalesced=True, check_invariants=False)

@@ -1,0 +1,116 @@
+"""Tensors as arrays on the same memory, and what PyTorch calls operations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+
+_OPS = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "avg",
+    dist.ReduceOp.PRODUCT: "prod",
+    dist.ReduceOp.MIN: "min",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.BAND: "and",
+    dist.ReduceOp.BOR: "or",
+    dist.ReduceOp.BXOR: "xor",
+}
+# Of booleans: what is true of a sum is that one of them is.
+_OPS_OF_BOOLEANS = {"sum": "or", "max": "or", "prod": "and", "min": "and"}
+
+
+def array_of(tensor: torch.Tensor) -> NDArray[Any]:
+    """A contiguous tensor's memory as an array of its shape, complex numbers as pairs along one axis more.
+
+    Raises
+    ------
+    InputError
+        Its elements are of a kind that arrays do not have.
+    """
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor)
+    if tensor.dtype == torch.bfloat16:
+        words: NDArray[Any] = tensor.view(torch.int16).numpy()
+        return words.view(_bfloat16())
+    try:
+        array: NDArray[Any] = tensor.numpy()
+    except TypeError as error:
+        raise InputError(f"a tensor of {tensor.dtype}: {error}") from error
+    return array
+
+
+def moved(tensor: torch.Tensor) -> NDArray[Any]:
+    """A contiguous tensor's memory as a row of bytes or numbers, for calls that combine nothing."""
+    return array_of(tensor).reshape(-1)
+
+
+def length(tensor: torch.Tensor) -> int:
+    """How many numbers it has in `moved`."""
+    return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
+
+
+def op_of(op: Any, dtype: torch.dtype) -> str:
+    """The name of an operation for elements of a kind; "avg" is a sum that is divided in the end.
+
+    Raises
+    ------
+    InputError
+        Nobody combines such elements so.
+    """
+    # A ReduceOp equals its kind, but has another hash.
+    name = next((name for kind, name in _OPS.items() if op == kind), None)
+    if name is None:
+        raise InputError(f"{op}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR")
+    if dtype == torch.bool:
+        name = _OPS_OF_BOOLEANS.get(name, name)
+    if dtype.is_complex and name not in ("sum", "avg"):
+        raise InputError(f"{op} of {dtype}: complex numbers can be summed and averaged only")
+    if name == "avg" and not (dtype.is_floating_point or dtype.is_complex):
+        raise InputError(f"ReduceOp.AVG of {dtype}: expected floating point numbers; sum them, and divide as you need")
+    return name
+
+
+class InPlace:
+    """Tensors with the memory in which their call works: their own, or that of a copy where it lies apart."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
+        self._given = list(tensors)
+        self.tensors = [tensor.detach().contiguous() for tensor in tensors]
+        self.arrays: list[NDArray[Any]] = [moved(tensor) for tensor in self.tensors]
+
+    def put_back(self) -> None:
+        for given, tensor in zip(self._given, self.tensors, strict=True):
+            if given.data_ptr() != tensor.data_ptr():
+                given.copy_(tensor)
+
+
+def deal(flat: torch.Tensor, parts: Sequence[torch.Tensor]) -> None:
+    """Copy the rows of a tensor into others, each of the shape that it has."""
+    for part, came in zip(parts, flat, strict=True):
+        part.copy_(came.view(part.shape))
+
+
+def tensor_like(array: NDArray[Any], tensor: torch.Tensor) -> torch.Tensor:
+    """An array, as `array_of` gives them, as a tensor of the dtype of another."""
+    if tensor.is_complex():
+        return torch.view_as_complex(torch.from_numpy(array))
+    if tensor.dtype == torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def _bfloat16() -> np.dtype[Any]:
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise InputError("tensors of bfloat16 need ml_dtypes: pip install 'ripieno[torch]'") from error
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype

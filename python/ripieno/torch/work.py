@@ -1,0 +1,192 @@
+"""`RipienoWork`: what a call of a process group gives back, and the threads that end it and limit its time."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.futures import Future
+
+from ripieno.wire.calls import Handle
+
+# What PyTorch hands over where nobody has said how long to wait.
+_NO_TIMEOUT = timedelta(0)
+
+
+class RipienoWork(dist.Work):
+    """A call in flight.
+
+    Parameters
+    ----------
+    what
+        The call, for errors.
+    handles
+        Its parts.
+    finish
+        Moves what came to where it belongs, once.
+    result
+        The tensors that hold the result then.
+    threads
+        Those of its process group.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        handles: Sequence[Handle[Any]],
+        finish: Callable[[], None],
+        result: Sequence[torch.Tensor],
+        threads: WorkThreads,
+    ) -> None:
+        super().__init__()
+        self.what = what
+        self._handles = handles
+        self._finish = finish
+        self._result = list(result)
+        self._threads = threads
+        self._future: Future[list[torch.Tensor]] | None = None
+        self._lock = threading.Lock()
+        self._has_ended = False
+        self._error: BaseException | None = None
+        self._late: TimeoutError | None = None
+
+    def wait(self, timeout: timedelta = _NO_TIMEOUT) -> bool:
+        """True at the end of the call; `TimeoutError` if it takes longer than that, or than its group allows."""
+        if timeout > _NO_TIMEOUT:
+            self._threads.limit(self, timeout.total_seconds())
+        self.end()
+        return True
+
+    def synchronize(self) -> None:
+        self.end()
+
+    def is_completed(self) -> bool:
+        return self._has_ended or all(handle.done for handle in self._handles)
+
+    def is_success(self) -> bool:
+        return self._has_ended and self._error is None
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        return self._result
+
+    def get_future(self) -> Future[list[torch.Tensor]]:
+        if self._future is None:
+            self._future = Future()
+            self._threads.fulfil(self, self._future)
+        return self._future
+
+    def end(self) -> None:
+        """Wait for the parts and finish; raises whatever the call has ended with, each time."""
+        with self._lock:
+            if not self._has_ended:
+                try:
+                    for handle in self._handles:
+                        handle.wait()
+                    with torch.no_grad():
+                        self._finish()
+                except BaseException as error:
+                    if not isinstance(error, Exception):
+                        raise  # the wait was interrupted, not the call
+                    self._error = self._late or error
+                    if self._late is not None:
+                        self._late.__cause__ = error
+                self._has_ended = True
+        if self._error is not None:
+            raise self._error
+
+    def expire(self, limit_s: float) -> str | None:
+        """Note that the time is over; the reason, or None if the call has ended before."""
+        if self._has_ended:
+            return None
+        reason = f"{self.what} has taken longer than its timeout of {limit_s:g} s"
+        self._late = TimeoutError(f"{reason}: the process group is given up")
+        return reason
+
+
+class WorkThreads:
+    """The threads of a process group: one ends works whose futures somebody has asked for, one looks at the clock.
+
+    Parameters
+    ----------
+    give_up
+        Called with the reason if a work takes too long: ends all calls of the ranks.
+    """
+
+    def __init__(self, give_up: Callable[[str], None]) -> None:
+        self._give_up = give_up
+        self._promised: queue.SimpleQueue[tuple[RipienoWork, Future[list[torch.Tensor]]] | None] = queue.SimpleQueue()
+        self._has_keeper = False
+        # A work that nobody has any more is of no concern, and keeps no tensors.
+        self._limits: list[tuple[float, int, float, weakref.ref[RipienoWork]]] = []
+        self._count = itertools.count()
+        self._changed = threading.Condition()
+        self._has_clock = False
+        self._is_closed = False
+
+    def fulfil(self, work: RipienoWork, future: Future[list[torch.Tensor]]) -> None:
+        """Let the future be done when the work is."""
+        if not self._has_keeper:
+            self._has_keeper = True
+            threading.Thread(target=self._keep, name="ripieno-futures", daemon=True).start()
+        self._promised.put((work, future))
+
+    def limit(self, work: RipienoWork, limit_s: float) -> None:
+        """Give the ranks up if the work has not ended by then."""
+        entry = (time.monotonic() + limit_s, next(self._count), limit_s, weakref.ref(work))
+        with self._changed:
+            self._forget_ended()
+            heapq.heappush(self._limits, entry)
+            if not self._has_clock:
+                self._has_clock = True
+                threading.Thread(target=self._watch, name="ripieno-timeouts", daemon=True).start()
+            elif self._limits[0] is entry:
+                self._changed.notify()
+
+    def close(self) -> None:
+        """End both threads, once what is promised is kept."""
+        self._promised.put(None)
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def _keep(self) -> None:
+        while (promised := self._promised.get()) is not None:
+            work, future = promised
+            try:
+                work.end()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(work.result())
+
+    def _watch(self) -> None:
+        with self._changed:
+            while not self._is_closed:
+                self._forget_ended()
+                now = time.monotonic()
+                if not self._limits:
+                    self._changed.wait()
+                elif self._limits[0][0] > now:
+                    self._changed.wait(self._limits[0][0] - now)
+                else:
+                    _, _, limit_s, of_work = heapq.heappop(self._limits)
+                    work = of_work()
+                    reason = None if work is None else work.expire(limit_s)
+                    if reason is not None:
+                        self._give_up(reason)
+
+    def _forget_ended(self) -> None:
+        while self._limits and ((work := self._limits[0][3]()) is None or work.is_completed()):
+            heapq.heappop(self._limits)

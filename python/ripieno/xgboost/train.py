@@ -1,0 +1,209 @@
+"""`train`: XGBoost's training with the rows divided among workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ripieno._checks import check_count
+from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.input.matrix import Dataset, InMemory, is_path_like, open_source
+from ripieno.wire.arrays import check_unmasked
+from ripieno.xgboost.network import network
+
+if TYPE_CHECKING:
+    from xgboost import Booster, DMatrix
+
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch import Job
+    from ripieno.launch.engine.contract import Engine
+
+# Trees whose splits are found by histograms, which ranks can add up.
+_METHODS = ("auto", "approx", "hist")
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows for XGBoost: where they are, and what is known of each.
+
+    Parameters
+    ----------
+    source
+        The rows.
+    labels
+        Of all rows, or the name of the column of files that holds them.
+    weights
+        Of all rows, or None.
+    name
+        What evaluations call them.
+    """
+
+    source: Dataset | InMemory
+    labels: NDArray[Any] | str
+    weights: NDArray[Any] | None
+    name: str
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabelledRows:
+        """What a user gives, with InputErrors that name it."""
+        if is_path_like(X):
+            source: Dataset | InMemory = open_source(X)
+        else:
+            check_unmasked(X, name)
+            rows = np.asarray(X)
+            if rows.ndim != 2 or rows.dtype.kind not in "biuf":
+                raise InputError(f"{name}: shape {rows.shape}, dtype {rows.dtype}: expected rows of numbers")
+            source = InMemory(rows)
+        if isinstance(y, str):
+            if not isinstance(source, Dataset) or y not in (source.column_names or ()):
+                raise InputError(f"{name}: no column is called {y!r}, which labels are to come from")
+            return cls(source, y, _one_each(weights, source, f"weights of {name}"), name)
+        labels = _one_each(y, source, f"labels of {name}")
+        if labels is None:
+            raise InputError(f"{name}: labels are missing")
+        return cls(source, labels, _one_each(weights, source, f"weights of {name}"), name)
+
+    def of_rank(self, comm: Communicator) -> DMatrix:
+        """A rank's share, which may be empty, cut into bins alike on all ranks."""
+        import xgboost
+
+        with agreement(comm):
+            points = self.source.read_share(comm.rank, comm.world_size).points
+        counts = comm.allgather(len(points))
+        first, total = sum(counts[: comm.rank]), sum(counts)
+        labels: Any = self.labels
+        if isinstance(labels, str):
+            assert isinstance(self.source, Dataset) and self.source.column_names is not None
+            column = self.source.column_names.index(labels)
+            labels, points = points[:, column], np.delete(points, column, axis=1)
+        else:
+            if len(labels) != total:
+                raise InputError(f"labels of {self.name}: {len(labels)} for {total} rows")
+            labels = labels[first : first + len(points)]
+        weights = None if self.weights is None else self.weights[first : first + len(points)]
+        return xgboost.DMatrix(points, labels, weight=weights, nthread=comm.threads)
+
+
+def train(
+    params: Mapping[str, Any],
+    X: Any,
+    y: ArrayLike | str,
+    num_boost_round: int = 10,
+    *,
+    weights: ArrayLike | None = None,
+    evals: Sequence[tuple[Any, Any, str]] = (),
+    evals_result: dict[str, Any] | None = None,
+    early_stopping_rounds: int | None = None,
+    maximize: bool | None = None,
+    workers: int = 1,
+    threads: int | None = None,
+    engine: str | Engine | Job = "local",
+    on_failure: Literal["raise", "shrink", "respawn"] = "raise",
+    comm: Communicator | None = None,
+) -> Booster:
+    """Train a booster on rows that are divided among workers.
+
+    Parameters
+    ----------
+    params
+        Those of XGBoost. ``nthread`` is the worker's own share of cores, unless it is given.
+    X : array-like of shape (n_samples, n_features), path, glob or list of paths
+        Rows; NaN is a missing value. Of files, each worker reads its own share: .npy, .npz, .csv and .parquet.
+    y : array-like of shape (n_samples,), or str
+        Labels; of files with names of columns, the name of the one that holds them.
+    num_boost_round : int
+        How many rounds at most.
+    weights : array-like of shape (n_samples,), optional
+        Of the rows.
+    evals : sequence of (X, y, name)
+        Rows on which each round is evaluated, divided like the others.
+    evals_result : dict, optional
+        Receives what the evaluations have found, by name and metric.
+    early_stopping_rounds : int, optional
+        After so many rounds without an improvement on the last of `evals` it ends.
+    maximize : bool, optional
+        Whether more is better there.
+    workers, threads, engine, on_failure
+        As of estimators; see `ripieno.launch`.
+    comm : Communicator, optional
+        Ranks that all make this call with the same rows. They replace workers; all get the booster.
+
+    Returns
+    -------
+    xgboost.Booster
+        The same on every rank.
+
+    Raises
+    ------
+    InputError
+        Bad input, or parameters under which no ranks can work together.
+    RankFailed
+        A worker died.
+    RipienoError
+        XGBoost's ranks did not meet.
+
+    Notes
+    -----
+    Splits come from histograms over quantiles of all rows, which depend a little on how rows are divided. So trees are
+    equal from run to run for one number of workers, and as good for another.
+    """
+    import xgboost
+
+    check_count("num_boost_round", num_boost_round)
+    method = params.get("tree_method", "auto")
+    if method not in _METHODS:
+        raise InputError(f"tree_method={method!r}: of several workers, expected one of {', '.join(_METHODS)}")
+    rows = LabelledRows.of(X, y, weights, "X")
+    evaluated = [LabelledRows.of(rows_of, labels, None, _checked(name)) for rows_of, labels, name in evals]
+    options = {"early_stopping_rounds": early_stopping_rounds, "maximize": maximize, "verbose_eval": False}
+    ranks = WorkerEstimator(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+    model, results = ranks._run(_train, rows, evaluated, dict(params), num_boost_round, options, comm=comm)[0]
+    if evals_result is not None:
+        evals_result.update(results)
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(model))
+    return booster
+
+
+def _train(
+    comm: Communicator,
+    rows: LabelledRows,
+    evaluated: Sequence[LabelledRows],
+    params: dict[str, Any],
+    num_boost_round: int,
+    options: dict[str, Any],
+) -> tuple[bytes, dict[str, Any]]:
+    import xgboost
+
+    results: dict[str, Any] = {}
+    with network(comm):
+        dtrain = rows.of_rank(comm)
+        evals = [(each.of_rank(comm), each.name) for each in evaluated]
+        params = {"nthread": comm.threads, **params}
+        booster = xgboost.train(params, dtrain, num_boost_round, evals=evals, evals_result=results, **options)
+    return (bytes(booster.save_raw("ubj")), results) if comm.rank == 0 else (b"", {})
+
+
+def _checked(name: str) -> str:
+    """A name of evaluations that XGBoost finds again in its own lines."""
+    if not isinstance(name, str) or not name or any(letter.isspace() or letter in ":-" for letter in name):
+        raise InputError(f"evals: name {name!r}: expected a word without spaces, colons and dashes")
+    return name
+
+
+def _one_each(given: Any, source: Dataset | InMemory, what: str) -> NDArray[Any] | None:
+    if given is None:
+        return None
+    check_unmasked(given, what)
+    found = np.asarray(given)
+    if found.ndim != 1 or found.dtype.kind not in "biuf":
+        raise InputError(f"{what}: shape {found.shape}, dtype {found.dtype}: expected a number for each row")
+    if isinstance(source, InMemory) and len(found) != source.row_count:
+        raise InputError(f"{what}: {len(found)} for {source.row_count} rows")
+    return found

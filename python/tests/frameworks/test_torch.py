@@ -1,0 +1,139 @@
+"""`torch.distributed` by Ripieno, beside Gloo in the same processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import ripieno as rp
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make frameworks")
+
+import torch_programs as programs  # noqa: E402
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def jobs():
+    """Jobs by their number of ranks, that stay for all tests."""
+    kept = {}
+
+    def job(workers):
+        if workers not in kept:
+            kept[workers] = rp.launch(workers=workers)
+        return kept[workers]
+
+    yield job
+    for each in kept.values():
+        each.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("dtype", programs.DTYPES)
+def test_every_call_gives_what_gloo_gives(jobs, workers, dtype):
+    ours = jobs(workers).run(programs.every_call, "ripieno", dtype)
+    gloo = jobs(workers).run(programs.every_call, "gloo", dtype)
+
+    assert None not in ours[0].values()
+    for rank in range(workers):
+        told = {call: seen for call, seen in gloo[rank].items() if seen is not None}
+        assert len(told) > 20
+        assert {call: ours[rank][call] for call, seen in told.items() if ours[rank][call] != seen} == {}
+
+
+def test_a_network_trained_by_two_ranks_has_the_bits_that_gloo_gives(jobs):
+    ours = jobs(2).run(programs.trained_together, "ripieno")
+
+    assert ours == jobs(2).run(programs.trained_together, "gloo")
+    assert len(set(ours)) == 1
+
+
+def test_three_ranks_have_equal_networks(jobs):
+    assert len(set(jobs(3).run(programs.trained_together, "ripieno"))) == 1
+
+
+def test_sharded_parameters_have_the_bits_that_gloo_gives_and_come_back_from_a_checkpoint(jobs, tmp_path):
+    ours = jobs(2).run(programs.sharded, "ripieno", str(tmp_path / "ours"))
+    gloo = jobs(2).run(programs.sharded, "gloo", str(tmp_path / "gloo"))
+
+    assert ours == gloo
+    assert [is_equal for _, is_equal in ours] == [True, True]
+
+
+def test_gradients_of_embeddings_are_added_where_ranks_have_rows(jobs):
+    assert jobs(3).run(programs.embedded, "ripieno") == jobs(3).run(programs.embedded, "gloo")
+
+
+def test_groups_of_members_only_and_meshes_of_two_dimensions(jobs):
+    assert jobs(4).run(programs.meshed) == [[2.0, 1.0], [4.0, 1.0, 1010.0], [2.0, 5.0], [4.0, 5.0, 1010.0]]
+
+
+def test_calls_come_together_and_futures_follow_them(jobs):
+    assert jobs(3).run(programs.coalesced) == [([3.0, 6.0, 9.0, 12.0], 6.0)] * 3
+
+
+def test_messages_are_received_by_their_tags(jobs):
+    assert jobs(2).run(programs.tagged) == [[], [3.0, 1.0, 2.0]]
+
+
+def test_averages_are_sums_that_are_divided(jobs):
+    assert jobs(3).run(programs.averaged) == [[1.0, 1.0, 1.0]] * 3
+
+
+def test_what_cannot_be_done_is_told_before_anything_is_sent(jobs):
+    told = jobs(2).run(programs.refused)
+
+    assert told[0] == told[1]
+    assert [line.split(":")[0] for line in told[0]] == [
+        "ReduceOp.AVG of torch.int32",
+        "recv without src=",
+    ]
+
+
+def test_a_call_that_takes_longer_than_the_group_allows_ends_everywhere():
+    with rp.launch(workers=2) as job, pytest.raises((TimeoutError, rp.RankFailed), match=r"timeout of 1 s"):
+        job.run(programs.late)
+
+
+def test_a_rank_that_dies_is_named():
+    with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed, match="rank 1"):
+        job.run(programs.killed)
+
+
+def test_ranks_that_call_with_other_sizes_are_told():
+    with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch, match="float32 × 3"):
+        job.run(programs.mismatched)
+
+
+SCRIPT = """
+    import ripieno.torch
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group("ripieno")
+    total = torch.tensor([float(dist.get_rank() + 1)])
+    dist.all_reduce(total)
+    print(dist.get_rank(), dist.get_world_size(), total.item(), flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        [sys.executable, "-m", "ripieno", "run", "-n", "2", "--no-prefix"],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+    ],
+    ids=["ripieno run", "torchrun"],
+)
+def test_scripts_name_the_backend_and_nothing_else(tmp_path, launcher):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+
+    done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=120)
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "0 2 3.0", "1 2 3.0"]

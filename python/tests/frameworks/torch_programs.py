@@ -1,0 +1,364 @@
+"""Programs of ranks that call `torch.distributed`: each returns what it has seen, for either backend."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+DTYPES = {
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "int64": torch.int64,
+    "int32": torch.int32,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "complex64": torch.complex64,
+}
+SHAPES = ((), (5,), (3, 4), (0, 2))
+
+
+@contextmanager
+def group(backend="ripieno", **options):
+    """The process group of all ranks, by a backend."""
+    import ripieno.torch
+
+    torch.set_num_threads(1)
+    ripieno.torch.register()
+    dist.init_process_group("ripieno", **options)
+    try:
+        yield None if backend == "ripieno" else dist.new_group(backend=backend)
+    finally:
+        dist.destroy_process_group()
+
+
+def digest(module):
+    """Of the bits of all parameters."""
+    return hashlib.sha256(b"".join(each.detach().numpy().tobytes() for each in module.parameters())).hexdigest()
+
+
+def given(rank, shape, dtype):
+    """Small whole numbers, so that sums of any order are the same bits."""
+    numbers = torch.randint(0, 4, shape, generator=torch.Generator().manual_seed(rank))
+    return numbers.to(dtype)
+
+
+def listed(tensors):
+    return [(tensor.dtype, tuple(tensor.shape), tensor.to(torch.complex128).tolist()) for tensor in tensors]
+
+
+def every_call(comm, backend, dtype):
+    """What each call of a process group gives, by its name, and for each shape; None where it has no such call."""
+    with group(backend) as g:
+        return {
+            (name, shape): _seen(call, g, comm.rank, comm.world_size, shape, DTYPES[dtype])
+            for name, call in CALLS.items()
+            for shape in SHAPES
+            if not (name in _COMPARING and DTYPES[dtype].is_complex)
+            if shape or name not in _OF_ROWS
+            if comm.world_size > 1 or name not in _OF_PAIRS
+        }
+
+
+def _seen(call, *args):
+    try:
+        return listed(call(*args))
+    except RuntimeError as error:
+        if "Invalid scalar type" in str(error):
+            return None
+        raise
+
+
+def _all_reduce(op):
+    def call(g, rank, size, shape, dtype):
+        tensor = given(rank, shape, dtype)
+        dist.all_reduce(tensor, op, group=g)
+        return [tensor]
+
+    return call
+
+
+def _transposed(g, rank, size, shape, dtype):
+    tensor = given(rank, (*shape, 3, 2), dtype).transpose(-1, -2)
+    dist.all_reduce(tensor, group=g)
+    return [tensor]
+
+
+def _reduce(g, rank, size, shape, dtype):
+    tensor = given(rank, shape, dtype)
+    dist.reduce(tensor, dst=size - 1, group=g)
+    return [tensor] if rank == size - 1 else []
+
+
+def _broadcast(g, rank, size, shape, dtype):
+    tensor = given(rank, shape, dtype)
+    dist.broadcast(tensor, src=size - 1, group=g)
+    return [tensor]
+
+
+def _all_gather(g, rank, size, shape, dtype):
+    outputs = [torch.zeros(shape, dtype=dtype) for _ in range(size)]
+    dist.all_gather(outputs, given(rank, shape, dtype), group=g)
+    return outputs
+
+
+def _all_gather_into_tensor(g, rank, size, shape, dtype):
+    output = torch.zeros((size * shape[0], *shape[1:]), dtype=dtype)
+    dist.all_gather_into_tensor(output, given(rank, shape, dtype), group=g)
+    return [output]
+
+
+def _gather(g, rank, size, shape, dtype):
+    outputs = [torch.zeros(shape, dtype=dtype) for _ in range(size)] if rank == 0 else None
+    dist.gather(given(rank, shape, dtype), outputs, dst=0, group=g)
+    return outputs or []
+
+
+def _scatter(g, rank, size, shape, dtype):
+    output = torch.zeros(shape, dtype=dtype)
+    inputs = [given(each, shape, dtype) for each in range(size)] if rank == 0 else None
+    dist.scatter(output, inputs, src=0, group=g)
+    return [output]
+
+
+def _reduce_scatter_tensor(g, rank, size, shape, dtype):
+    output = torch.zeros(shape, dtype=dtype)
+    dist.reduce_scatter_tensor(output, given(rank, (size * shape[0], *shape[1:]), dtype), group=g)
+    return [output]
+
+
+def _all_to_all_single(g, rank, size, shape, dtype):
+    output = torch.zeros((size * shape[0], *shape[1:]), dtype=dtype)
+    dist.all_to_all_single(output, given(rank, (size * shape[0], *shape[1:]), dtype), group=g)
+    return [output]
+
+
+def _all_to_all_single_of_parts(g, rank, size, shape, dtype):
+    """Rank i gets i rows of everybody."""
+    inputs, outputs = list(range(size)), [rank] * size
+    output = torch.zeros((sum(outputs), *shape[1:]), dtype=dtype)
+    dist.all_to_all_single(output, given(rank, (sum(inputs), *shape[1:]), dtype), outputs, inputs, group=g)
+    return [output]
+
+
+def _send_and_recv(g, rank, size, shape, dtype):
+    tensor = torch.zeros(shape, dtype=dtype)
+    works = dist.batch_isend_irecv(
+        [
+            dist.P2POp(dist.irecv, tensor, (rank - 1) % size, group=g),
+            dist.P2POp(dist.isend, given(rank, shape, dtype), (rank + 1) % size, group=g),
+        ]
+    )
+    for work in works:
+        work.wait()
+    return [tensor]
+
+
+_OPS = {"sum": dist.ReduceOp.SUM, "product": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
+CALLS = {f"all_reduce of {name}": _all_reduce(op) for name, op in _OPS.items()} | {
+    "all_reduce, transposed": _transposed,
+    "reduce": _reduce,
+    "broadcast": _broadcast,
+    "all_gather": _all_gather,
+    "all_gather_into_tensor": _all_gather_into_tensor,
+    "gather": _gather,
+    "scatter": _scatter,
+    "reduce_scatter_tensor": _reduce_scatter_tensor,
+    "all_to_all_single": _all_to_all_single,
+    "all_to_all_single, uneven": _all_to_all_single_of_parts,
+    "isend and irecv": _send_and_recv,
+}
+# Complex numbers have no order, and PyTorch passes their parts on one by one, which have no product.
+_COMPARING = ("all_reduce of product", "all_reduce of min", "all_reduce of max")
+# What divides a tensor along its first axis.
+_OF_ROWS = (
+    "all_gather_into_tensor",
+    "reduce_scatter_tensor",
+    "all_to_all_single",
+    "all_to_all_single, uneven",
+)
+_OF_PAIRS = ("isend and irecv",)
+
+
+def network():
+    """A small classifier with the same weights on every rank."""
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(20, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 3))
+
+
+def rows():
+    """Rows that a linear classifier could tell apart."""
+    generator = torch.Generator().manual_seed(7)
+    X = torch.randn(192, 20, generator=generator)
+    return X, (X @ torch.randn(20, 3, generator=generator)).argmax(1)
+
+
+def trained_together(comm, backend):
+    """The bits of a network after some steps with several buckets of gradients, and of steps under `no_sync`."""
+    with group(backend) as g:
+        module = network()
+        parallel = DistributedDataParallel(module, bucket_cap_mb=0.005, process_group=g)
+        optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1, momentum=0.9)
+        X, y = rows()
+        for step in range(6):
+            batch = slice(32 * step + comm.rank, 32 * (step + 1), comm.world_size)
+            if step % 3 == 1:
+                with parallel.no_sync():
+                    nn.functional.cross_entropy(parallel(X[batch]), y[batch]).backward()
+            nn.functional.cross_entropy(parallel(X[batch]), y[batch]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return digest(module)
+
+
+def sharded(comm, backend, folder):
+    """The bits of a network whose parameters lie in parts on all ranks, and whether a checkpoint gives them again."""
+    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    def build(mesh):
+        module = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 3))
+        module.load_state_dict({f"{at}.{name}": torch.full(shape, 0.1) for at, name, shape in _PARTS})
+        for layer in (module[0], module[2], module):
+            fully_shard(layer, mesh=mesh)
+        return module, torch.optim.AdamW(module.parameters(), lr=0.01)
+
+    with group(backend) as g:
+        mesh = init_device_mesh("cpu", (comm.world_size,)) if g is None else DeviceMesh.from_group(g, "cpu")
+        module, optimizer = build(mesh)
+        X, y = rows()
+        for step in range(4):
+            batch = slice(32 * step + comm.rank, 32 * (step + 1), comm.world_size)
+            nn.functional.cross_entropy(module(X[batch]), y[batch]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        whole = {name: value.full_tensor() for name, value in module.state_dict().items()}
+        bits = hashlib.sha256(b"".join(value.numpy().tobytes() for value in whole.values())).hexdigest()
+        state = dict(zip(("module", "optimizer"), get_state_dict(module, optimizer), strict=True))
+        checkpoint.save(state, checkpoint_id=folder, process_group=g)
+        again, its_optimizer = build(mesh)
+        state = dict(zip(("module", "optimizer"), get_state_dict(again, its_optimizer), strict=True))
+        checkpoint.load(state, checkpoint_id=folder, process_group=g)
+        set_state_dict(again, its_optimizer, model_state_dict=state["module"], optim_state_dict=state["optimizer"])
+        loaded = {name: value.full_tensor() for name, value in again.state_dict().items()}
+        return bits, all(torch.equal(whole[name], loaded[name]) for name in whole)
+
+
+_PARTS = ((0, "weight", (64, 20)), (0, "bias", (64,)), (2, "weight", (3, 64)), (2, "bias", (3,)))
+
+
+def embedded(comm, backend):
+    """Gradients of an embedding, of which each rank has other rows."""
+    with group(backend) as g:
+        torch.manual_seed(0)
+        module = nn.Embedding(50, 4, sparse=True)
+        parallel = DistributedDataParallel(module, process_group=g)
+        parallel(torch.tensor([comm.rank, comm.rank + 1, 40])).sum().backward()
+        return module.weight.grad.coalesce().to_dense().tolist()
+
+
+def meshed(comm):
+    """Sums along the rows and columns of a mesh of 2 x 2 ranks, and in a group that only its members have made."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    with group():
+        mesh = init_device_mesh("cpu", (2, comm.world_size // 2), mesh_dim_names=("row", "column"))
+        sums = []
+        for name in ("row", "column"):
+            tensor = torch.tensor([float(comm.rank)])
+            dist.all_reduce(tensor, group=mesh.get_group(name))
+            sums.append(tensor.item())
+        if comm.rank in (1, 3):
+            alone = dist.new_group([1, 3], use_local_synchronization=True)
+            tensor = torch.tensor([10.0**comm.rank])
+            dist.all_reduce(tensor, group=alone)
+            sums.append(tensor.item())
+        return sums
+
+
+def coalesced(comm):
+    """Sums that are begun together, and parts that are gathered together."""
+    with group():
+        tensors = [torch.full((3,), float(comm.rank + at)) for at in range(4)]
+        with dist._coalescing_manager(async_ops=True) as together:
+            for tensor in tensors:
+                dist.all_reduce(tensor)
+        together.wait()
+        work = dist.all_reduce(torch.ones(2), async_op=True)
+        then = work.get_future().then(lambda future: future.value()[0].sum().item())
+        return [tensor[0].item() for tensor in tensors], then.wait()
+
+
+def tagged(comm):
+    """Messages of one rank, received in another order than they were sent in."""
+    with group():
+        found = []
+        if comm.rank == 0:
+            for tag in (1, 2, 3):
+                dist.send(torch.full((2,), float(tag)), 1, tag=tag)
+        elif comm.rank == 1:
+            for tag in (3, 1, 2):
+                tensor = torch.zeros(2)
+                dist.recv(tensor, 0, tag=tag)
+                found.append(tensor[0].item())
+        return found
+
+
+def averaged(comm):
+    with group():
+        tensor = torch.full((2,), float(comm.rank))
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        part = torch.zeros(1)
+        dist.reduce_scatter_tensor(part, torch.full((comm.world_size,), float(comm.rank)), dist.ReduceOp.AVG)
+        return [*tensor.tolist(), part.item()]
+
+
+def late(comm):
+    """All but rank 0 wait for a call that it does not make in time."""
+    import time
+
+    with group(timeout=timedelta(seconds=1)):
+        if comm.rank == 0:
+            time.sleep(4)
+        dist.all_reduce(torch.ones(3))
+
+
+def killed(comm):
+    import os
+    import signal
+
+    with group():
+        if comm.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.all_reduce(torch.ones(3))
+
+
+def mismatched(comm):
+    with group():
+        dist.all_reduce(torch.ones(3 + comm.rank))
+
+
+def refused(comm):
+    """What the backend says of calls that it does not carry out."""
+    from ripieno.errors import InputError
+
+    told = []
+    with group():
+        for call in (
+            lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG),
+            lambda: dist.recv(torch.ones(2)),
+        ):
+            try:
+                call()
+            except InputError as error:
+                told.append(str(error))
+    return told
