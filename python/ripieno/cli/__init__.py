@@ -6,6 +6,7 @@ Those of `ripieno grep` are 0 with lines found, 1 without, and 2 after any error
 from __future__ import annotations
 
 import re
+import shlex
 import signal
 import sys
 import warnings
@@ -15,6 +16,7 @@ from types import FrameType
 
 import click
 
+from ripieno.cli.command_line import COMMAND_LINE
 from ripieno.errors import InputError, RipienoError
 from ripieno.files import results
 from ripieno.launch.script import exit_message
@@ -109,6 +111,11 @@ class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all commands."""
         return sorted(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep the line for reports, which tell what repeats them."""
+        ctx.meta[COMMAND_LINE] = shlex.join(["ripieno", *args])
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""

@@ -67,7 +67,15 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     help="Seconds that a run may take.",
 )
 @click.option(
-    "--choice", is_flag=True, help="Time every algorithm and print where the default is over 15 % off the best."
+    "--choice", is_flag=True, help="Time every algorithm and print where the default is over 10 % off the best."
+)
+@click.option(
+    "--trials",
+    "trials_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="With --choice: let comm.try_algorithms choose first, for so long.",
 )
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
 @click.option(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import click
 from rich.console import Console
@@ -14,12 +16,18 @@ from rich.table import Table
 
 from ripieno.cli.options import Size, communicator, overwrite_option, quiet_option
 from ripieno.comm.broadcast_variables import STRATEGIES
+from ripieno.comm.communicator import Communicator
 from ripieno.comm.file_distribution import HostFile
-from ripieno.launch.script import run
+from ripieno.errors import InputError
+from ripieno.launch.script import remote, run
+from ripieno.launch.script.environment import init
+from ripieno.launch.script.run import under_launcher
 from ripieno.units import bytes_text, duration_text
 
 #: Where there is no terminal, progress is told so often.
 LINE_S = 5.0
+#: Of a host that did not answer.
+NO_RANK = -1
 #: Rows of the table on a terminal, those that are not whole yet.
 SHOWN_MAX = 24
 
@@ -29,11 +37,28 @@ SHOWN_MAX = 24
 @click.option(
     "-o",
     "--out",
-    required=True,
     metavar="PATH",
     help="Name of the file on each host; with / at the end, or of several FILES, their folder. {rank} and {host} stand "
-    "for those of the writer.",
+    "for those of the writer. With --to it is by default where FILES lie here.",
 )
+@click.option(
+    "--to",
+    "hosts_file",
+    metavar="HOSTS.txt",
+    type=click.Path(exists=True, dir_okay=False),
+    help="Hosts, one a line: a rank is started on each by ssh, and they get the files of this one.",
+)
+@click.option(
+    "--ssh",
+    default=remote.SHELL,
+    show_default=True,
+    metavar="COMMAND",
+    help="What runs a command on a host of --to, as COMMAND HOST WORDS.",
+)
+@click.option(
+    "--python", metavar="PATH", help="Python with Ripieno on those hosts. By default the path that it has here."
+)
+@click.option("--address", metavar="ADDRESS", help="Where those hosts reach this one, if its routes do not tell.")
 @click.option(
     "-w",
     "--workers",
@@ -66,7 +91,11 @@ SHOWN_MAX = 24
 @quiet_option
 def distribute_command(
     files: tuple[str, ...],
-    out: str,
+    out: str | None,
+    hosts_file: str | None,
+    ssh: str,
+    python: str | None,
+    address: str | None,
     workers: int | None,
     strategy: str,
     directories: tuple[str, ...],
@@ -90,63 +119,101 @@ def distribute_command(
     Examples:
       srun --kill-on-bad-exit=0 -N 16 ripieno distribute model.bin --out /scratch/model.bin
       mpirun -n 16 --map-by node ripieno distribute model.bin --out /scratch/model.bin
+      ripieno distribute model.bin --to hosts.txt --strategy csb
       ripieno distribute model.bin --workers 8 --out 'copies/{rank}/model.bin'
       srun -N 16 ripieno distribute model.bin --out /scratch/ --strategy shared-file --directory /nfs/tmp
     """
+    if hosts_file is not None and (workers is not None or under_launcher()):
+        raise click.UsageError("--to starts ranks by itself: expected neither --workers nor a launcher")
+    if out is None and hosts_file is None:
+        raise click.UsageError("Missing option '-o' / '--out'.")
+    out = _where_they_lie(files) if out is None else out
+    asked = _Asked(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
+    if hosts_file is not None:
+        return _to_hosts(asked, remote.read_hosts(hosts_file), ssh, python or sys.executable, address)
     comm = communicator(workers, None, None)
-    if comm is None:
-        if workers is None:
-            raise click.UsageError("expected --workers, or a launcher that starts a rank on each host")
-        return _run_workers(workers, files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
-    with _Progress(Console(stderr=True), quiet or comm.rank != 0) as progress:
+    if comm is not None:
+        return _give(asked, comm)
+    if workers is None:
+        raise click.UsageError("expected --workers, --to, or a launcher that starts a rank on each host")
+    script = run.Script("ripieno", asked.words(), module=True, prefix=False, independent=True)
+    try:
+        return run.run(script, workers)
+    except KeyboardInterrupt:
+        return run.INTERRUPTED
+
+
+@dataclass(frozen=True)
+class _Asked:
+    files: Sequence[str]
+    out: str
+    strategy: str
+    directories: Sequence[str]
+    block: int | None
+    overwrite: bool
+    keep_partial: bool
+    as_json: bool
+    quiet: bool
+
+    def words(self) -> list[str]:
+        """The same command for other ranks."""
+        flags = {
+            "--overwrite": self.overwrite,
+            "--keep-partial": self.keep_partial,
+            "--json": self.as_json,
+            "--quiet": self.quiet,
+        }
+        words = ["distribute", "--out", self.out, "--strategy", self.strategy]
+        words += [flag for flag, is_set in flags.items() if is_set]
+        words += ["--block", str(self.block)] if self.block is not None else []
+        words += [word for directory in self.directories for word in ("--directory", directory)]
+        return [*words, "--", *self.files]
+
+
+def _where_they_lie(files: Sequence[str]) -> str:
+    """The file's own place, or the folder of several."""
+    places = [os.path.abspath(file) for file in files]
+    if len(places) == 1:
+        return places[0]
+    folders = {os.path.dirname(place) for place in places}
+    if len(folders) > 1:
+        raise click.UsageError("expected --out, for FILES lie in several folders")
+    return os.path.join(*folders, "")
+
+
+def _to_hosts(asked: _Asked, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
+    """Rank 0 of a world that has a rank on each host; those that do not answer are reported with the others."""
+    asked = replace(asked, out=os.path.abspath(asked.out) + "/" * asked.out.endswith("/"))
+    answers = remote.who_answers(hosts, ssh, python)
+    missed = [HostFile(NO_RANK, host, asked.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
+    there = [host for host, why in answers.items() if not why]
+    if not there:
+        raise InputError("\n".join(["no host answers", *(f"{row.host}: {row.error}" for row in missed)]))
+    with remote.ranks_on(there, asked.words(), shell=ssh, python=python, address=address):
+        return _give(asked, init(), missed)
+
+
+def _give(asked: _Asked, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
+    """As one rank; the exit code."""
+    with _Progress(Console(stderr=True), asked.quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
-            files,
-            out,
-            strategy=strategy,
-            block_bytes=block,
-            places=directories,
-            overwrite=overwrite,
-            keep_partial=keep_partial,
+            asked.files,
+            asked.out,
+            strategy=asked.strategy,
+            block_bytes=asked.block,
+            places=asked.directories,
+            overwrite=asked.overwrite,
+            keep_partial=asked.keep_partial,
             on_progress=progress.show,
         )
+    rows = [*rows, *missed]
     if comm.rank == 0:
-        click.echo(_as_json(rows) if as_json else _report(rows))
+        click.echo(_as_json(rows) if asked.as_json else _report(rows))
     else:
         # Rank 0 may be the one that is lost.
         for row in (row for row in rows if row.error):
             click.echo(f"ripieno: rank {row.rank} on {row.host}: {row.path}: {row.error}", err=True)
     return 0 if all(row.is_whole for row in rows) else 1
-
-
-def _run_workers(
-    workers: int,
-    files: Sequence[str],
-    out: str,
-    strategy: str,
-    directories: Sequence[str],
-    block: int | None,
-    overwrite: bool,
-    keep_partial: bool,
-    as_json: bool,
-    quiet: bool,
-) -> int:
-    """The same command as ranks of this machine."""
-    flags = {"--overwrite": overwrite, "--keep-partial": keep_partial, "--json": as_json, "--quiet": quiet}
-    arguments = [
-        "distribute",
-        "--out",
-        out,
-        "--strategy",
-        strategy,
-        *(flag for flag, is_set in flags.items() if is_set),
-    ]
-    arguments += ["--block", str(block)] if block is not None else []
-    arguments += [word for directory in directories for word in ("--directory", directory)]
-    script = run.Script("ripieno", [*arguments, "--", *files], module=True, prefix=False, independent=True)
-    try:
-        return run.run(script, workers)
-    except KeyboardInterrupt:
-        return run.INTERRUPTED
 
 
 class _Progress:
@@ -206,7 +273,7 @@ def _report(rows: list[HostFile]) -> str:
     head = ("rank", "host", "state", "found", "fetched", "time", "rate", "path")
     cells = [
         (
-            str(row.rank),
+            "" if row.rank == NO_RANK else str(row.rank),
             row.host,
             row.state,
             bytes_text(row.found_bytes),

@@ -13,6 +13,8 @@ from ripieno.cli.options import LocalPath, overwrite_option
 
 #: What stands for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
+#: Of the vector whose plans are drawn.
+PLANS_BYTES = 1 << 20
 
 
 class Collectives(click.Group):
@@ -59,6 +61,18 @@ def _collective_command(collective: str) -> click.Command:
         help="Draw the plan, who sends to whom in each round: .svg or .html.",
     )
     @click.option(
+        "--curves",
+        type=LocalPath(dir_okay=False),
+        metavar="FILE",
+        help="Draw the time against bytes, up to --bytes, and print where another algorithm becomes the fastest.",
+    )
+    @click.option(
+        "--segments",
+        type=LocalPath(dir_okay=False),
+        metavar="FILE",
+        help="Search the segments that are the best for --algorithm, or the fastest, and draw the time against them.",
+    )
+    @click.option(
         "--strategies", is_flag=True, help="Of broadcast: those of broadcast variables, and why auto is which."
     )
     @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
@@ -69,6 +83,8 @@ def _collective_command(collective: str) -> click.Command:
         order: str | None,
         algorithm: str | None,
         draw: Path | None,
+        curves: Path | None,
+        segments: Path | None,
         strategies: bool,
         as_json: bool,
         overwrite: bool,
@@ -83,25 +99,46 @@ def _collective_command(collective: str) -> click.Command:
         Examples:
           ripieno explain allreduce --ranks 64 --bytes 64MiB --racks 4 --uplink 40gbit
           ripieno explain broadcast --ranks 8 --draw plan.svg --algorithm binomial
+          ripieno explain allreduce --ranks 64 --bytes 64MiB --curves curves.svg
+          ripieno explain broadcast --ranks 64 --bytes 64MiB --algorithm chain --segments segments.svg
           ripieno explain broadcast --ranks 8 --bytes 64MiB --rate 100mbit --strategies
           ripieno explain allreduce --costs costs.json --bytes 64KiB
         """
         from ripieno.files.results import check_results, new_file
         from ripieno.simulation import explain, explain_strategies, pictures
+        from ripieno.simulation.curves import price_curves, segment_curve
 
         if collective == COLLECTIVE:
             raise click.UsageError(f"{COLLECTIVE}: expected the name of one, such as allreduce")
-        if strategies and (collective != "broadcast" or order or algorithm or draw):
-            raise click.UsageError("--strategies: expected broadcast without --order, --algorithm and --draw")
+        if strategies and (collective != "broadcast" or order or algorithm or draw or curves or segments):
+            raise click.UsageError("--strategies: expected broadcast without --order, --algorithm and pictures")
+        if segments is not None and (order or draw or curves):
+            raise click.UsageError("--segments: expected no --order, --draw and --curves")
+        if curves is not None and (order or algorithm or draw or root):
+            raise click.UsageError("--curves: expected no --order, --algorithm, --draw and --root")
         cluster = cluster_of(**words)
         if strategies:
             compared = explain_strategies(cluster, nbytes=nbytes, root=root)
             click.echo(json.dumps(compared.as_json(), indent=2) if as_json else str(compared))
             return
-        if draw is not None:
-            pictures.check_picture(draw)
-            check_results({"--draw": draw}, overwrite=overwrite)
+        for path in (draw, curves, segments):
+            if path is not None:
+                pictures.check_picture(path)
+        check_results({"--draw": draw, "--curves": curves, "--segments": segments}, overwrite=overwrite)
+        if curves is not None:
+            found_curves = price_curves(collective, cluster, most_bytes=nbytes)
+            with new_file(curves) as part:
+                pictures.write(found_curves.picture(), curves, part)
+            click.echo(json.dumps(found_curves.as_json(), indent=2) if as_json else f"{found_curves}\n{curves}")
+            return
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs_of(**words))
+        if segments is not None:
+            name = algorithm or found.fastest.algorithm
+            by_segments = segment_curve(collective, cluster, nbytes=nbytes, algorithm=name, root=root)
+            with new_file(segments) as part:
+                pictures.write(by_segments.picture(), segments, part)
+            click.echo(json.dumps(by_segments.as_json(), indent=2) if as_json else f"{by_segments}\n{segments}")
+            return
         if draw is not None:
             name = f"{algorithm or found.fastest.algorithm}{'' if order is None else f'@{order}'}"
             picture = pictures.plan(collective, name, cluster, nbytes, root)
@@ -115,6 +152,34 @@ def _collective_command(collective: str) -> click.Command:
             click.echo(draw)
 
     return command
+
+
+@explain_command.command("plans", short_help="Draw the plan of every algorithm.")
+@click.option(
+    "--ranks", type=click.IntRange(min=2, max=64), default=8, show_default=True, metavar="COUNT", help="An even number."
+)
+@click.option(
+    "--draw", type=LocalPath(file_okay=False), required=True, metavar="FOLDER", help="Where the pictures belong."
+)
+@overwrite_option
+def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
+    """Draw who sends to whom in each round, for every algorithm of every collective: a file for each.
+
+    \b
+    Examples:
+      ripieno explain plans --draw plans
+    """
+    from ripieno.files.results import check_new_folder, new_folder
+    from ripieno.simulation import pictures
+
+    if ranks % 2:
+        raise click.UsageError(f"--ranks {ranks}: expected an even number, for two to a node")
+    before = [path.name for path in draw.glob("*.svg")] if overwrite else []
+    check_new_folder(draw, before)
+    with new_folder(draw, before) as folder:
+        for name, picture in pictures.all_plans(ranks, PLANS_BYTES).items():
+            (folder / f"{name}.svg").write_text(picture, "utf-8")
+    click.echo(draw)
 
 
 @explain_command.command("sparse")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ripieno.cli.options import LocalPath, overwrite_option, quiet_option
+from ripieno.cli.options import LocalPath, dashboard_option, overwrite_option, quiet_option
 from ripieno.cli.progress import patch_progress
 from ripieno.features import HogOptions, demo_images, extract, find_pictures
 from ripieno.features.extract import index_of
@@ -54,6 +54,7 @@ NAMED_SMALL_PICTURES = 3
 )
 @click.option("--demo", is_flag=True, help="Take the photographs that come inside scikit-learn and scikit-image.")
 @overwrite_option
+@dashboard_option
 @quiet_option
 def features_command(
     pictures: tuple[str, ...],

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from ripieno._types import OnFailure
 from ripieno._version import __version__
 from ripieno.algorithms.journal import RunReport
+from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
     LocalPath,
     PathOrUrl,
@@ -108,7 +109,8 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Inputs, the folder to write, workers, threads, what becomes of failures, trace, overwrite and quiet."""
     ways = [_on_failure_option, threads_option, fit_workers_option]
-    for option in [quiet_option, overwrite_option, trace_option, *ways, _out_option, _inputs_argument]:
+    options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
+    for option in [*options, _inputs_argument]:
         command = option(command)
     return command
 
@@ -191,6 +193,7 @@ def write_model(
             parameters=parameters,
             inputs=inputs,
             words=told.words,
+            command=command_line(),
         )
 
 

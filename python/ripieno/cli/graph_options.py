@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
+from ripieno.cli.fits import checkpoint_option
 from ripieno.cli.options import (
     PathOrUrl,
     overwrite_option,
@@ -29,6 +31,7 @@ _OPTIONS = (
         type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
         help="Format of the files; by default their names decide.",
     ),
+    checkpoint_option,
     trace_option,
 )
 
@@ -39,6 +42,12 @@ _INPUTS = """
 """
 
 undirected_option = click.option("--undirected", is_flag=True, help="Every edge leads both ways.")
+
+
+def say_resumed(model: Any) -> None:
+    """Tell that a fit went on from what its folder had, if it did."""
+    if model.resumed_from_ is not None:
+        click.echo(f"it went on after step {model.resumed_from_:,}, from {model.checkpoint}", err=True)
 
 
 def graph_options(

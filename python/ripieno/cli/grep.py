@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import communicator, threads_option, workers_option
+from ripieno.cli.options import communicator, dashboard_option, threads_option, workers_option
 from ripieno.comm.communicator import Communicator
 from ripieno.files.sources import File, found
 from ripieno.launch import launch
@@ -31,6 +31,7 @@ NOTHING_FOUND = 1
     "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="Print at most COUNT lines of each file."
 )
 @workers_option
+@dashboard_option
 @threads_option
 def grep_command(
     pattern: str,

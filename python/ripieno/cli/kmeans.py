@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,9 +14,11 @@ from rich.console import Console
 from ripieno._types import OnFailure
 from ripieno._version import __version__
 from ripieno.algorithms import KMeans
+from ripieno.algorithms.kmeans.divided_program import CENTROIDS
 from ripieno.algorithms.kmeans.estimator import INITS
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
+from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import check_folder, checkpoint_option, fit_options, max_iter_option, method_option, seed_option
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
@@ -24,13 +27,14 @@ from ripieno.features.index import Patches, find_patches
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import BinaryFiles, open_source
+from ripieno.input.matrix.sparse_files import read_sparse
 from ripieno.kernels import THREAD_MODELS
 from ripieno.report import write_report
 
 ARRAYS = ("centroids", "labels")
 LISTED_PARAMETERS = (
     *("n_clusters", "init", "n_init", "max_iter", "tol", "random_state"),
-    *("workers", "threads", "thread_model", "assign", "bounds", "engine"),
+    *("workers", "threads", "thread_model", "assign", "bounds", "centroids", "engine"),
 )
 
 
@@ -47,7 +51,8 @@ LISTED_PARAMETERS = (
     "--n-init",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="How many runs from different starts; the best is kept. By default 10 for random, else 1.",
+    help="How many runs from different starts; the best is kept. By default 10 for random and exact "
+    "assignment, else 1.",
 )
 @max_iter_option(300)
 @click.option(
@@ -78,6 +83,7 @@ LISTED_PARAMETERS = (
 @method_option("--thread-model", THREAD_MODELS, "How a worker's threads go through an iteration")
 @method_option("--assign", ASSIGNS, "Whether rows are compared with all centroids, or only with those of near groups")
 @method_option("--bounds", BOUNDS, "Whether an iteration leaves out what the one before has ruled out, equally exactly")
+@method_option("--centroids", CENTROIDS, "Whether each worker has all centroids, or a share of them")
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -89,6 +95,7 @@ def kmeans_command(
     thread_model: Literal["fork-join", "bsp"],
     assign: Literal["exact", "near"],
     bounds: Literal["auto", "none"],
+    centroids: Literal["auto", "whole", "divided"],
     init: str,
     start: Path | None,
     n_init: int | None,
@@ -108,9 +115,10 @@ def kmeans_command(
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
-    "picture row col f1 … fn"; with --record-bytes any files, of raw vectors. Every worker reads its own share. The
-    folder then holds centroids.npy, labels.npy (in the order of the rows), model.json and report.html; it appears as a
-    whole or not at all, also at a URL.
+    "picture row col f1 … fn"; with --record-bytes any files, of raw vectors. Every worker reads its own share. Sparse
+    rows, of scipy.sparse.save_npz or of libsvm text named .libsvm, .svmlight or .svm, are read by this command and
+    dealt to the workers. The folder then holds centroids.npy, labels.npy (in the order of the rows), model.json and
+    report.html; it appears as a whole or not at all, also at a URL.
 
     \b
     Example:
@@ -121,8 +129,7 @@ def kmeans_command(
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"dtype={dtype} is of raw vectors: expected --record-bytes, too")
-    dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
-    found = find_patches(dataset, patches, photos)
+    rows, files, found = _open(inputs, record_bytes, dtype, patches, photos)
     progress = KMeansProgress(console, quiet=quiet)
     model = KMeans(
         clusters,
@@ -138,12 +145,13 @@ def kmeans_command(
         thread_model=thread_model,
         assign=assign,
         bounds=bounds,
+        centroids=centroids,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
-        model.fit(dataset, sample_weight=None if weights is None else read_numbers(weights, "weights"))
+        model.fit(rows, sample_weight=None if weights is None else read_numbers(weights, "weights"))
     with new_folder(out, names) as folder:
-        _write(folder, model, dataset.names, found)
+        _write(folder, model, files, found)
     report = model.report_
     loss = f" (some {100 * model.inertia_gap_:.2g} % more than exactly assigned)" if assign == "near" else ""
     console.print(
@@ -153,6 +161,19 @@ def kmeans_command(
         soft_wrap=True,
     )
     click.echo(f"{out}/report.html")
+
+
+def _open(
+    inputs: Sequence[str], record_bytes: int | None, dtype: str | None, patches: Path | None, photos: Path | None
+) -> tuple[Any, Sequence[str], Patches | None]:
+    """What to fit, its files' names, and the patches of its rows, which sparse ones have not."""
+    sparse = read_sparse(inputs) if record_bytes is None else None
+    if sparse is None:
+        dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
+        return dataset, dataset.names, find_patches(dataset, patches, photos)
+    if patches is not None or photos is not None:
+        raise InputError("--patches and --photos are of dense rows: the files are sparse")
+    return *sparse, None
 
 
 def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
@@ -169,6 +190,7 @@ def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches |
         inertia=model.inertia_,
         inputs=list(names),
         patches=patches,
+        command=command_line(),
     )
 
 
@@ -199,7 +221,8 @@ def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]
                 "gap": each.gap,
                 "compute_s": each.compute_s,
                 "communication_s": each.communication_s,
+                "stages": stages,
             }
-            for each in report.iterations
+            for each, stages in zip_longest(report.iterations, report.stages)
         ],
     }

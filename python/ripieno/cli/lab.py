@@ -104,7 +104,9 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     help="Mark each line of output with its host, or do not; by default if there are several ranks.",
 )
 @click.option(
-    "--tls/--no-tls", default=None, help="Encrypt TCP connections between ranks; by default what RIPIENO_TLS says."
+    "--tls/--no-tls",
+    default=None,
+    help="Encrypt all TCP connections of ranks, or none; by default what RIPIENO_TLS says, else those between hosts.",
 )
 @click.option("--keep-going", is_flag=True, help="Let the other ranks go on when one fails, instead of ending them.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)

@@ -13,6 +13,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ripieno import log
+from ripieno.dashboard import wanted
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.files.sources import is_url, suffix
@@ -100,11 +102,30 @@ def top_option(what: str) -> Callable[..., Any]:
     )
 
 
-trace_option = click.option(
+_trace_option = click.option(
     "--trace",
     type=LocalPath(),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
+
+
+def _show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    ctx.with_resource(wanted(is_wanted))
+
+
+#: Of what runs ranks: what it starts is shown while the command runs, and no command has to know.
+dashboard_option = click.option(
+    "--dashboard",
+    is_flag=True,
+    expose_value=False,
+    callback=_show,
+    help="Serve a page that shows the workers while they run, and print its link.",
+)
+
+
+def trace_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a run is looked at: --trace and --dashboard."""
+    return _trace_option(dashboard_option(command))
 
 
 overwrite_option = click.option(
@@ -112,7 +133,25 @@ overwrite_option = click.option(
 )
 
 
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+def _show_log(ctx: click.Context, _: click.Parameter, count: int) -> None:
+    if count:
+        log.show("INFO" if count == 1 else "DEBUG")
+
+
+verbose_option = click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    expose_value=False,
+    callback=_show_log,
+    help="Show what is logged; twice for more.",
+)
+_quiet_option = click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+
+
+def quiet_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How much is told: --quiet and --verbose."""
+    return _quiet_option(verbose_option(command))
 
 
 class Size(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from ripieno.algorithms import PageRank
-from ripieno.cli.graph_options import graph_options, undirected_option
+from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
 from ripieno.cli.options import (
     LocalPath,
     check_files,
@@ -74,6 +75,7 @@ def pagerank_command(
     weighted: bool | None,
     vertices: int | None,
     format: str | None,
+    checkpoint: str | None,
     top: int,
     report: Path | None,
     trace: Path | None,
@@ -100,11 +102,14 @@ def pagerank_command(
         max_iter=max_iterations,
         workers=workers or 1,
         threads=threads,
+        checkpoint=checkpoint,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
         model.fit(graph, comm=comm)
     if leading:
+        if not quiet:
+            say_resumed(model)
         _write(model, out, report)
         _print(model, console, top)
         click.echo(out)
@@ -114,7 +119,12 @@ def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with new_file(report) as part:
-            part.write_text(json.dumps(asdict(model.report_), indent=2) + "\n")
+            part.write_text(json.dumps(_told(model), indent=2) + "\n")
+
+
+def _told(model: PageRank) -> dict[str, Any]:
+    """The report, but for what it says to people."""
+    return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 
 
 def _print(model: PageRank, console: Console, top: int) -> None:

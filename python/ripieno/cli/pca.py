@@ -11,7 +11,16 @@ from rich.console import Console
 from ripieno._types import OnFailure
 from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
-from ripieno.cli.fits import Told, check_folder, fit_options, method_option, say_end, seed_option, write_model
+from ripieno.cli.fits import (
+    Told,
+    check_folder,
+    checkpoint_option,
+    fit_options,
+    method_option,
+    say_end,
+    seed_option,
+    write_model,
+)
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -33,6 +42,7 @@ PROJECTED = "projected"
 @method_option("--solver", SOLVERS, "How they are found")
 @seed_option
 @click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
+@checkpoint_option
 @fit_options
 def pca_command(
     inputs: tuple[str, ...],
@@ -44,6 +54,7 @@ def pca_command(
     solver: str,
     seed: int,
     project: bool,
+    checkpoint: str | None,
     trace: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -69,6 +80,7 @@ def pca_command(
         workers=workers,
         threads=threads,
         on_failure=on_failure,
+        checkpoint=checkpoint,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):
@@ -84,6 +96,7 @@ def pca_command(
         facts={
             "component_count": model.n_components_,
             "solver": model.solver_,
+            "resumed_from": model.resumed_from_,
             "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
             "noise_variance": model.noise_variance_,
         },

@@ -8,7 +8,7 @@ from rich.console import Console
 from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.cli.fits import fit_workers_option
-from ripieno.cli.options import PathOrUrl, overwrite_option, quiet_option, threads_option
+from ripieno.cli.options import PathOrUrl, dashboard_option, overwrite_option, quiet_option, threads_option
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results, new_file, save_array
 
@@ -34,6 +34,7 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 @fit_workers_option
 @threads_option
 @overwrite_option
+@dashboard_option
 @quiet_option
 def predict_command(
     result: ResultPath,
@@ -47,9 +48,9 @@ def predict_command(
 ) -> None:
     """Apply RESULT, a folder that kmeans, logistic, pca or ridge has written, to the rows of INPUTS.
 
-    INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
-    that holds the target may be there, or not. Every worker reads its own share. OUT gets an entry for each row, in
-    their order: the cluster, the class, or the value.
+    INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them, but no
+    files of sparse rows; a column that holds the target may be there, or not. Every worker reads its own share. OUT
+    gets an entry for each row, in their order: the cluster, the class, or the value.
 
     \b
     Example:

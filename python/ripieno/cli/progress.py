@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
@@ -13,7 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.spinner import Spinner
 from rich.table import Table
 
+from ripieno.units import bytes_text, duration_text
+
 SHOWN_ITERATIONS = 10
+#: Seconds between two lines about a pass, where there is no terminal.
+SAID_S = 30.0
 
 
 class IterationProgress(ABC):
@@ -61,7 +67,7 @@ class IterationProgress(ABC):
         """Show what is done beside or between iterations."""
         self.now(text)
         if not self._console.is_terminal and not self._quiet:
-            self._console.print(text, highlight=False)
+            self._console.print(text, highlight=False, soft_wrap=True)
 
     def now(self, text: str) -> None:
         """Show, on a terminal, what is going on."""
@@ -80,11 +86,13 @@ class KMeansProgress(IterationProgress):
     """Of `KMeans`."""
 
     columns = ("iteration", "inertia", "shift²", "rows/s")
+    _said_s = -math.inf
 
     def row(self, event: dict[str, Any]) -> tuple[str, ...] | None:
         """Of an iteration of any run."""
-        if event["event"] == "seeding":
-            self._seeding(event)
+        told = {"seeding": self._seeding, "centroids": self._centroids, "pass": self._part}.get(event["event"])
+        if told is not None:
+            told(event)
             return None
         self.now(f"iterating, run {event['run']}")
         return (
@@ -93,6 +101,22 @@ class KMeansProgress(IterationProgress):
             f"{event['squared_shift']:.3g}",
             _rate(event["rows_per_s"]),
         )
+
+    def _centroids(self, event: dict[str, Any]) -> None:
+        if event["divided"]:
+            whole, free = bytes_text(event["whole_bytes"]), bytes_text(event["free_bytes"])
+            self.say(f"centroids are divided among the workers: all would take {whole} on each, of {free} there are")
+
+    def _part(self, event: dict[str, Any]) -> None:
+        text = (
+            f"iteration {event['iteration']}: {event['part']:.0%} assigned, {duration_text(event['seconds_left'])} left"
+        )
+        now = time.monotonic()
+        if now - self._said_s < SAID_S:
+            self.now(text)
+        else:
+            self._said_s = now
+            self.say(text)
 
     def _seeding(self, event: dict[str, Any]) -> None:
         text = f"choosing first centroids among {event['row_count']:,} rows ({event['init']})"

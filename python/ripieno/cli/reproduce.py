@@ -1,32 +1,66 @@
-"""`ripieno reproduce`: figures of papers, simulated at the papers' own scale, beside what they print."""
+"""`ripieno reproduce`: figures of papers, simulated at the papers' own scale beside what they print, or measured."""
 
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 
 import click
 
+from ripieno.cli.options import LocalPath, overwrite_option
+
 
 @click.command("reproduce", short_help="Simulate figures of papers beside what they print.")
-@click.argument("name", metavar="NAME|list")
+@click.argument("name", metavar="NAME|list|all")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def reproduce_command(name: str, as_json: bool) -> None:
+@click.option(
+    "--write", "target", type=LocalPath(dir_okay=False), metavar="FILE.md", help="Of all: a page, as Markdown."
+)
+@overwrite_option
+def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: bool) -> None:
     """Simulate a table or figure of a paper at its own scale, beside what the paper prints.
+
+    Some are measured on this machine instead; the list says which.
 
     \b
     Examples:
       ripieno reproduce list
       ripieno reproduce twister-table-8
+      ripieno reproduce all --write papers.md
     """
+    from ripieno.files.results import check_results, new_file
     from ripieno.simulation import papers
 
-    if name != "list":
-        found = papers.reproduce(name)
-        click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
-        return
+    if target is not None and name != "all":
+        raise click.UsageError(f"--write: expected ripieno reproduce all, not {name}")
+    check_results({"--write": target}, overwrite=overwrite)
+    if name in papers.MEASURED:
+        from ripieno.cli import main
+
+        if as_json:
+            raise click.UsageError(f"--json: {name} is measured; expected the option of ripieno bench")
+        sys.exit(main(list(papers.MEASURED[name][1])))
+    if name == "list":
+        _list(as_json=as_json)
+    elif target is not None:
+        with new_file(target) as part:
+            part.write_text(papers.page(), "utf-8")
+        click.echo(target)
+    else:
+        found = [papers.reproduce(each) for each in (papers.REPRODUCTIONS if name == "all" else [name])]
+        told = [each.as_json() for each in found]
+        text = json.dumps(told if name == "all" else told[0], indent=2)
+        click.echo(text if as_json else "\n\n".join(str(each) for each in found))
+
+
+def _list(*, as_json: bool) -> None:
+    from ripieno.simulation import papers
+
     about = {each: (make.__doc__ or "").strip() for each, make in papers.REPRODUCTIONS.items()}
+    about |= {each: text for each, (text, _) in papers.MEASURED.items()}
     if as_json:
         click.echo(json.dumps(about, indent=2))
         return
-    for each, text in about.items():
-        click.echo(f"{each:18} {text}")
+    for each, text in sorted(about.items()):
+        click.echo(f"{each:22} {text}")

@@ -66,7 +66,9 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     help="When a rank dies: end all, or let the script go on with comm.shrink().",
 )
 @click.option(
-    "--tls/--no-tls", default=None, help="Encrypt TCP connections between ranks; by default what RIPIENO_TLS says."
+    "--tls/--no-tls",
+    default=None,
+    help="Encrypt all TCP connections of ranks, or none; by default what RIPIENO_TLS says, else those between hosts.",
 )
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Mark each line of output with its rank.")
 @click.option(
@@ -74,7 +76,9 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     type=click.Path(path_type=Path),
     help="File to write: what every rank communicated and when, for ui.perfetto.dev.",
 )
+@click.option("--dashboard", is_flag=True, help="Serve a page that shows the ranks while they run, and print its link.")
 @click.option("--overwrite", is_flag=True, help="Replace the file of --trace if it is there.")
+@click.option("-v", "--verbose", count=True, help="Show what launcher and ranks log; twice for more.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run_command(
@@ -89,7 +93,9 @@ def run_command(
     tls: bool | None,
     prefix: bool,
     trace: Path | None,
+    dashboard: bool,
     overwrite: bool,
+    verbose: int,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -121,11 +127,15 @@ def run_command(
     and a line on stderr names the rank that died.
     """
     import ripieno.flight as flight
+    from ripieno import log
     from ripieno.files.results import check_results
     from ripieno.flight.trace import traced
     from ripieno.host import usable_cores
+    from ripieno.launch.job.watch import Watch
     from ripieno.launch.script import interpreter, launchers, run
 
+    if verbose:
+        log.show("INFO" if verbose == 1 else "DEBUG")
     flags: tuple[str, ...] = ()
     if not module and interpreter.is_python(script):
         try:
@@ -156,6 +166,8 @@ def run_command(
         if trace is not None:
             instead = f"set {flight.VARIABLE}=<folder> for all ranks, then: ripieno trace <folder>"
             raise click.UsageError(f"--trace is for ranks that are started here; {instead}")
+        if dashboard:
+            raise click.UsageError("--dashboard is for ranks that are started here, not by another launcher")
         run.run_here(what)
     if on_failure != "raise" and replicas > 1:
         raise click.UsageError("--on-failure shrink: where ranks have replicas these go on in the place of the dead")
@@ -165,7 +177,7 @@ def run_command(
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:
         with traced(trace):
-            code = run.run(what, workers)
+            code = run.run(what, workers, Watch(dashboard))
         sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(run.INTERRUPTED)

@@ -67,13 +67,21 @@ KMEANS, TRACE = "kmeans", "--trace"
     help="Broadcast by the machines that go on when ranks fail: chain, splitstream, flat. tree, csb, csb-llcf and "
     "bittorrent do anyhow.",
 )
-@click.option("--block", metavar="SIZE|search", help="Block of these machines. By default a 256th, 16 KiB to 4 MiB.")
+@click.option(
+    "--block",
+    metavar="SIZE|search",
+    help="Block of these machines. By default a 256th, 16 KiB to 4 MiB. search plays 4 MiB and its halves on this "
+    "modelled cluster, and takes the fastest; real links are not tried.",
+)
 @click.option("--late", multiple=True, metavar="RANK@TIME", help="A rank that comes late to these machines.")
 @click.option("--stop", multiple=True, metavar="RANK@TIME", help="A rank of theirs that stands still from then on.")
 @click.option("--corrupt", multiple=True, metavar="RANK@TIME", help="A rank whose next block after that comes wrong.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
     "--timeline", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the messages by time: .svg or .html."
+)
+@click.option(
+    "--loads", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw how busy each wire is: .svg or .html."
 )
 @overwrite_option
 def simulate_command(
@@ -92,6 +100,7 @@ def simulate_command(
     corrupt: tuple[str, ...],
     as_json: bool,
     timeline: Path | None,
+    loads: Path | None,
     overwrite: bool,
     **words: Any,
 ) -> None:
@@ -117,15 +126,18 @@ def simulate_command(
         raise InputError("--block, --late, --stop and --corrupt: expected --heal, or --algorithm csb or bittorrent")
     if play is _machines and collective != "broadcast":
         raise InputError(f"{collective}: expected broadcast, which alone has --heal, csb and bittorrent")
+    if play is _machines and loads is not None:
+        raise InputError("--loads: expected an algorithm of plans, without --heal")
     cluster = cluster_of(
         **words,
         queue_bytes=None if queue is None else Size().convert(queue, None, None),
         slow=next((_slow(each, seed) for each in slow if "@" not in each), None),
         slow_nodes=[_slow_node(each) for each in slow if "@" in each],
     )
-    if timeline is not None:
-        pictures.check_picture(timeline)
-        check_results({"--timeline": timeline}, overwrite=overwrite)
+    for path in (timeline, loads):
+        if path is not None:
+            pictures.check_picture(path)
+    check_results({"--timeline": timeline, "--loads": loads}, overwrite=overwrite)
     asked = _Asked(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
     if any(each.endswith("%") for each in dead):
         undisturbed = play(replace(cluster, slow=None, slow_nodes=()), asked, draws=False).seconds
@@ -134,16 +146,18 @@ def simulate_command(
         cluster = replace(cluster, dead=[_dead(each, undisturbed) for each in dead])
     else:
         cluster = replace(cluster, dead=[_dead(each, 0.0) for each in dead])
-    found = play(cluster, asked, draws=timeline is not None)
-    if timeline is not None:
-        with new_file(timeline) as part:
-            pictures.write(_drawn(found), timeline, part)
+    found = play(cluster, asked, draws=timeline is not None or loads is not None)
+    for path, drawn in ((timeline, _drawn), (loads, _loads)):
+        if path is not None:
+            with new_file(path) as part:
+                pictures.write(drawn(found), path, part)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
         return
     click.echo(str(found))
-    if timeline is not None:
-        click.echo(timeline)
+    for path in (timeline, loads):
+        if path is not None:
+            click.echo(path)
 
 
 class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
@@ -174,15 +188,31 @@ class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic fro
     metavar="NUMBER",
     help="10^9 operations a second of a core that assigns points. By default as many as are measured here.",
 )
+@click.option(
+    "--compared",
+    type=click.FloatRange(0, 1, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="The part of all pairs of points and clusters that is compared.",
+)
+@click.option("--divided", is_flag=True, help="Every rank has a share of the centroids, and not all.")
 @cluster_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def kmeans_command(
-    points: int, dim: int, clusters: int, cores: int, gflops: float | None, as_json: bool, **words: Any
+    points: int,
+    dim: int,
+    clusters: int,
+    cores: int,
+    gflops: float | None,
+    compared: float,
+    divided: bool,
+    as_json: bool,
+    **words: Any,
 ) -> None:
     """Play an iteration of K-means on a cluster that is only modelled, stage by stage.
 
-    A point counts 2 x clusters x dim operations, and no bounds leave any out. One allreduce of sums and weights ends an
-    iteration. The first centroids are broadcast once.
+    A pair of a point and a cluster counts 2 x dim operations. One allreduce of sums and weights ends an iteration; the
+    first centroids are broadcast once. Divided centroids are gathered in each iteration, and their sums are scattered.
 
     \b
     Examples:
@@ -192,7 +222,16 @@ def kmeans_command(
 
     cluster = cluster_of(ranks=None, **words)
     rate = None if gflops is None else gflops * 1e9
-    found = kmeans_iteration(cluster, points=points, dim=dim, clusters=clusters, cores=cores, operations_per_s=rate)
+    found = kmeans_iteration(
+        cluster,
+        points=points,
+        dim=dim,
+        clusters=clusters,
+        cores=cores,
+        operations_per_s=rate,
+        compared=compared,
+        divided=divided,
+    )
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
 
 
@@ -289,6 +328,13 @@ def _drawn(found: Simulation | Distribution) -> str:
     from ripieno.simulation import Simulation, pictures, swarm_picture
 
     return pictures.timeline(found) if isinstance(found, Simulation) else swarm_picture.swarm(found)
+
+
+def _loads(found: Simulation | Distribution) -> str:
+    from ripieno.simulation import Simulation, pictures
+
+    assert isinstance(found, Simulation), "loads are drawn of plans"
+    return pictures.loads(found)
 
 
 def _slow(text: str, seed: int) -> tuple[int, float, int]:

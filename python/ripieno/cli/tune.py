@@ -13,6 +13,7 @@ from ripieno.cli.options import LocalPath, overwrite_option
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.simulation import MeasuredCosts
+    from ripieno.simulation.algorithm_choices import AlgorithmChoices
 
 
 @click.command("tune", short_help="Measure what links, memory and cores cost.")
@@ -25,10 +26,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds to measure.",
 )
+@click.option(
+    "--trials",
+    "trials_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Also try the algorithms of collectives, for so long, and keep which is the fastest here.",
+)
 @click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="costs.json", help="Write a file of costs.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @overwrite_option
-def tune_command(ranks: int | None, budget_s: float, target: Path | None, as_json: bool, overwrite: bool) -> None:
+def tune_command(
+    ranks: int | None, budget_s: float, trials_s: float, target: Path | None, as_json: bool, overwrite: bool
+) -> None:
     """Measure latency and rate of each kind of link, and the cost of adding and copying.
 
     Run it under a launcher, a rank or more on each host; alone it starts ranks on this machine. Links are those of
@@ -36,9 +47,13 @@ def tune_command(ranks: int | None, budget_s: float, target: Path | None, as_jso
     `comm.explain`; --write makes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Let nothing else
     use the network and the hosts meanwhile.
 
+    With --trials algorithms are tried, too, for these ranks where they stand. Programs run by what is kept after
+    `comm.try_algorithms()`, which takes no time then.
+
     \b
     Examples:
       ripieno tune --ranks 4 --write costs.json
+      ripieno tune --ranks 4 --trials 20
       srun --ntasks-per-node 2 ripieno tune --write costs.json
       ripieno explain allreduce --costs costs.json --bytes 1MiB
     """
@@ -53,18 +68,24 @@ def tune_command(ranks: int | None, budget_s: float, target: Path | None, as_jso
         if ranks is not None:
             raise click.UsageError("--ranks: the launcher has started them; without one, they are started here")
         with init(threads=1) as comm:
-            found, is_first = _tuned(comm, budget_s), comm.rank == 0
+            found, is_first = _tuned(comm, budget_s, trials_s), comm.rank == 0
         if not is_first:
             return
     else:
         with launch(workers=ranks or 2, threads=1) as job:
-            found = job.run(_tuned, budget_s)[0]
+            found = job.run(_tuned, budget_s, trials_s)[0]
+    costs, choices = found
     if target is not None:
-        link_costs.write(found, target)
-    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
+        link_costs.write(costs, target)
+    if as_json:
+        tried = {} if choices is None else {"algorithms": choices.as_json()}
+        click.echo(json.dumps(costs.as_json() | tried, indent=2))
+    else:
+        click.echo(str(costs) if choices is None else f"{costs}\n{choices}")
     if target is not None and not as_json:
         click.echo(target)
 
 
-def _tuned(comm: Communicator, budget_s: float) -> MeasuredCosts:
-    return comm.tune(budget_s=budget_s)
+def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[MeasuredCosts, AlgorithmChoices | None]:
+    costs = comm.tune(budget_s=budget_s)
+    return costs, comm.try_algorithms(budget_s=trials_s, kept=False) if trials_s > 0 else None

@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
-from ripieno.cli.graph_options import graph_options, undirected_option
+from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
 from ripieno.cli.options import Columns, check_files, communicator, write_columns
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
@@ -29,6 +29,7 @@ def _fit(
     threads: int | None,
     vertices: int | None,
     format: str | None,
+    checkpoint: str | None,
     trace: Path | None,
     undirected: bool = False,
 ) -> None:
@@ -38,9 +39,10 @@ def _fit(
     graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
-        model.set_params(workers=workers or 1, threads=threads).fit(graph, comm=comm)
+        model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint).fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
+    say_resumed(model)
     if out is not None:
         write_columns(columns(model), out)
     click.echo(tell(model))

@@ -23,6 +23,7 @@ from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.replicas import checked as checked_replicas
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.script.environment import init
 
 __all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
@@ -41,6 +42,7 @@ def launch(
     thread_affinity: str = "inherit",
     prefix_output: bool = False,
     trace: str | os.PathLike[str] | None = None,
+    dashboard: bool = False,
     **options: Any,
 ) -> Job:
     """Start worker ranks and let them meet.
@@ -82,11 +84,14 @@ def launch(
         ``sys.stderr``, which in a notebook is the cell. By default workers write to the terminal themselves.
     trace : path, optional
         A file to write when the job ends, well or not: the collectives of every rank over time, for ui.perfetto.dev.
+    dashboard : bool
+        Serve a page that shows the job while it runs, and print its link, which is in ``job.dashboard.link``, too. See
+        docs/dashboard.md.
     **options
         ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``,
         ``ports``; ``racks``, a file or a dict of the hosts of each rack, see `ripieno.launch.racks`; ``tls``, whether
-        TCP connections are encrypted, by default what RIPIENO_TLS says, see docs/security.md; and the options of an
-        engine, see docs/engines.
+        all TCP connections are encrypted, or none; by default what RIPIENO_TLS says, else those between hosts are, see
+        docs/security.md; and the options of an engine, see docs/engines.
 
     Returns
     -------
@@ -131,8 +136,10 @@ def launch(
             f"replicas={replicas}, on_failure={on_failure!r}: ranks with replicas go on by themselves: choose one"
         )
     binding = Binding(bind, thread_affinity)
-    if "tls" not in options:
+    if options.get("tls") is None:
         options["tls"] = wants_tls(os.environ)
+    if not isinstance(dashboard, bool):
+        raise InputError(f"dashboard={dashboard!r}: expected True or False; RIPIENO_DASHBOARD_ADDRESS says where")
     common: dict[str, Any] = {"on_event": on_event, "trace": None if trace is None else Trace(trace)}
     if engine != "local":
         if prefix_output:
@@ -145,7 +152,9 @@ def launch(
         _check_options(options, where.NAME, where.OPTIONS)
         # Where there is no room at all the engine says so.
         workers = workers or max(1, where.slots())
-        return where.job(
+        return _watched(
+            dashboard,
+            where.job,
             workers,
             threads=threads or where.threads,
             replicas=checked_replicas(replicas, workers),
@@ -163,8 +172,10 @@ def launch(
     if workers == 1 and not binding.is_asked:
         if spares:
             raise InputError(f"spares={spares}: the only rank is the calling process: expected workers=2 or more")
-        return InlineJob(threads=threads, **common, **options)
-    return LocalJob(
+        return _watched(dashboard, InlineJob, threads=threads, **common, **options)
+    return _watched(
+        dashboard,
+        LocalJob,
         workers,
         threads=threads,
         replicas=replicas,
@@ -175,6 +186,16 @@ def launch(
         **common,
         **options,
     )
+
+
+def _watched(is_asked: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
+    """The job that is made, with a dashboard if it is to have one."""
+    watch = Watch(is_asked)
+    try:
+        return make(*args, watch=watch, **options)
+    except BaseException:
+        watch.close()
+        raise
 
 
 def _check_options(options: Mapping[str, Any], engine: str, own: frozenset[str]) -> None:
@@ -216,5 +237,5 @@ _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         "a file or a dict of racks",
     ),
     "rendezvous_timeout_s": (_is_duration, "a positive number of seconds"),
-    "tls": (lambda value: isinstance(value, bool), "True or False"),
+    "tls": (lambda value: value is None or isinstance(value, bool), "True, False or None"),
 }

@@ -1,4 +1,4 @@
-"""Whether connections between ranks are encrypted, where nobody says so in the program."""
+"""Which connections between ranks are encrypted, where nobody says so in the program."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from ripieno.errors import InputError
 TLS_VARIABLE = "RIPIENO_TLS"
 
 
-def wants_tls(variables: Mapping[str, str]) -> bool:
-    """What RIPIENO_TLS says; not set is no.
+def wants_tls(variables: Mapping[str, str]) -> bool | None:
+    """What RIPIENO_TLS says: all TCP connections, or none; None, if it is not set, is those between hosts.
 
     Raises
     ------
     InputError
         If it is neither 0 nor 1.
     """
-    text = variables.get(TLS_VARIABLE) or "0"
+    text = variables.get(TLS_VARIABLE)
+    if not text:
+        return None
     if text not in ("0", "1"):
-        raise InputError(f"{TLS_VARIABLE}={text!r}: expected 1, connections are encrypted, or 0")
+        raise InputError(
+            f"{TLS_VARIABLE}={text!r}: expected 1, all connections are encrypted, or 0, none; "
+            "not set, those between hosts are"
+        )
     return text == "1"

@@ -7,8 +7,8 @@ south = ["node3", "gpu-*"]
 ```
 
 Host names may hold ``*``, ``?`` and ``[…]``. A rank looks, in this order, at what it was given (``racks=``), at the
-variable RACK (the rack's name), and at the file that the variable RIPIENO_RACKS names; without any of them nobody knows
-of racks.
+variable RACK (the rack's name), at the file that the variable RIPIENO_RACKS names, and at SLURM_TOPOLOGY_ADDR, by which
+Slurm's tree topology tells of the switches above a node; without any of them nobody knows of racks.
 """
 
 from __future__ import annotations
@@ -36,9 +36,19 @@ def rack_of_this_host(racks: Racks | None = None, variables: Mapping[str, str] =
         return variables["RACK"]
     racks = racks or variables.get("RIPIENO_RACKS")
     if not racks:
-        return None
+        return _switch_of_slurm(variables)
     host = socket.gethostname()
     return rack_of(host, racks, "racks") if isinstance(racks, Mapping) else rack_of(host, read(racks), str(racks))
+
+
+def _switch_of_slurm(variables: Mapping[str, str]) -> str | None:
+    """The leaf switch of this node, such as s1 of s0.s1.node7, where the pattern says that there are switches."""
+    address = variables.get("SLURM_TOPOLOGY_ADDR", "").split(".")
+    pattern = variables.get("SLURM_TOPOLOGY_ADDR_PATTERN", "").split(".")
+    if len(pattern) < 2 or pattern[-2:] != ["switch", "node"] or len(address) < len(pattern):
+        return None
+    # Names of nodes may have dots, those of switches have none.
+    return address[len(pattern) - 2] or None
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -46,7 +56,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     try:
         with open(path, "rb") as file:
             racks = tomllib.load(file).get("racks")
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"racks={os.fspath(path)!r} cannot be read: {error}") from None
     if not isinstance(racks, dict) or not racks:
         raise InputError(f'racks={os.fspath(path)!r}: expected a table [racks] with entries like north = ["host1"]')

@@ -27,6 +27,7 @@ from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
@@ -184,7 +185,7 @@ class EngineJob(ProcessJob[RemoteMember]):
     Parameters
     ----------
     engine : Engine
-    workers, threads, on_event, trace, replicas
+    workers, threads, on_event, trace, replicas, watch
         As of `ripieno.launch.launch`.
     **options
         For the native communicator; ``rendezvous_timeout_s`` is also the time that tasks have to join.
@@ -203,6 +204,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         replicas: int = 1,
         on_failure: OnFailure = "raise",
         spares: int = 0,
+        watch: Watch | None = None,
         **options: Any,
     ) -> None:
         if spares:
@@ -213,7 +215,9 @@ class EngineJob(ProcessJob[RemoteMember]):
             raise InputError(
                 f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
             )
-        super().__init__(workers, threads, replicas=1, on_event=on_event, trace=None, on_failure=on_failure)
+        super().__init__(
+            workers, threads, replicas=1, on_event=on_event, trace=None, on_failure=on_failure, watch=watch
+        )
         self.engine = engine
         self._options = options
         self._hold = _Hold()
@@ -240,7 +244,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
-            server = self._hold.server = MemberServer(host, token, tls=bool(self._options.get("tls", False)))
+            server = self._hold.server = MemberServer(host, token, tls=self._options.get("tls"))
         except OSError as error:
             raise EngineError(
                 f"ranks in {self.engine.NAME} are to reach this process at {host}, where it cannot listen: "

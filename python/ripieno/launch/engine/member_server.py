@@ -8,7 +8,7 @@ import platform
 import socket
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -62,9 +62,10 @@ class Invitation:
     is_survey: bool = False
 
     @property
-    def tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return bool(self.options.get("tls", False))
+    def tls(self) -> bool | None:
+        """Whether all connections are encrypted, or none; None is those between hosts."""
+        tls: bool | None = self.options.get("tls")
+        return tls
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def versions() -> dict[str, str]:
 
 
 class MemberServer:
-    """A listener on `host`, for members that encrypt with `tls`. Use ``joined`` when its descriptor is readable.
+    """A listener on `host`, for members of the same `tls`. Use ``joined`` when its descriptor is readable.
 
     Attributes
     ----------
@@ -104,7 +105,7 @@ class MemberServer:
         Why it has stopped to listen.
     """
 
-    def __init__(self, host: str, token: bytes, *, tls: bool = False) -> None:
+    def __init__(self, host: str, token: bytes, *, tls: bool | None = None) -> None:
         self._token = token
         self._tls = tls
         self._joined: deque[tuple[Join, RemoteChannel]] = deque()
@@ -167,11 +168,13 @@ class MemberServer:
             self._hear(end)
 
     def _show_out(self) -> bool:
-        """Let go of the oldest who has proved nothing, and say whether there was one."""
+        """Let go of one who has proved nothing, the oldest from where most come, and say whether there was one."""
         with self._lock:
-            oldest = next((end for end, is_proven in self._guests.items() if not is_proven), None)
-            if oldest is None:
+            sources = {end: _source(end) for end, is_proven in self._guests.items() if not is_proven}
+            if not sources:
                 return False
+            crowd = Counter(sources.values()).most_common(1)[0][0]
+            oldest = next(end for end, source in sources.items() if source == crowd)
             del self._guests[oldest]
             # Wakes the thread that hears it, which closes it.
             with suppress(OSError):
@@ -220,3 +223,11 @@ class MemberServer:
     def _forget(self, end: socket.socket) -> None:
         with self._lock:
             self._guests.pop(end, None)
+
+
+def _source(end: socket.socket) -> str:
+    """From where somebody comes; nothing once the connection has ended."""
+    try:
+        return str(end.getpeername()[0])
+    except OSError:
+        return ""

@@ -136,8 +136,8 @@ class RemoteChannel(Channel):
             raise HungUp(f"the other process has stood still for {timeout_s:g} s")
 
 
-def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool = False) -> RemoteChannel:
-    """A member's channel to a member server, encrypted with `tls`.
+def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:
+    """A member's channel to a member server, encrypted as `tls` says: always, never, or between hosts.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool =
             raise
 
 
-def accept(end: socket.socket, token: bytes, timeout_s: float, *, tls: bool = False) -> RemoteChannel:
+def accept(end: socket.socket, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:
     """The channel to who has connected by `end`; `OSError` or `NotAuthentic` if that is no member of this job."""
     try:
         return _channel(end, MESSAGE_S, _native.admit_member(end.fileno(), token, tls, timeout_s))

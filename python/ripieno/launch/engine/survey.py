@@ -84,10 +84,10 @@ def package_version(package: str) -> str:
         return "missing"
 
 
-def take(engine: Engine, workers: int, *, tls: bool = False) -> tuple[list[Site], list[Unreached]]:
+def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list[Site], list[Unreached]]:
     """Start so many tasks in `engine`: where they are, and who cannot reach whom.
 
-    Every task tries one task at each address, its own included, encrypted with `tls`.
+    Every task tries one task at each address, its own included, encrypted as `tls` says.
 
     Raises
     ------

@@ -89,6 +89,8 @@ class Conversation:
         How long they have.
     still_s
         How long one may stand still, if it can be seen.
+    on_pulse
+        Gets the rank of a member that tells how it fares, and what it tells.
 
     Attributes
     ----------
@@ -112,6 +114,7 @@ class Conversation:
         on_failure: OnFailure = "raise",
         within_s: float | None = None,
         still_s: float | None = None,
+        on_pulse: Callable[[int, Any], None] | None = None,
     ) -> None:
         self._awaited = awaited
         self._members = members
@@ -121,6 +124,7 @@ class Conversation:
         self._outlives = on_failure != "raise"
         self._within_s = within_s
         self._still_s = still_s
+        self._on_pulse = on_pulse
         self._deadline = None if within_s is None else time.monotonic() + within_s
         self._exchange: dict[int, str] = {}
         # What is raised unless somebody gives a better account in time.
@@ -263,6 +267,8 @@ class Conversation:
             self.added[member.rank] = value
         elif kind == "can-read":
             member.can_read = value
+        elif kind == "pulse" and self._on_pulse is not None:
+            self._on_pulse(member.rank, value)
         elif kind == "event":
             return {"rank": member.rank, **value}
         elif kind == "error":

@@ -14,9 +14,10 @@ from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
-from ripieno.launch.job.job import EventListener, Job, tell_all, unsendable
-from ripieno.launch.job.programs import Seat
+from ripieno.launch.job.job import EventListener, Job, unsendable
+from ripieno.launch.job.programs import Events, Seat
 from ripieno.launch.job.stand_ins import forget, standing_for
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.process.parcel import handed_over
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
@@ -25,12 +26,24 @@ from ripieno.launch.racks import rack_of_this_host
 class InlineJob(Job):
     """`workers=1`."""
 
-    def __init__(self, *, threads: int, on_event: EventListener | None, trace: Trace | None, **options: Any) -> None:
-        super().__init__(1, threads, trace, on_event)
+    def __init__(
+        self,
+        *,
+        threads: int,
+        on_event: EventListener | None,
+        trace: Trace | None,
+        watch: Watch | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(1, threads, trace, on_event, watch=watch)
         options |= {} if trace is None else {"flight_folder": trace.folder}
-        meet = partial(single_rank, threads=threads, on_event=partial(tell_all, self._listeners), **options)
-        self._seat = Seat(meet(), meet)
+        events = Events()
+        events.send = self._hear
+        meet = partial(single_rank, threads=threads, on_event=events, **options)
+        self._seat = Seat(meet(), meet, events=events)
         self._local: dict[str, Any] = {}
+        self._watch.leave_lines()
+        self._watch.begins(type(self).__name__, self._place, threads, self._seat.comm.hosts)
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         if self._seat.comm.closed:
@@ -43,8 +56,9 @@ class InlineJob(Job):
             except SerializationError as error:
                 raise unsendable(program, error) from error
             try:
-                with running(self._seat.comm), PROGRAMS.page() as self._added[0]:
-                    result = program(self._seat.comm, *args, **kwargs)
+                comm, hearing = self._seat.comm, self._watch.hearing(True, 1)
+                with self._seat.events.of_program(comm, hearing), running(comm), PROGRAMS.page() as self._added[0]:
+                    result = program(comm, *args, **kwargs)
             except BaseException as error:
                 self._has_failed = True
                 self._part()
@@ -54,6 +68,12 @@ class InlineJob(Job):
         except (CommunicatorClosed, RankFailed):
             self._part()
         return [result]
+
+    def _hear(self, kind: str, value: Any) -> None:
+        if kind == "pulse":
+            self._watch.pulse(0, value)
+        else:
+            self._tell_all({"rank": 0, **value})
 
     def _part(self) -> None:
         self.epoch += 1
@@ -82,12 +102,13 @@ def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
     raise error
 
 
-def single_rank(*, threads: int, on_event: EventListener | None = None, **options: Any) -> Communicator:
+def single_rank(
+    *, threads: int, on_event: Callable[[dict[str, Any]], None] | None = None, **options: Any
+) -> Communicator:
     """A communicator of one rank."""
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
     options = flight.prepared(options)
     native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
-    listener = None if on_event is None else lambda event: on_event({"rank": 0, **event})
-    return Communicator(native, threads=threads, on_event=listener)
+    return Communicator(native, threads=threads, on_event=on_event)

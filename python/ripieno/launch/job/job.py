@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -15,14 +15,17 @@ from weakref import WeakSet, WeakValueDictionary
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
+from ripieno.launch.job import farm
 from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
 from ripieno.launch.job.broadcast import Broadcast
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.process import parcel
 from ripieno.wire.packing import Packed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.comm.shared_files import Place
+    from ripieno.dashboard import Dashboard
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +59,13 @@ class Job(ABC):
     _SHARES_FILES = True
 
     def __init__(
-        self, workers: int, threads: int, trace: Trace | None, on_event: EventListener | None, replicas: int = 1
+        self,
+        workers: int,
+        threads: int,
+        trace: Trace | None,
+        on_event: EventListener | None,
+        replicas: int = 1,
+        watch: Watch | None = None,
     ) -> None:
         self.workers = workers
         self.threads = threads
@@ -68,6 +77,7 @@ class Job(ABC):
         self._broadcast_generation = 0
         self.epoch = 0
         self._trace = trace
+        self._watch = watch or Watch()
         self._listeners = [] if on_event is None else [on_event]
         # By number; and what each rank has added to them in the program that ran last.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
@@ -147,7 +157,8 @@ class Job(ABC):
             self._running = True
             self._idle.clear()
             try:
-                results = self._run(program, args, kwargs)
+                with self._watch.program(name_of(program)):
+                    results = self._run(program, args, kwargs)
                 self._add_up()
                 return results
             except Exception as error:
@@ -160,8 +171,62 @@ class Job(ABC):
                     ends_here = self._was_closed
                 if ends_here:
                     self._close()
-                    self._finish_trace(failed=False)
+                    self._finish(failed=False)
                 self._idle.set()
+
+    def map(
+        self,
+        function: Callable[[T], R],
+        items: Iterable[T],
+        *,
+        as_completed: bool = False,
+        in_flight: int | None = None,
+    ) -> Iterator[Any]:
+        """Call ``function(item)`` for every item, on whichever rank is free; results as they are found.
+
+        Parameters
+        ----------
+        function : callable
+            Gets an item. It runs on one rank, and makes no collective calls.
+        items : iterable
+            What there is to do. It is read as far as items are in flight.
+        as_completed : bool
+            Give pairs of the number of an item and its result, in the order in which they are found, instead of
+            results in the order of the items.
+        in_flight : int, optional
+            So many items are given to the ranks together, and their results kept until they are taken; the next ones
+            follow once all of these are done. 64 for each rank by default.
+
+        Returns
+        -------
+        iterator
+            Of results, or of pairs (int, result). The ranks begin when it is first asked; one that is dropped ends
+            with the items in flight.
+
+        Raises
+        ------
+        Exception
+            That of the first item found to fail, with a note of its number and rank. No more items are begun then.
+        RankFailed
+            A rank has died. With ``on_failure="shrink"`` or "respawn" the items in flight that it had, and others whose
+            results were not yet there, are done again, so that `function` may see an item more than once.
+        SerializationError
+            An item, or the function, cannot travel. A result that cannot is an error of its item.
+
+        Examples
+        --------
+        >>> import ripieno as rp
+        >>> with rp.launch(workers=2) as job:
+        ...     list(job.map(lambda number: number**2, range(5)))
+        [0, 1, 4, 9, 16]
+        """
+        if not callable(function):
+            raise InputError(f"function: a {type(function).__name__}: expected a function of an item")
+        if self.replicas > 1:
+            raise InputError(
+                f"map: the job has {self.replicas} replicas of each rank, which do the same: expected none"
+            )
+        return farm.results_of(self, function, items, farm.check_in_flight(in_flight, self.workers), as_completed)
 
     def resize(self, workers: int) -> None:
         """Go on with another number of ranks, between two programs.
@@ -323,6 +388,15 @@ class Job(ABC):
                 for each in listeners:
                     self._listeners.remove(each)
 
+    def announce(self, name: str, max_iter: int | None = None) -> None:
+        """Say what is fitted by the next program, and in how many iterations at most: a dashboard shows that."""
+        self._watch.fit(name, max_iter)
+
+    @property
+    def dashboard(self) -> Dashboard | None:
+        """The page that shows the job, if there is one; its ``link`` opens it."""
+        return self._watch.dashboard
+
     @property
     def over(self) -> bool:
         """Whether it was closed, or never stood."""
@@ -367,12 +441,19 @@ class Job(ABC):
         if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
             return
         self._close()
-        self._finish_trace(failed=failed)
+        self._finish(failed=failed)
 
-    def _finish_trace(self, *, failed: bool) -> None:
-        """Once no rank will leave a file any more."""
+    def _finish(self, *, failed: bool) -> None:
+        """Once no rank will leave a file any more, or tell anything."""
+        self._watch.close()
         if self._trace is not None:
             (self._trace.rescue if failed or self._has_failed or self.lost else self._trace.finish)()
+
+    def _tell_all(self, event: dict[str, Any]) -> None:
+        """Pass on what a rank has emitted."""
+        self._watch.event(event)
+        for listener in self._listeners:
+            listener(event)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         # There is one job: estimators that are cloned share it.
@@ -416,9 +497,3 @@ def name_of(program: Callable[..., Any]) -> str:
 def unsendable(program: Callable[..., Any], error: SerializationError) -> SerializationError:
     """What to raise if a program does not reach its ranks."""
     return SerializationError(f"{name_of(program)} or its arguments cannot be sent to workers: {error}")
-
-
-def tell_all(listeners: list[EventListener], event: dict[str, Any]) -> None:
-    """Pass on what a rank has emitted."""
-    for listener in listeners:
-        listener(event)

@@ -28,6 +28,7 @@ from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
@@ -80,9 +81,18 @@ class LocalJob(ProcessJob[_Worker]):
         on_failure: OnFailure = "raise",
         spares: int = 0,
         prefix_output: bool = False,
+        watch: Watch | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(workers, threads, replicas=replicas, on_event=on_event, trace=trace, on_failure=on_failure)
+        super().__init__(
+            workers,
+            threads,
+            replicas=replicas,
+            on_event=on_event,
+            trace=trace,
+            on_failure=on_failure,
+            watch=watch,
+        )
         options |= {} if trace is None else {"flight_folder": trace.folder}
         self._host = socket.gethostname()
         self._prefix_output = prefix_output
@@ -191,7 +201,7 @@ class LocalJob(ProcessJob[_Worker]):
 
     def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
         """Start one worker for each number, and add it to the others."""
-        pump = LinePump() if self._prefix_output else None
+        pump = LinePump(self._watch.output) if self._prefix_output else None
         for number in numbers:
             workers.append(self._start_one(f"{name} {number}", number, pump))
         if pump is not None:

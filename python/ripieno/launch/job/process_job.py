@@ -21,8 +21,9 @@ from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.conversation import Conversation, Member, tell
-from ripieno.launch.job.job import EventListener, Job, name_of, tell_all, unsendable
+from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
 
@@ -66,8 +67,9 @@ class ProcessJob(Job, Generic[M]):
         on_event: EventListener | None,
         trace: Trace | None,
         on_failure: OnFailure = "raise",
+        watch: Watch | None = None,
     ) -> None:
-        super().__init__(workers, threads, trace, on_event, replicas)
+        super().__init__(workers, threads, trace, on_event, replicas, watch)
         self.members: list[M] = []
         self._on_failure = on_failure
         # The thread that waits, or has waited last, for a program.
@@ -116,6 +118,7 @@ class ProcessJob(Job, Generic[M]):
             on_failure=on_failure,
             within_s=within_s,
             still_s=self._still_s(awaited),
+            on_pulse=self._watch.pulse,
         )
 
     def _still_s(self, awaited: str) -> float | None:
@@ -129,9 +132,10 @@ class ProcessJob(Job, Generic[M]):
         except BaseException as error:
             self._over = f"its ranks did not start: {error}".partition("\n")[0]
             self._end()
-            self._finish_trace(failed=True)
+            self._finish(failed=True)
             raise
         self._state = State.READY
+        self._tell_hosts()
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         self._runner = threading.get_ident()
@@ -144,6 +148,7 @@ class ProcessJob(Job, Generic[M]):
                 if not self._begins_again(attempt):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
+                self._watch.note(f"{name_of(program)} begins again on {self.workers} {ranks}")
                 warnings.warn(
                     f"{failed.with_traceback(None)}; {name_of(program)} begins again on {self.workers} {ranks}",
                     RuntimeWarning,
@@ -166,7 +171,8 @@ class ProcessJob(Job, Generic[M]):
         """What members that are ready return; they keep checkpoints in memory if the program goes on from them."""
         with self._recovering():
             try:
-                self._send((program, args, kwargs, bool(self._listeners), goes_on))
+                hearing = self._watch.hearing(bool(self._listeners), self.workers)
+                self._send((program, args, kwargs, hearing, goes_on))
                 unsent = None
             except SerializationError as error:
                 unsent = error
@@ -184,6 +190,7 @@ class ProcessJob(Job, Generic[M]):
                     tell(member, "meet", (member.rank, len(self.members)))
                 self._replies("ready", self._meeting_s() + self._starting_s())
                 self._state = State.READY
+                self._tell_hosts()
                 self._give_again(self._has_others)
         if self._state is not State.READY:
             self._form_again()
@@ -195,6 +202,10 @@ class ProcessJob(Job, Generic[M]):
             self._has_others = False
             for each in list(self._kept):
                 self._ask(*each.sent_again())
+
+    def _tell_hosts(self) -> None:
+        """The members have met."""
+        self._watch.begins(type(self).__name__, self._place, self.threads, [member.host for member in self.members])
 
     def _starting_s(self) -> float:
         """How long members may take to begin, before they meet."""
@@ -216,6 +227,7 @@ class ProcessJob(Job, Generic[M]):
             self._end()
             raise
         self._state = State.READY
+        self._tell_hosts()
         self._give_again(True)
 
     @contextmanager
@@ -252,7 +264,10 @@ class ProcessJob(Job, Generic[M]):
         self._heard.replies.clear()
 
     def _note_lost(self) -> None:
-        """Tell of those that the job goes on without; they will not come back."""
+        """Tell of those that are lost; those that the job goes on without will not come back."""
+        for member in self.members:
+            if member.loss is not None:
+                self._watch.lost(member.rank, member.loss)
         if self.replicas > 1 or self._on_failure != "raise":
             for member in self.members:
                 if member.loss is not None:
@@ -377,7 +392,7 @@ class ProcessJob(Job, Generic[M]):
                         continue
                     event = conversation.hear(key.data)
                     if event is not None:
-                        tell_all(self._listeners, event)
+                        self._tell_all(event)
                         if self._was_closed:
                             raise CommunicatorClosed("who listens to the job has closed it")
                     if key.data.loss is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, S
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.pulse import Pulse
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
@@ -87,9 +89,24 @@ class Returned:
     without: tuple[int, ...] = ()
 
 
-#: A program, its arguments by place and by name, whether somebody listens to what ranks emit, and whether ranks keep
-#: what programs before it have put by.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], bool, bool]
+class Hearing(NamedTuple):
+    """Who hears of a program while it runs.
+
+    Attributes
+    ----------
+    is_heard
+        Whether somebody listens to what ranks emit.
+    pulse_s
+        How often each rank is to tell how it fares; None if nobody watches.
+    """
+
+    is_heard: bool
+    pulse_s: float | None = None
+
+
+#: A program, its arguments by place and by name, who hears of it, and whether ranks keep what programs before it have
+#: put by.
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool]
 
 
 @dataclass(frozen=True)
@@ -101,11 +118,11 @@ class ForRank0:
 
 def elsewhere(request: RunRequest) -> RunRequest:
     """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
-    program, args, kwargs, is_heard, goes_on = request
+    program, args, kwargs, hearing, goes_on = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
     args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
-    return program, args, kwargs, is_heard, goes_on
+    return program, args, kwargs, hearing, goes_on
 
 
 class Events:
@@ -115,18 +132,43 @@ class Events:
     ----------
     send : callable
         Sends a message of a kind to the launcher.
-    is_heard : bool
-        Whether somebody listens.
+    hearing : Hearing
+        Who listens.
     """
 
     send: Callable[[str, Any], None]
 
     def __init__(self) -> None:
-        self.is_heard = False
+        self.hearing = Hearing(False)
+        self._pulse: Pulse | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
-        if self.is_heard:
+        if self.hearing.is_heard:
             self.send("event", event)
+        elif self.hearing.pulse_s is not None and self._pulse is not None:
+            self._pulse.event(event)
+
+    @contextmanager
+    def of_program(self, comm: Communicator, hearing: Hearing) -> Iterator[None]:
+        """A program runs, of which `hearing` says who hears."""
+        end = self.begin(comm, hearing)
+        try:
+            yield
+        finally:
+            end()
+
+    def begin(self, comm: Communicator, hearing: Hearing) -> Callable[[], None]:
+        """As `of_program`, whose end is what is returned."""
+        self.hearing = hearing
+        if hearing.pulse_s is None:
+            return _nothing
+        self._pulse = self._pulse or Pulse(lambda kind, value: self.send(kind, value))
+        self._pulse.begin(comm, hearing.pulse_s)
+        return self._pulse.end
+
+
+def _nothing() -> None:
+    """Nobody watches."""
 
 
 class Seat:
@@ -244,15 +286,14 @@ def _run(
     program: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    is_heard: bool,
+    hearing: Hearing,
     goes_on: bool,
 ) -> None:
     rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
-    seat.events.is_heard = is_heard
     seat.comm._fits.clear()
     if not goes_on:
         seat.comm._memory.clear()
-    with running(seat.comm), PROGRAMS.page() as amounts:
+    with seat.events.of_program(seat.comm, hearing), running(seat.comm), PROGRAMS.page() as amounts:
         result = program(seat.comm, *args, **kwargs)
     if amounts:
         channel.send("added", amounts)

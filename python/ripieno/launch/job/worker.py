@@ -12,6 +12,7 @@ import sys
 import threading
 from typing import Any
 
+from ripieno import log
 from ripieno.comm.communicator import Communicator
 from ripieno.host import Core
 from ripieno.launch.binding import Binding, places
@@ -35,6 +36,7 @@ def main(fd: int) -> None:
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
         main_module.stand_in(setup["main"])
+        log.show_as_told()
         channel.send("can-read", can_read(*setup["lent"]))
         _serve(channel, **setup["communicator"])
     except HungUp:

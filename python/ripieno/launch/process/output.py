@@ -7,6 +7,7 @@ import selectors
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import IO, TextIO
 
 
@@ -14,9 +15,15 @@ class LinePump:
     """A thread that reads the workers' output and writes whole lines, ``[rank 1] text``, or whatever they are named.
 
     It ends when every worker has closed its output; `close` waits for that.
+
+    Parameters
+    ----------
+    on_line
+        Gets each line, too, and the name of who has written it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_line: Callable[[str, str], None] | None = None) -> None:
+        self._on_line = on_line
         self._selector = selectors.DefaultSelector()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -24,7 +31,7 @@ class LinePump:
         """Read this process's stdout and stderr, both pipes."""
         for pipe, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             assert pipe is not None, "a pumped process is started with pipes"
-            self._selector.register(pipe, selectors.EVENT_READ, _Lines(f"[{name}] ", pipe, sink))
+            self._selector.register(pipe, selectors.EVENT_READ, _Lines(name, pipe, sink, self._on_line))
 
     def start(self) -> None:
         """Begin, after the last `add`."""
@@ -50,8 +57,9 @@ class LinePump:
 
 
 class _Lines:
-    def __init__(self, prefix: str, pipe: IO[bytes], sink: TextIO) -> None:
-        self._prefix = prefix
+    def __init__(self, name: str, pipe: IO[bytes], sink: TextIO, on_line: Callable[[str, str], None] | None) -> None:
+        self._name = name
+        self._on_line = on_line
         self._sink = sink
         self._begun = b""
         self.pipe = pipe
@@ -62,7 +70,11 @@ class _Lines:
         *lines, self._begun = (self._begun + data).split(b"\n")
         if not data and self._begun:
             lines, self._begun = [self._begun], b""
-        text = "".join(f"{self._prefix}{line.decode(errors='replace')}\n" for line in lines)
+        shown = [line.decode(errors="replace") for line in lines]
+        if self._on_line is not None:
+            for line in shown:
+                self._on_line(self._name, line)
+        text = "".join(f"[{self._name}] {line}\n" for line in shown)
         if text:
             self._sink.write(text)
             self._sink.flush()

@@ -164,7 +164,7 @@ def _interrupt_held_back() -> Iterator[None]:
 
 def package_path() -> dict[str, str]:
     """PYTHONPATH with the folder of this package, unless Python looks there anyway."""
-    folder = str(Path(__file__).resolve().parents[2])
+    folder = str(Path(__file__).resolve().parents[3])
     if folder in (*site.getsitepackages(), site.getusersitepackages()):
         return {}
     return {"PYTHONPATH": os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import ripieno.flight as flight
@@ -20,6 +20,7 @@ from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
+from ripieno.launch.job.programs import Events, Hearing
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
 from ripieno.launch.racks import rack_of_this_host
@@ -31,6 +32,11 @@ VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RIPIENO_DIRECT
 
 # The one communicator of this process that `init` made.
 _current: Communicator | None = None
+# What that emits goes to the launcher, if it is one that shows it.
+_events: Events | None = None
+_pulse_s = 0.0
+# How the launcher is told anything, if it wants to be.
+_send: Callable[[str, Any], None] | None = None
 
 
 def init(*, threads: int | None = None, **options: Any) -> Communicator:
@@ -47,7 +53,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         Threads that this rank should compute with; by default its even share of the host's cores.
     **options
         ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``,
-        ``heartbeat_timeout_s``, and ``tls``, whether TCP connections are encrypted, by default what RIPIENO_TLS says.
+        ``heartbeat_timeout_s``, and ``tls``, whether all TCP connections are encrypted or none, by default what
+        RIPIENO_TLS says, else those between hosts.
 
     Raises
     ------
@@ -62,11 +69,25 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     if own is not None:
         return own
     launchers.take_secrets()
-    _current = from_environment(launchers.own_variables(), threads=threads, **options)
+    _current = from_environment(launchers.own_variables(), threads=threads, on_event=_events, **options)
     atexit.register(_close)
+    if _send is not None:
+        _send("met", None)
+    if _events is not None:
+        # Before the communicator is closed.
+        atexit.register(_events.begin(_current, Hearing(False, _pulse_s)))
     _tell_peers_of_uncaught_exceptions()
     bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
     return _current
+
+
+def watched(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
+    """The script's launcher is told when it has met the others, and how it fares, so often, if at all."""
+    global _events, _pulse_s, _send
+    _send = send
+    if pulse_s is not None:
+        _events, _pulse_s = Events(), float(pulse_s)
+        _events.send = send
 
 
 def current() -> Communicator | None:
@@ -82,11 +103,13 @@ def _close() -> None:
         comm.close()
 
 
-def from_environment(variables: Mapping[str, str], *, threads: int | None, **options: Any) -> Communicator:
+def from_environment(
+    variables: Mapping[str, str], *, threads: int | None, on_event: Events | None = None, **options: Any
+) -> Communicator:
     """A new communicator as `variables` say."""
     place = launchers.detect(variables)
     options = flight.prepared(options)
-    if "tls" not in options:
+    if options.get("tls") is None:
         options["tls"] = wants_tls(variables)
     if threads is None:
         share = usable_cores() if place is None else place.threads(usable_cores())
@@ -95,7 +118,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         missing = ", ".join(name for name in ("RANK", "WORLD_SIZE") if name not in present)
         raise RendezvousError(f"{', '.join(present)} set, but not {missing}: a launcher sets all or none")
     if place is None or place.is_alone:
-        return single_rank(threads=threads, **options)
+        return single_rank(threads=threads, on_event=on_event, **options)
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
@@ -107,7 +130,7 @@ def from_environment(variables: Mapping[str, str], *, threads: int | None, **opt
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:
             await_name(how["tcp_store"][0], options["rendezvous_timeout_s"])
         native = _native.Communicator.connect(place.rank, place.world_size, None, **how, **options)
-    return Communicator(native, threads=threads)
+    return Communicator(native, threads=threads, on_event=on_event)
 
 
 def _tell_peers_of_uncaught_exceptions() -> None:

@@ -18,6 +18,7 @@ from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.job.replicas import replicas_environment, replicas_of
+from ripieno.launch.job.watch import Watch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp, pair
 from ripieno.launch.process.interruption import interruptible
@@ -33,7 +34,7 @@ CULPRIT_S = 5.0
 REPORT_S = 10.0
 # Of ranks that are independent, those that stand still get this long to end once rank 0 has.
 STRAGGLERS_S = 5.0
-# Of ranks that may be left behind, it is looked so often whether only such are left.
+# It is looked so often whether all ranks that are left are stopped.
 LOOK_S = 0.5
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
@@ -64,7 +65,8 @@ class Script:
     independent
         Whether ranks go on when another one fails. When rank 0 ends by itself, it knows that all is over.
     tls
-        Whether TCP connections between ranks are encrypted; None is what RIPIENO_TLS says.
+        Whether all TCP connections of ranks are encrypted, or none; None is what RIPIENO_TLS says, else those between
+        hosts.
     on_failure
         With "shrink" ranks that die, or are left behind, are done without as long as one goes on.
     """
@@ -105,6 +107,7 @@ class _Rank:
     rank: int
     process: subprocess.Popen[bytes]
     channel: Channel
+    has_met: bool = False
     report: FailureReport | None = None
     status: int | None = None
 
@@ -137,7 +140,7 @@ def run_here(script: Script) -> None:
     os.execve(sys.executable, [sys.executable, *script.flags, *target, *script.arguments], environment)
 
 
-def run(script: Script, world_size: int) -> int:
+def run(script: Script, world_size: int, watch: Watch | None = None) -> int:
     """Run `script` as `world_size` ranks; returns the exit code.
 
     It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With
@@ -150,11 +153,15 @@ def run(script: Script, world_size: int) -> int:
         The cores are not enough for what the ranks are to be bound to.
     """
     places(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
-    for _ in range(PORT_ATTEMPT_COUNT):
-        ranks: list[_Rank] = []
-        failed = _run_once(script, world_size, ranks)
-        if failed is None or not _port_was_taken(failed):
-            break
+    watch = watch or Watch()
+    try:
+        for _ in range(PORT_ATTEMPT_COUNT):
+            ranks: list[_Rank] = []
+            failed = _run_once(script, world_size, ranks, watch)
+            if failed is None or not _port_was_taken(failed):
+                break
+    finally:
+        watch.close()
     return 0 if failed is None else _explain(failed, ranks, script)
 
 
@@ -163,9 +170,9 @@ def threads_environment(threads: int) -> dict[str, str]:
     return {**process.thread_environment(threads), "RIPIENO_THREADS": str(threads)}
 
 
-def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | None:
+def _run_once(script: Script, world_size: int, ranks: list[_Rank], watch: Watch) -> _Rank | None:
     """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
-    pump = LinePump() if script.prefix else None
+    pump = LinePump(watch.output) if script.prefix else None
     # Bound but not listening, this socket keeps the port from everyone but rank 0.
     with socket.socket() as reservation:
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -177,6 +184,7 @@ def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | No
             "MASTER_PORT": str(reservation.getsockname()[1]),
             "RIPIENO_TOKEN": secrets.token_hex(32),
             **threads_environment(max(1, usable_cores() // world_size)),
+            **watch.environment(world_size),
             **script.environment,
         }
         try:
@@ -184,7 +192,9 @@ def _run_once(script: Script, world_size: int, ranks: list[_Rank]) -> _Rank | No
                 ranks.append(_start(script, rank, common, pump))
             if pump is not None:
                 pump.start()
-            return _wait(ranks, script)
+            watch.begins(script.target, f"processes of {socket.gethostname()}", 0, [socket.gethostname()] * world_size)
+            with watch.program(script.target):
+                return _wait(ranks, script, watch)
         finally:
             process.end([each.process for each in ranks], patience_s=0.0)
             for each in ranks:
@@ -214,12 +224,14 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
     return _Rank(rank, child, channel)
 
 
-def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
+def _wait(ranks: list[_Rank], script: Script, watch: Watch) -> _Rank | None:
     """Until all have ended, or some time after the first has failed; that one, unless a copy goes on in its place."""
     lost: set[int] = set()
     first: _Rank | None = None
     failed_at: float | None = None
     over_at: float | None = None
+    stopped_at: float | None = None
+    said_at: float | None = None
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
         for each in ranks:
             selector.register(each.channel, selectors.EVENT_READ, each)
@@ -227,18 +239,26 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
             left_s = None if failed_at is None else failed_at + _patience_s(first, ranks) - time.monotonic()
             if over_at is not None:
                 left_s = over_at + STRAGGLERS_S - time.monotonic()
-            if script.on_failure == "shrink" and failed_at is None:
-                over_at = _only_stopped_since(ranks, over_at)
-                left_s = LOOK_S if over_at is None else over_at + STRAGGLERS_S - time.monotonic()
-            if left_s is not None and left_s <= 0:
+            if left_s is None:
+                stopped_at = _all_stopped_since(ranks, stopped_at)
+                if stopped_at is not None and time.monotonic() > stopped_at + STRAGGLERS_S:
+                    if _have_ended_without(ranks, script):
+                        break
+                    # As when somebody suspends the job: they may be told to go on. Each time it is said once.
+                    if said_at != stopped_at:
+                        _say_stopped(ranks, script)
+                        said_at = stopped_at
+            elif left_s <= 0:
                 break
-            for key, _ in ready(left_s):
-                if _hear(key.data):
+            for key, _ in ready(LOOK_S if left_s is None else left_s):
+                if _hear(key.data, watch):
                     selector.unregister(key.fileobj)
                     if script.independent and key.data.rank == 0 and key.data.status in range(256):
                         over_at = time.monotonic()
                 if not key.data.failed or key.data.rank in lost:
                     continue
+                if not key.data.victim:
+                    watch.lost(key.data.rank, _cause(key.data))
                 if failed_at is None and _goes_on_without(key.data, ranks, script):
                     lost.add(key.data.rank)
                     continue
@@ -260,29 +280,62 @@ def _wait(ranks: list[_Rank], script: Script) -> _Rank | None:
 
 
 def _is_left_behind(rank: _Rank, script: Script) -> bool:
-    """Whether those that are left may go on without `rank`: it has died, or others have failed before it."""
-    return script.on_failure == "shrink" and (rank.report is None or rank.victim)
+    """Whether those that are left may go on without `rank`: it has died, or others have failed before it.
+
+    Before they have met they cannot.
+    """
+    return script.on_failure == "shrink" and rank.has_met and (rank.report is None or rank.victim)
 
 
 def _say_lost(rank: _Rank, script: Script) -> None:
-    who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
-    cause = rank.report.cause if rank.report is not None else process.ending(rank.status or 0)
-    print(f"{who}: {cause}; the others go on without it", file=sys.stderr, flush=True)
+    print(f"{_named(rank.rank, script)}: {_cause(rank)}; the others go on without it", file=sys.stderr, flush=True)
 
 
-def _only_stopped_since(ranks: list[_Rank], since: float | None) -> float | None:
-    """Since when all but ranks that are stopped have ended, some of them well; None if that is not so."""
-    has_ended_well = any(each.status == 0 for each in ranks)
+def _named(rank: int, script: Script) -> str:
+    return f"ripieno: rank {rank} of {script.target} on {socket.gethostname()}"
+
+
+def _cause(rank: _Rank) -> str:
+    """Why a rank that has failed has."""
+    return rank.report.cause if rank.report is not None else process.ending(rank.status or 0)
+
+
+def _all_stopped_since(ranks: list[_Rank], since: float | None) -> float | None:
+    """Since when all ranks that have not ended are stopped; None if that is not so."""
     awaited = [each for each in ranks if each.status is None]
-    if has_ended_well and awaited and all(process.is_stopped(each.process.pid) for each in awaited):
+    if awaited and all(process.is_stopped(each.process.pid) for each in awaited):
         return since or time.monotonic()
     return None
+
+
+def _have_ended_without(ranks: list[_Rank], script: Script) -> bool:
+    """Whether those that have not ended need not, as others have ended well in their place; says so."""
+    left = [each for each in ranks if each.status is None]
+    if script.on_failure == "shrink":
+        has_ended = any(each.status == 0 for each in ranks)
+    else:
+        replicas = [replicas_of(each.rank, len(ranks), script.replicas) for each in left]
+        has_ended = all(any(ranks[replica].status == 0 for replica in those) for those in replicas)
+    for each in left if has_ended else []:
+        print(
+            f"{_named(each.rank, script)}: it is stopped; the others have ended without it", file=sys.stderr, flush=True
+        )
+    return has_ended
+
+
+def _say_stopped(ranks: list[_Rank], script: Script) -> None:
+    pids = " ".join(str(each.process.pid) for each in ranks if each.status is None)
+    what = f"all ranks of {script.target} that have not ended are stopped"
+    print(f"ripieno: {what}: let them go on by kill -CONT {pids}, or interrupt this", file=sys.stderr, flush=True)
 
 
 def _patience_s(first: _Rank | None, ranks: list[_Rank]) -> float:
     """How long to wait for the other ranks once `first` has failed."""
     named = None if first is None or first.report is None else first.report.victim
-    return LAST_WORDS_S if named is None or ranks[named.rank].failed else CULPRIT_S
+    culprit = None if named is None else ranks[named.rank]
+    # Who is stopped does not end by itself.
+    is_awaited = culprit is not None and not culprit.failed and not process.is_stopped(culprit.process.pid)
+    return CULPRIT_S if is_awaited else LAST_WORDS_S
 
 
 def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
@@ -290,15 +343,21 @@ def _goes_on_without(rank: _Rank, ranks: list[_Rank], script: Script) -> bool:
     spares = [replica for replica in replicas_of(rank.rank, len(ranks), script.replicas) if not ranks[replica].failed]
     if not rank.status or rank.report is not None or not spares:
         return False
-    who = f"ripieno: rank {rank.rank} of {script.target} on {socket.gethostname()}"
-    print(f"{who}: {process.ending(rank.status)}; its replica, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
+    ended = f"{_named(rank.rank, script)}: {process.ending(rank.status)}"
+    print(f"{ended}; its replica, rank {spares[0]}, goes on", file=sys.stderr, flush=True)
     return True
 
 
-def _hear(rank: _Rank) -> bool:
+def _hear(rank: _Rank, watch: Watch) -> bool:
     """Take what `rank` says; True if that was its end."""
     try:
-        _, rank.report = rank.channel.receive()
+        kind, value = rank.channel.receive()
+        if kind == "pulse":
+            watch.pulse(rank.rank, value)
+        elif kind == "met":
+            rank.has_met = True
+        else:
+            rank.report = value
         return False
     except HungUp:
         # Its descriptor is closed when it ends, so there is next to nothing to wait for.
@@ -318,15 +377,17 @@ def _port_was_taken(failed: _Rank) -> bool:
 def _explain(failed: _Rank, ranks: list[_Rank], script: Script) -> int:
     """Say once what went wrong, and what the ranks were at; returns the exit code."""
     report, status = failed.report, failed.status
-    flight = [line for each in ranks if each.report is not None for line in each.report.flight]
-    who = f"ripieno: rank {failed.rank} of {script.target} on {socket.gethostname()} failed"
-    if report is not None:
-        text = str(report.victim) if report.victim is not None else report.traceback.rstrip()
-        print(
-            "\n".join([text, *(line for line in flight if line not in text), f"{who}: {report.cause}"]).lstrip(),
-            file=sys.stderr,
-        )
-        return status if status is not None and status > 0 else 1
-    assert status, "a rank that failed without a report has ended with a status"
-    print("\n".join([*flight, f"{who}: {process.ending(status)}"]), file=sys.stderr)
-    return status if status > 0 else 128 - status
+    if report is None:
+        assert status, "a rank that failed without a report has ended with a status"
+        text, end = "", f"{_named(failed.rank, script)} failed: {process.ending(status)}"
+    elif report.victim is None:
+        text, end = report.traceback.rstrip(), f"{_named(failed.rank, script)} failed: {report.cause}"
+    else:
+        victim = report.victim
+        cause = f"{victim.cause or 'cause unknown'}, as rank {failed.rank} has noticed"
+        text, end = victim.traceback.rstrip(), f"{_named(victim.rank, script)} failed: {cause}"
+    flight = [line for each in ranks if each.report is not None for line in each.report.flight if line not in text]
+    print("\n".join([text, *flight, end]).lstrip(), file=sys.stderr)
+    if status and status < 0 and report is None:
+        return 128 - status
+    return status if status and status > 0 else 1

@@ -15,11 +15,12 @@ import sys
 from types import TracebackType
 from typing import Any
 
-from ripieno import host
+from ripieno import host, log
 from ripieno.launch import binding
 from ripieno.launch.binding import Binding
 from ripieno.launch.process import processes
 from ripieno.launch.process.channel import Channel, HungUp, inherited
+from ripieno.launch.process.pulse import PULSE_VARIABLE
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.script import environment
 
@@ -31,7 +32,9 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
     """Run `target`, reporting a failure over `channel`."""
     processes.ignore_interrupts()
     processes.die_with(launcher_pid)
+    log.show_as_told()
     _bind()
+    environment.watched(channel.send, os.environ.pop(PULSE_VARIABLE, None))
     sys.argv = [target, *arguments]
     try:
         if kind == "module":

@@ -1,0 +1,202 @@
+"""A task farm: items that ranks take one by one as they become free, and results that come as they are found.
+
+Rank 0 works as the others do. A thread of it gives out the numbers of the items, those of the lowest first. What a rank
+has found goes to the launching process at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError, SerializationError
+from ripieno.launch.process import parcel
+from ripieno.wire import packing
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+    from ripieno.launch.job.job import Job
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: So many items per rank are in flight by default.
+IN_FLIGHT_PER_RANK = 64
+
+#: Whoever has no more to do is told this number.
+_NO_MORE = -1
+
+_REQUEST, _GRANT = 1, 2
+
+
+def results_of(
+    job: Job, function: Callable[[Item], Result], items: Iterable[Item], in_flight: int, as_completed: bool
+) -> Generator[Any, None, None]:
+    """The results, in the order of the items or, with their numbers, as they come."""
+    remaining, first = iter(items), 0
+    while wave := list(itertools.islice(remaining, in_flight)):
+        found: dict[int, Any] = {}
+        next_in_order = 0
+        for index, result in _wave(job, function, wave, first):
+            if as_completed:
+                yield first + index, result
+                continue
+            found[index] = result
+            while next_in_order in found:
+                yield found.pop(next_in_order)
+                next_in_order += 1
+        first += len(wave)
+
+
+def _wave(
+    job: Job, function: Callable[[Item], Result], items: Sequence[Item], first: int
+) -> Generator[tuple[int, Any], None, None]:
+    """Some items, all of which are in flight: number and result of each as they come."""
+    came: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    failure: list[BaseException] = []
+
+    def listen(event: dict[str, Any]) -> None:
+        if _KEY in event:
+            came.put(event)
+
+    def run() -> None:
+        try:
+            with job.telling(listen):
+                job.run(_work, function, items)
+        except BaseException as error:
+            failure.append(error)
+        came.put(None)
+
+    runner = threading.Thread(target=run, name="ripieno-map", daemon=True)
+    runner.start()
+    seen: set[int] = set()
+    failed: BaseException | None = None
+    try:
+        while (event := came.get()) is not None:
+            index = event[_KEY]
+            # What begins again on fewer ranks finds some results once more.
+            if index in seen or failed is not None:
+                continue
+            seen.add(index)
+            if event["failed"]:
+                failed = packing.read_blob(event["value"])
+                failed.add_note(f"in item {first + index} of map, on rank {event['rank']}")
+                continue
+            yield index, packing.read_blob(event["value"])
+    finally:
+        runner.join()
+    if failed is not None:
+        raise failed
+    if failure:
+        raise failure[0]
+
+
+#: In the events of a farm: which item it is.
+_KEY = "ripieno.map.item"
+
+
+def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[Any]) -> None:
+    """Take items until there are none."""
+    counter = _Counter(len(items))
+    server = None
+    if comm.rank == 0 and comm.world_size > 1:
+        server = threading.Thread(target=counter.serve, args=(comm,), name="ripieno-map")
+        server.start()
+    has_failed = False
+    while (index := counter.take() if comm.rank == 0 else _asked_for(comm, has_failed)) != _NO_MORE:
+        try:
+            found = function(items[index])
+        except Exception as error:
+            has_failed = True
+            value = _sealed_error(error)
+        else:
+            try:
+                value = _sealed(found)
+            except SerializationError as error:
+                has_failed = True
+                value = _sealed_error(error)
+        comm.emit({_KEY: index, "failed": has_failed, "value": value})
+        if has_failed and comm.rank == 0:
+            counter.stop()
+    if server is not None:
+        server.join()
+        counter.check()
+
+
+def _asked_for(comm: Communicator, has_failed: bool) -> int:
+    """The next item of a rank that has nothing to do."""
+    comm.send(has_failed, 0, tag=_REQUEST)
+    index: int = comm.recv(0, tag=_GRANT)
+    return index
+
+
+class _Counter:
+    """Which items are given out, at rank 0."""
+
+    def __init__(self, count: int) -> None:
+        self._next = 0
+        self._count = count
+        self._lock = threading.Lock()
+        self._error: BaseException | None = None
+
+    def take(self) -> int:
+        """The next one."""
+        with self._lock:
+            if self._next >= self._count:
+                return _NO_MORE
+            self._next += 1
+            return self._next - 1
+
+    def stop(self) -> None:
+        """Give out no more."""
+        with self._lock:
+            self._next = self._count
+
+    def serve(self, comm: Communicator) -> None:
+        """Answer the other ranks until each has been told that there is nothing left."""
+        try:
+            waiting = comm.world_size - 1
+            while waiting:
+                request = comm.recv(tag=_REQUEST, envelope=True)
+                if request.value:
+                    self.stop()
+                index = self.take()
+                comm.send(index, request.source, tag=_GRANT)
+                waiting -= index == _NO_MORE
+        except BaseException as error:
+            self._error = error
+            self.stop()
+
+    def check(self) -> None:
+        """Raise what has ended the service."""
+        if self._error is not None:
+            raise self._error
+
+
+def _sealed(value: Any) -> NDArray[Any]:
+    packed = parcel.pack(value)
+    blob = np.empty(packing.blob_bytes(packed), np.uint8)
+    packing.write_blob(packed, blob)
+    return blob
+
+
+def _sealed_error(error: BaseException) -> NDArray[Any]:
+    try:
+        return _sealed(error)
+    except SerializationError:
+        return _sealed(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def check_in_flight(in_flight: Any, workers: int) -> int:
+    """How many items are in flight."""
+    if in_flight is None:
+        return IN_FLIGHT_PER_RANK * workers
+    if not isinstance(in_flight, int) or isinstance(in_flight, bool) or in_flight < 1:
+        raise InputError(f"in_flight={in_flight!r}: expected a whole number of items, at least 1")
+    return in_flight

@@ -1,0 +1,208 @@
+"""The pulse of a rank: how it fares, told to the launcher now and then while a program runs and somebody watches.
+
+What happens in between, events and lines of the log, waits for the next pulse: a watched rank sends no more messages
+than these, whatever its program does. Cost: one message of some hundred bytes, 0.2 ms of the processor, per pulse.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ripieno import log
+from ripieno.comm.broadcast_variables import under_way
+from ripieno.errors import CommunicatorClosed
+from ripieno.launch.process.channel import HungUp
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: What a pulse tells at most of each; of more only the last.
+EVENT_COUNT = 200
+LINE_COUNT = 100
+LINE_CHARACTERS = 500
+#: Of peers it names those that changed most.
+PEER_COUNT = 8
+
+#: Says to a script under a launcher that is watched how often it is to tell.
+PULSE_VARIABLE = "RIPIENO_PULSE_S"
+
+PULSE_THREAD = "ripieno-pulse"
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+T = TypeVar("T")
+Send = Callable[[str, Any], None]
+
+
+class Pulse:
+    """A rank's, from its first program that is watched on.
+
+    Parameters
+    ----------
+    send
+        Sends a message of a kind to the launcher, from any thread.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._changed = threading.Condition()
+        self._comm: Communicator | None = None
+        self._interval_s = 1.0
+        # Who tells: its rank may change, and others may be given that.
+        self._teller = secrets.token_hex(8)
+        self._begun_s = self._told_s = 0.0
+        self._cpu_s = time.process_time()
+        # Inside programs that have ended.
+        self._busy_s = 0.0
+        self._thread: threading.Thread | None = None
+        self._events: deque[tuple[float, dict[str, Any]]] = deque(maxlen=EVENT_COUNT)
+        self._lines = Lines()
+        # What pulses have told of each peer.
+        self._told: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
+
+    def begin(self, comm: Communicator, interval_s: float) -> None:
+        """A program begins, which talks by `comm`."""
+        with self._changed:
+            self._comm, self._interval_s, self._begun_s = comm, interval_s, time.monotonic()
+            self._lines.begin()
+            log.listeners.append(self.note)
+            # From now on calls are counted.
+            self._reading(self._begun_s)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=PULSE_THREAD, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def end(self) -> None:
+        """The program is over; nothing is sent after that until another one begins."""
+        with self._changed:
+            now = time.monotonic()
+            # Of a crowd of short programs not each is told of; of a long one all is.
+            is_long = now - self._begun_s >= self._interval_s
+            if self._comm is not None and (is_long or now - self._told_s >= self._interval_s / 2):
+                self._tell(now)
+            self._busy_s += now - self._begun_s
+            self._comm = None
+            self._lines.end()
+            log.listeners.remove(self.note)
+            self._changed.notify()
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Something that the program emits."""
+        self._events.append((time.monotonic(), event))
+
+    def note(self, name: str, text: str, rank: int | None) -> None:
+        """Something that has happened, in words, perhaps to another rank of this process."""
+        if rank is None or self._comm is None or rank == self._comm.rank:
+            self._lines.add("note", name, text)
+
+    def _run(self) -> None:
+        with self._changed:
+            while True:
+                self._changed.wait_for(lambda: self._comm is not None)
+                left_s = max(self._told_s, self._begun_s) + self._interval_s - time.monotonic()
+                if not self._changed.wait_for(lambda: self._comm is None, max(left_s, 0.0)):
+                    self._tell(time.monotonic())
+
+    def _tell(self, now: float) -> None:
+        self._told_s = now
+        events = [(now - at, event) for at, event in _emptied(self._events)]
+        told = {
+            "teller": self._teller,
+            "at_s": now,
+            "busy_s": self._busy_s + now - self._begun_s,
+            "cpu_s": time.process_time() - self._cpu_s,
+            "memory_bytes": _memory_bytes(),
+            "events": events,
+            "lines": self._lines.taken(now),
+            "broadcasts": under_way(),
+            **self._reading(now),
+        }
+        # Who is to hear it has ended: that ends this process, too.
+        with suppress(HungUp):
+            self._send("pulse", told)
+
+    def _reading(self, now: float) -> dict[str, Any]:
+        comm = None if self._comm is None else self._comm._latest
+        native = None if comm is None else comm._native_or_none
+        if native is None:
+            return {}
+        try:
+            reading = native.reading(now)
+        except CommunicatorClosed:
+            return {}
+        for name, told in self._told.items():
+            reading[name] = _most_grown(told, reading[name])
+        return reading
+
+
+class Lines:
+    """Lines of the log of this process, noted while they are made: handlers stay as the program sets them up."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, str, str, str]] = deque(maxlen=LINE_COUNT)
+        self._factory = logging.getLogRecordFactory()
+
+    def begin(self) -> None:
+        """Note what is logged from now on."""
+        before = logging.getLogRecordFactory()
+        if before != self._record:
+            self._factory = before
+            logging.setLogRecordFactory(self._record)
+
+    def end(self) -> None:
+        """Note nothing more, unless another one does."""
+        if logging.getLogRecordFactory() == self._record:
+            logging.setLogRecordFactory(self._factory)
+
+    def add(self, level: str, name: str, text: str) -> None:
+        """Note a line."""
+        self._lines.append((time.monotonic(), level, name, text[:LINE_CHARACTERS]))
+
+    def taken_now(self) -> list[tuple[float, str, str, str]]:
+        """As `taken`."""
+        return self.taken(time.monotonic())
+
+    def taken(self, now: float) -> list[tuple[float, str, str, str]]:
+        """What was noted: how many seconds ago, how weighty, by which logger, and the text."""
+        return [(now - at, level, name, text) for at, level, name, text in _emptied(self._lines)]
+
+    def _record(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._factory(*args, **kwargs)
+        # A message that does not fit its arguments is the program's own, whose handlers tell.
+        with suppress(Exception):
+            self.add(record.levelname.lower(), record.name, record.getMessage())
+        return record
+
+
+def _emptied(notes: deque[T]) -> list[T]:
+    """What was in it; other threads may add to it meanwhile."""
+    return [notes.popleft() for _ in range(len(notes))]
+
+
+def _most_grown(told: dict[int, float], sums: list[float]) -> dict[int, float]:
+    """By how much those have grown, by place, that have grown most since they were told, which they are now."""
+    if any(sums[place] < before for place, before in told.items() if place < len(sums)):
+        # They are of another communicator.
+        told.clear()
+    grown = sorted(((now - told.get(place, 0), place) for place, now in enumerate(sums)), reverse=True)
+    most = {place: growth for growth, place in grown[:PEER_COUNT] if growth > 0}
+    told.update({place: sums[place] for place in most})
+    return most
+
+
+def _memory_bytes() -> int:
+    """What this process has in memory; 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE_BYTES
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,167 @@
+"""Ranks on hosts of a list, started by a remote shell: this process is rank 0, and each host has one more.
+
+The hosts are tried first, all at once; who does not answer is left out. What runs there is the same Python as here, by
+the same path. The token goes through the shell's input, which no process list shows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+from ripieno.errors import InputError
+from ripieno.launch.encryption import TLS_VARIABLE
+from ripieno.launch.process import processes as process
+
+#: Without a terminal nobody can type a password.
+SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+#: A host that has not answered by then is left out.
+ANSWER_S = 60.0
+#: So many are asked at once.
+ASKED_MAX = 64
+#: Once rank 0 is through, the others get so long to end.
+STRAGGLERS_S = 5.0
+
+
+def read_hosts(path: str) -> list[str]:
+    """The hosts of a file, one a line; blank lines and what follows ``#`` are left out.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, nothing in it, or a host twice.
+    """
+    try:
+        text = Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"hosts of {path}: {error}") from None
+    hosts = [line.partition("#")[0].strip() for line in text.splitlines()]
+    hosts = [host for host in hosts if host]
+    wrong = [host for host in hosts if host.startswith("-") or len(host.split()) > 1 or hosts.count(host) > 1]
+    if wrong or not hosts:
+        what = f"{wrong[0]!r}" if wrong else "nothing"
+        raise InputError(f"hosts of {path}: expected the name of a host on each line, once each, found {what}")
+    return hosts
+
+
+def who_answers(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]:
+    """Of each host why it cannot be used: "" if it can."""
+
+    shell_words = _split(shell)
+
+    def answer(host: str) -> str:
+        asked = [*shell_words, host, f"{shlex.quote(python)} -c 'import ripieno'"]
+        try:
+            found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWER_S)
+        except subprocess.TimeoutExpired:
+            return f"no answer within {ANSWER_S:g} s"
+        said = found.stderr.decode(errors="replace").strip().splitlines()
+        return "" if found.returncode == 0 else (said[-1] if said else process.ending(found.returncode))
+
+    with ThreadPoolExecutor(min(len(hosts), ASKED_MAX)) as pool:
+        return dict(zip(hosts, pool.map(answer, hosts), strict=True))
+
+
+def _split(shell: str) -> list[str]:
+    program, *options = shlex.split(shell) or [""]
+    found = shutil.which(program)
+    if found is None:
+        raise InputError(f"--ssh {shell!r}: there is no program {program!r} here")
+    return [found, *options]
+
+
+def own_address(host: str) -> str:
+    """The address under which `host` sees this one.
+
+    Raises
+    ------
+    InputError
+        If its name tells no address.
+    """
+    name = host.rpartition("@")[2]
+    try:
+        family, _, _, _, there = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as ours:
+            # Nothing is sent: the kernel chooses the address from which it would be.
+            ours.connect(there)
+            return str(ours.getsockname()[0])
+    except OSError as error:
+        raise InputError(f"--address: expected, for the address of {name} is not known here ({error})") from None
+
+
+@contextmanager
+def ranks_on(
+    hosts: Sequence[str], words: Sequence[str], *, shell: str, python: str, address: str | None
+) -> Iterator[None]:
+    """Run ``python -m ripieno WORDS`` on each of `hosts` while this process is rank 0 of them all.
+
+    Inside, the environment says so to `ripieno.init`. At the end the others get a while to end, too.
+    """
+    address = address or own_address(hosts[0])
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as reservation:
+        # Bound but not listening, this socket keeps the port from everyone but rank 0.
+        reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reservation.bind((address, 0))
+        world = {
+            "WORLD_SIZE": str(1 + len(hosts)),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": address,
+            "MASTER_PORT": str(reservation.getsockname()[1]),
+            # What one host knows of racks the others do not: the list is in their order.
+            "RACK": "",
+            "RIPIENO_RACKS": "",
+        }
+        token = secrets.token_hex(32)
+        told = {name: os.environ[name] for name in (TLS_VARIABLE,) if name in os.environ}
+        ranks: list[subprocess.Popen[bytes]] = []
+        try:
+            for rank, host in enumerate(hosts, 1):
+                ranks.append(_start(shell, host, python, words, {**told, **world, "RANK": str(rank)}, token))
+            with _environment({**world, "RANK": "0", "RIPIENO_TOKEN": token}):
+                yield
+        finally:
+            process.end(ranks, patience_s=STRAGGLERS_S)
+
+
+def _start(
+    shell: str, host: str, python: str, words: Sequence[str], variables: Mapping[str, str], token: str
+) -> subprocess.Popen[bytes]:
+    assigned = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    program = shlex.join([python, "-m", "ripieno", *words])
+    command = f"read -r RIPIENO_TOKEN; export RIPIENO_TOKEN {assigned}; exec {program}"
+    child = subprocess.Popen(
+        process.ended_with_this([*_split(shell), host, f"exec sh -c {shlex.quote(command)}"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert child.stdin is not None
+    try:
+        child.stdin.write(f"{token}\n".encode())
+        child.stdin.close()
+    except BrokenPipeError:
+        pass  # The rank will be missed, and named, when all meet.
+    return child
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    # A directory would come before the address.
+    before = {name: os.environ.pop(name, None) for name in (*variables, "RIPIENO_DIRECTORY")}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
