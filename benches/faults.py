@@ -1,4 +1,5 @@
-"""From the death of a rank until all others have made a call in a smaller world: local ranks, and emulated hosts.
+"""From the death of a rank until all others have made a call in a smaller world: local ranks, and emulated hosts; and
+K-means over a death.
 
 As a program (``faults.py FOLDER VICTIM``) it is a rank, which leaves the time of its death or return in FOLDER.
 """
@@ -10,28 +11,39 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from effort import Effort, Measured
+from numpy.typing import NDArray
+from ripieno.algorithms import KMeans
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.errors import RankFailed
 from ripieno.lab import Lab, why_not
+from ripieno.launch import launch
 from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import Script, run
 
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
 LOCAL_COUNT, HOST_COUNT, QUICK_HOST_COUNT = 8, 32, 3
 RATE, TIMEOUT_S = "100mbit", 120.0
+#: Rows, columns and clusters of a fit, and after which iteration a worker dies.
+FIT, QUICK_FIT, DEATH_AT = (200_000, 32, 200), (2_000, 8, 10), 5
+FIT_WORKERS = 4
 #: What is to be reached.
 LOCAL_S, HOSTS_S = 0.2, 1.0
 
 
 def cases() -> dict[str, Measured]:
     """What can be measured alone, by name."""
-    return {"local": local, "lab": lab}
+    return {"local": local, "lab": lab, "kmeans": kmeans}
 
 
 def local(report: Measurements, effort: Effort) -> None:
@@ -57,6 +69,57 @@ def lab(report: Measurements, effort: Effort) -> None:
             hosts.run(command, timeout_s=TIMEOUT_S, environment=environment, prefix=False, keep_going=True)
 
         _measured(report, effort, f"{count} emulated hosts of {RATE}", count, started, HOSTS_S)
+
+
+def kmeans(report: Measurements, effort: Effort) -> None:
+    """A fit of which a worker is killed, beside one of which none is; they have the same bits."""
+    rows, columns, clusters = QUICK_FIT if effort.quick else FIT
+    points = np.random.default_rng(0).normal(size=(rows, columns)).astype(np.float32)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(effort.runs(3)):
+        fits = {}
+        for dies in seconds:
+            fits[dies], taken_s = _fitted(points, clusters, dies=dies)
+            seconds[dies].append(taken_s)
+        whole, struck = fits[False], fits[True]
+        if not np.array_equal(whole.cluster_centers_, struck.cluster_centers_) or struck.n_iter_ != whole.n_iter_:
+            raise RuntimeError("K-means over a death has other bits than without one")
+        if struck.resumed_from_ is None or struck.resumed_from_ < DEATH_AT - 1:
+            raise RuntimeError(f"K-means went on from iteration {struck.resumed_from_}, though {DEATH_AT} were done")
+    report.figures.append(
+        Figure(
+            case="K-means over the death of a worker, same bits",
+            row=f"{rows} × {columns} into {clusters}, {FIT_WORKERS} workers, respawn",
+            ours=Samples(tuple(seconds[True])),
+            peers={"without a death": Samples(tuple(seconds[False]))},
+            limit_s=min(seconds[False]),
+            limit="the fit without a death",
+            work=0.0,
+            rate_unit="",
+        )
+    )
+
+
+def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[KMeans, float]:
+    """A fit, and its seconds."""
+    with launch(workers=FIT_WORKERS, threads=1, on_failure="respawn") as job, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        victim = job.run(_pid)[FIT_WORKERS // 2]
+
+        def strike(event: dict[str, Any]) -> None:
+            nonlocal victim
+            if dies and victim and event.get("iteration") == DEATH_AT:
+                os.kill(victim, signal.SIGKILL)
+                victim = 0
+
+        model = KMeans(clusters, random_state=0, max_iter=20, tol=0.0, engine=job, on_iteration=strike)
+        begin = time.monotonic()
+        model.fit(points)
+        return model, time.monotonic() - begin
+
+
+def _pid(comm: Communicator) -> int:
+    return os.getpid()
 
 
 def _measured(

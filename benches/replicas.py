@@ -120,7 +120,7 @@ def _run(lab: Lab, system: System, *, quick: bool) -> dict[str, list[float]]:
 def main() -> None:
     """Be a rank."""
     folder, dead, draw_count, sample_count = Path(sys.argv[1]), *map(int, sys.argv[2:])
-    world = init(threads=1)
+    world = init(threads=1, tls=False)
     replicas = int(os.environ["RIPIENO_REPLICAS"])
     comm = world.replicate(replicas) if replicas > 1 else world
     rng = np.random.default_rng([comm.rank, comm.world_size])

@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|faults|host|cluster|encryption|mds|memory|replicas|kmeans|linear|logistic|networkx|pagerank|
-                regroup|seeding|sgd|shuffle|spark|wordcount|all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [als|faults|host|cluster|dashboard|encryption|mds|memory|replicas|kmeans|linear|logistic|networkx|
+                pagerank|regroup|seeding|sgd|shuffle|spark|torch|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
 import command  # noqa: E402
+import dashboard  # noqa: E402
 import encryption  # noqa: E402
 import faults  # noqa: E402
 import host  # noqa: E402
@@ -34,6 +35,7 @@ import seeding  # noqa: E402
 import sgd  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
+import torch_steps  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
@@ -45,6 +47,7 @@ NAMES = (
     "faults",
     "host",
     "cluster",
+    "dashboard",
     "encryption",
     "memory",
     "replicas",
@@ -59,6 +62,7 @@ NAMES = (
     "sgd",
     "shuffle",
     "spark",
+    "torch",
     "wordcount",
 )
 
@@ -140,10 +144,12 @@ def _cases(
         "faults": faults,
         "host": host,
         "cluster": cluster,
+        "dashboard": dashboard,
         "encryption": encryption,
         "memory": memory,
         "replicas": replicas,
         "shuffle": shuffle,
+        "torch": torch_steps,
     }[name]
     found = module.cases()
     return found, getattr(module, "WHOLE", list(found))

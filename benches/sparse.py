@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,8 @@ ALPHA = 1.1
 #: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and so many times fewer features.
 DENSITIES = {"twitter": (60_000_000, 0.21), "yahoo": (1_400_000_000, 0.035)}
 SCALE, QUICK_SCALE = 1000, 10_000
-WAYS = ("designed", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
-QUICK_WAYS = ("designed", "direct", GATHER, DENSE)
+WAYS = ("designed", "tried", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
+QUICK_WAYS = ("designed", "tried", "direct", GATHER, DENSE)
 QUICK_HOSTS, QUICK_BUDGET_S = 3, 0.02
 VOLUME_RANKS, VOLUME_DEGREES, VOLUME_SCALE = 64, {"twitter": "8x4x2", "yahoo": "16x4"}, 500
 MEET_TIMEOUT_S = 60.0
@@ -59,26 +60,42 @@ def main() -> None:
 @click.option(
     "--ways", default=",".join(WAYS), show_default=True, help="Degrees of other numbers of ranks are left out."
 )
+@click.option(
+    "--edges",
+    "edge_files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="Instead of power laws: a graph, as an array of shape (m, 2) of vertices from 0 on, .npy.",
+)
 @click.option("--budget", "budget_s", type=float, default=5.0, show_default=True, help="Seconds of each way's rounds.")
 @click.option("--timeout", "timeout_s", type=float, default=900.0, show_default=True, help="Seconds of each data set.")
 @command.quick_option
 @command.json_option
 def cluster(
-    hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, budget_s: float, timeout_s: float,
-    quick: bool, target: Path | None,
+    hosts: int, rate: str, names: Sequence[str], scale: float, ways: str, edge_files: Sequence[Path], budget_s: float,
+    timeout_s: float, quick: bool, target: Path | None,
 ) -> None:  # fmt: skip
     """Reduce the same data by the designed network, others, gathering everything, and a dense allreduce."""
     command.need_lab()
     if quick:
         hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
-    found = []
+    found, fitting = [], _fitting(ways.split(","), hosts)
+    cases = {path.stem: _graph(path, hosts, fitting, budget_s) for path in edge_files}
+    for name in names or ([] if edge_files else DENSITIES):
+        features, density = DENSITIES[name]
+        cases[name] = Case(int(features / scale), density, ALPHA, fitting, budget_s)
     with Lab(hosts=hosts, rate=rate) as lab:
-        for name in names or DENSITIES:
-            features, density = DENSITIES[name]
-            case = Case(int(features / scale), density, ALPHA, _fitting(ways.split(","), hosts), budget_s)
+        for name, case in cases.items():
             found.append({"data": name, "rate": rate, **command.found_by_ranks(lab, "sparse_rank.py", case, timeout_s)})
             _show(found[-1])
     command.write(target, {"cases": found}, quick=quick)
+
+
+def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> Case:
+    """Vertices of a graph whose edges are divided among the hosts."""
+    features = int(np.load(path, mmap_mode="r").max()) + 1
+    case = Case(features, 0.0, 0.0, ways, budget_s, edges=str(path.resolve()))
+    return replace(case, density=len(case.indices(0, hosts)) / features)
 
 
 def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
@@ -91,7 +108,7 @@ def _show(found: dict[str, Any]) -> None:
     console = table.console()
     console.print(
         f"[italic]{found['data']}: {found['ranks']} hosts x {found['rate']}, {found['features']:,} features, density "
-        f"{found['density']}, {found['rows']:,.0f} rows a rank; packets efficient from "
+        f"{found['density']:.3g}, {found['rows']:,.0f} rows a rank; packets efficient from "
         f"{bytes_text(curve.efficient_bytes)}[/]"
     )
     rows = Table()
@@ -157,7 +174,7 @@ def _volumes(*, quick: bool) -> str:
         degrees = "4x2" if quick else VOLUME_DEGREES[name]
 
         def held(comm: Communicator, case: Case = case, degrees: str = degrees) -> list[int]:
-            own = case.indices(comm.rank)
+            own = case.indices(comm.rank, comm.world_size)
             # Never dense: a row for each key that somebody has.
             configured = comm.sparse(own, own, size=case.features, degrees=degrees, dense_above=2.0)
             return [each["out_rows"] for each in configured.volumes]

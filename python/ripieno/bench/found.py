@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -10,8 +13,9 @@ from rich.table import Table
 
 import ripieno._native as _native
 from ripieno.bench import figures, table
-from ripieno.bench.choice import TOLERANCE, Cell
+from ripieno.bench.choice import LOST, TOLERANCE, Cell
 from ripieno.bench.figures import Measurements
+from ripieno.bench.policies import POLICIES, Policy
 from ripieno.units import duration_text, size_text
 
 OFF = f"more than {TOLERANCE - 1:.0%} off the best"
@@ -70,18 +74,57 @@ class FoundChoice:
         if off:
             target.print(rows)
         target.print(f"{len(off)} of {len(self.cells)} choices are {OFF}")
+        target.print(self._policies())
         timed: dict[tuple[str, int], set[str]] = {}
         for cell in self.cells:
-            timed.setdefault((cell.collective, cell.world_size), set()).update(cell.seconds)
+            timed.setdefault((cell.collective, cell.world_size), set()).update(cell.stands_for)
         for (collective, world_size), names in timed.items():
             for name in _native.algorithms(collective):
                 if name not in names:
                     target.print(f"note: {collective}={name} is left out: it is not for {world_size} ranks")
 
+    def _policies(self) -> Table:
+        """What each way to choose takes, as multiples of the best, where it says something."""
+        rows = Table(title="ways to choose, as multiples of the best", title_justify="left")
+        for heading in ("", "choices", "mean", "within 10 %", "worst", "default there"):
+            rows.add_column(heading, justify="right" if heading else "left")
+        for name, ratios in self.ratios().items():
+            own, default = ([ratio[place] for ratio in ratios] for place in (0, 1))
+            if not own:
+                continue
+            near = sum(ratio <= TOLERANCE for ratio in own) / len(own)
+            means = [statistics.geometric_mean(each) for each in (own, default)]
+            rows.add_row(name, str(len(own)), f"{means[0]:.2f}", f"{near:.0%}", f"{max(own):.2f}", f"{means[1]:.2f}")
+        return rows
+
+    def ratios(self) -> dict[str, list[tuple[float, float]]]:
+        """Of each way to choose: what it takes, and what the default takes there, as multiples of the best.
+
+        An algorithm that was given up counts with the factor at which it was.
+        """
+        ways: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
+        if any(cell.usual != cell.chosen for cell in self.cells):
+            ways["default without trials"] = lambda cell: cell.usual
+        for name, policy in POLICIES.items():
+            ways[name] = partial(_of_policy, policy)
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+        for name, way in ways.items():
+            for cell in self.cells:
+                algorithm = way(cell)
+                if algorithm in cell.stands_for:
+                    own, default = (min(cell.to_best(each), LOST) for each in (algorithm, cell.chosen))
+                    found[name].append((own, default))
+        return found
+
     def as_json(self) -> dict[str, object]:
         """For machines to read."""
-        return {"machine": figures.machine(), "cells": [cell.as_json() for cell in self.cells]}
+        return {"machine": figures.machine(), "cells": [cell.as_json() for cell in self.cells], "ways": self.ratios()}
+
+
+def _of_policy(policy: Policy, cell: Cell) -> str | None:
+    return policy(cell.collective, cell.world_size, cell.size_bytes)
 
 
 def _time(cell: Cell, name: str) -> str:
-    return duration_text(cell.seconds[name]) if name in cell.seconds else "given up"
+    seconds = cell.seconds.get(cell.stands_for.get(name, name))
+    return "given up" if seconds is None else duration_text(seconds)

@@ -41,12 +41,13 @@ class Asked:
     bits_per_s: float | None
     budget_s: float
     timeout_s: float
+    trials_s: float = 0.0
 
     @classmethod
     def parse(
         cls, *, collectives: str, ranks: str | None, sizes: str, algorithm: str | None, against: str | None,
         rate: str | None, links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float,
-        timeout_s: float,
+        timeout_s: float, trials_s: float = 0.0,
     ) -> Asked:  # fmt: skip
         """Read the words of the command line.
 
@@ -69,7 +70,7 @@ class Asked:
         return cls(
             names, None if ranks is None else questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm,
             links, peers, repetitions, from_python, gloo_python, None if rate is None else bits_per_s("rate", rate),
-            budget_s, timeout_s,
+            budget_s, timeout_s, trials_s,
         )  # fmt: skip
 
     def cases(self) -> list[Case]:
@@ -126,6 +127,7 @@ def _started_choice(asked: Asked) -> FoundChoice:
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = contestants.module("ripieno.bench.choice")
         words += [asked.links, ",".join(asked.collectives), ",".join(str(size) for size in asked.sizes)]
+        words += [str(asked.trials_s)]
         output = Deployment(world_size).ranks(words, asked.timeout_s, environment)
         cells += [choice.Cell(**json.loads(line)) for line in output.splitlines()]
     return FoundChoice(cells)
@@ -146,7 +148,7 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
         raise InputError("--against: under a launcher there are no peers; without one, bench starts them itself")
     if only_choice:
         native = NativeWorld(init(links=asked.links, threads=1))
-        cells = list(choice.cells(native, asked.collectives, asked.sizes))
+        cells = list(choice.cells(native, asked.collectives, asked.sizes, asked.trials_s))
         return FoundChoice(cells) if native.rank == 0 else None
     through = "python" if asked.from_python else "native"
     world = world_of(through, asked.links)

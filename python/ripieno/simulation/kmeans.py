@@ -1,7 +1,8 @@
 """An iteration of K-means on a modelled cluster, stage by stage: assignment by a rate, communication by its plans.
 
 Every rank assigns its share of the points, and one allreduce brings sums and weights of all clusters together. A fit
-broadcasts its first centroids once. Bounds, which let passes leave out clusters, are not counted on.
+broadcasts its first centroids once. Of divided centroids every rank gets the blocks of all others instead, and the sums
+of its own are scattered to it. What bounds or near assignment leave out has to be told.
 
 Source: the stages are those of `ripieno.KMeans`; 2·n·k·d operations are nominal.
 """
@@ -67,17 +68,26 @@ class KMeansIteration:
 
     def __str__(self) -> str:
         lines = [f"an iteration of K-means, {self.cluster}"]
+        width = max(10, *(len(stage.name) for stage in (*self.stages, *self.once)))
         lines += [
-            f"{stage.name:10} {duration_text(stage.seconds):>8}  {stage.seconds / self.seconds:4.0%}  {stage.what}"
+            f"{stage.name:{width}} {duration_text(stage.seconds):>8}  {stage.seconds / self.seconds:4.0%}  {stage.what}"
             for stage in self.stages
         ]
-        lines.append(f"{'in all':10} {duration_text(self.seconds):>8}")
-        lines += [f"{stage.name:10} {duration_text(stage.seconds):>8}  once  {stage.what}" for stage in self.once]
+        lines.append(f"{'in all':{width}} {duration_text(self.seconds):>8}")
+        lines += [f"{stage.name:{width}} {duration_text(stage.seconds):>8}  once  {stage.what}" for stage in self.once]
         return "\n".join(lines)
 
 
 def kmeans_iteration(
-    cluster: Cluster, *, points: int, dim: int, clusters: int, cores: int, operations_per_s: float | None = None
+    cluster: Cluster,
+    *,
+    points: int,
+    dim: int,
+    clusters: int,
+    cores: int,
+    operations_per_s: float | None = None,
+    compared: float = 1.0,
+    divided: bool = False,
 ) -> KMeansIteration:
     """Play an iteration of K-means on a modelled cluster.
 
@@ -90,7 +100,12 @@ def kmeans_iteration(
     cores
         Of each rank.
     operations_per_s
-        Of a core that assigns rows, where a row counts 2·clusters·dim; by default as fast as this machine's.
+        Of a core that assigns rows, where a pair of a row and a cluster counts 2·dim; by default as fast as this
+        machine's.
+    compared
+        The part of all such pairs that is compared.
+    divided
+        Whether every rank has a share of the centroids, and not all.
 
     Raises
     ------
@@ -104,18 +119,26 @@ def kmeans_iteration(
         operations_per_s, where = measured_operations_per_s(dim, clusters), "measured on this machine"
     if not 0 < operations_per_s < math.inf:
         raise InputError(f"operations_per_s={operations_per_s!r}: expected more than 0")
+    if not 0 < compared <= 1:
+        raise InputError(f"compared={compared!r}: expected a part, more than 0 and at most 1")
     rows = -(-points // cluster.ranks)
-    assign_s = 2.0 * rows * clusters * dim / (cores * operations_per_s)
+    assign_s = 2.0 * rows * clusters * dim * compared / (cores * operations_per_s)
     rate = f"{operations_per_s / 1e9:.3g} GFLOP/s a core, {where}"
-    sums_bytes, centroids_bytes = clusters * (dim + 1) * FLOAT64_BYTES, clusters * dim * FLOAT32_BYTES
-    return KMeansIteration(
-        cluster,
-        [
-            Stage("assign", assign_s, f"{rows:,} points a rank, {rate}, cores: {cores}"),
-            _played("allreduce", cluster, sums_bytes),
-        ],
-        [_played("broadcast", cluster, centroids_bytes)],
-    )
+    part = "" if compared == 1 else f", {compared:.3g} of the pairs"
+    assign = Stage("assign", assign_s, f"{rows:,} points a rank{part}, {rate}, cores: {cores}")
+    centroids_bytes = clusters * dim * FLOAT32_BYTES
+    if not divided:
+        sums_bytes = clusters * (dim + 1) * FLOAT64_BYTES
+        once = [_played("broadcast", cluster, centroids_bytes)]
+        return KMeansIteration(cluster, [assign, _played("allreduce", cluster, sums_bytes)], once)
+    share = -(-clusters // cluster.ranks)
+    stages = [
+        _played("allgather", cluster, share * dim * FLOAT32_BYTES),
+        assign,
+        _played("reduce_scatter", cluster, clusters * dim * FLOAT64_BYTES),
+        _played("allreduce", cluster, clusters * FLOAT64_BYTES),
+    ]
+    return KMeansIteration(cluster, stages, [])
 
 
 def measured_operations_per_s(dim: int, clusters: int) -> float:

@@ -154,11 +154,16 @@ def _rate_text(bytes_per_s: float) -> str:
 
 
 def place(hosts: Iterable[str]) -> Path:
-    """Where the costs of a cluster of these hosts are kept: under XDG_CACHE_HOME, or ~/.cache."""
+    """Where the costs of a cluster of these hosts are kept."""
+    digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
+    return cache() / "costs" / f"{digest[:16]}.json"
+
+
+def cache() -> Path:
+    """Where what was measured of clusters is kept: under XDG_CACHE_HOME, or ~/.cache."""
     told = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(told) if Path(told).is_absolute() else Path("~/.cache").expanduser()
-    digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
-    return folder / "ripieno" / "costs" / f"{digest[:16]}.json"
+    return folder / "ripieno"
 
 
 def write(costs: MeasuredCosts, path: Path) -> None:

@@ -6,6 +6,7 @@ message from when its sender began to when its receiver had it, in the row of th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -82,9 +83,23 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
     body = [_rank_rows(range(cluster.ranks), cluster.ranks, width)]
     for number in range(round_count):
         middle = _LEFT + (number + 0.5) * _ROUND
-        body.append(_text(middle, height - _BOTTOM + 16, f"round {number + 1}", "middle"))
+        body.append(text(middle, height - _BOTTOM + 16, f"round {number + 1}", "middle"))
     body += [_arrow(each) for each in transfers]
-    return _svg(max(width, _title_width(title)), height, title, body, {each.kind for each in transfers})
+    return svg(max(width, title_width(title)), height, title, body, {each.kind for each in transfers})
+
+
+def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
+    """The plan of every algorithm that so many ranks can have, two to a node where it works in two levels.
+
+    The names are those of files, such as "allreduce-ring".
+    """
+    flat, paired = Cluster(nodes=ranks), Cluster(nodes=ranks // 2, ranks_per_node=2)
+    drawn = {}
+    for collective in _native.COLLECTIVES:
+        for algorithm in _native.algorithms(collective):
+            cluster = paired if algorithm == "two-level" else flat
+            drawn[f"{collective}-{algorithm}"] = plan(collective, algorithm, cluster, nbytes)
+    return drawn
 
 
 def timeline(found: Simulation) -> str:
@@ -112,7 +127,57 @@ def timeline(found: Simulation) -> str:
     title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {found.cluster}: {took}"
     if len(shown) < found.cluster.ranks:
         title += f" ({len(shown)} ranks shown)"
-    return _svg(max(_WIDTH, _title_width(title)), height, title, body, {each.kind for each in transfers})
+    return svg(max(_WIDTH, title_width(title)), height, title, body, {each.kind for each in transfers})
+
+
+def loads(found: Simulation) -> str:
+    """How busy the wires of a simulation were whose transfers were kept: of each port and uplink its share of the time.
+
+    Of more ranks than can be told apart those are shown that are spread evenly over them.
+    """
+    assert found.transfers is not None, "loads are drawn of messages"
+    cluster, carried = found.cluster, _carried(found)
+    seconds = found.seconds or max((each.end_s for each in found.transfers), default=0.0) or 1.0
+    headers = 1 + cluster.header_bytes / cluster.packet_bytes if cluster.packet_bytes else 1.0
+    shown = _evenly(cluster.ranks, ROWS_DRAWN)
+    rows = [("cable", f"rank {rank}", [carried["port", way, rank] for way in (0, 1)]) for rank in shown]
+    rates = {"cable": cluster.rate_bits_per_s}
+    if cluster.uplink_bits_per_s is not None:
+        rates["uplink"] = cluster.uplink_bits_per_s
+        numbers = sorted(set(cluster.rack_numbers))
+        rows += [("uplink", f"rack {rack}", [carried["uplink", way, rack] for way in (0, 1)]) for rack in numbers]
+    scale = (_WIDTH - _LEFT - _RIGHT) / 2 - 8
+    body = [text(_LEFT + way * (scale + 16), _TOP - 4, ("out", "in")[way]) for way in (0, 1)]
+    for row, (kind, name, ways) in enumerate(rows):
+        y = _TOP + row * _ROW
+        body.append(text(_LEFT - 8, y + 13, name, "end"))
+        for way, size_bytes in enumerate(ways):
+            share = min(1.0, 8 * size_bytes * headers / rates[kind] / seconds)
+            x = _LEFT + way * (scale + 16)
+            told = escape(f"{name} {('out', 'in')[way]}: {bytes_text(size_bytes)}, {share:.0%} of the time")
+            body.append(line(x, y + 14, x + scale, y + 14, "grid"))
+            length = max(share * scale, 0.5)
+            body.append(
+                f"<rect class='{kind}' x='{x:.1f}' y='{y + 4}' width='{length:.1f}' height='10' rx='1'>"
+                f"<title>{told}</title></rect>"
+            )
+            body.append(text(x + scale, y + 12, f"{share:.0%}", "end"))
+    title = f"{found.collective} of {size_text(found.nbytes)} by {found.algorithm}, {cluster}: how busy wires are"
+    height = _TOP + len(rows) * _ROW + _BOTTOM / 2
+    return svg(max(_WIDTH, title_width(title)), height, title, body, set(rates))
+
+
+def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
+    """Bytes by wire: ports of ranks and uplinks of racks, 0 out and 1 in."""
+    carried: Counter[tuple[str, int, int]] = Counter()
+    nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
+    for each in found.transfers or ():
+        if each.kind != "memory":
+            for way, rank in enumerate((each.sender, each.receiver)):
+                carried["port", way, rank] += each.size_bytes
+                if each.kind == "uplink":
+                    carried["uplink", way, racks[nodes[rank]]] += each.size_bytes
+    return carried
 
 
 def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
@@ -131,20 +196,21 @@ def racks(title: str, by_rack: Mapping[str, Sequence[tuple[str, str]]]) -> str:
     last_rack_y = y
     for rack, hosts in by_rack.items():
         last_rack_y = y
-        body.append(_line(_RACK_X - _STEP, y, _RACK_X - 8, y, "uplink"))
-        body.append(_text(_RACK_X, y + 4, rack, kind=" class='title'"))
+        body.append(line(_RACK_X - _STEP, y, _RACK_X - 8, y, "uplink"))
+        body.append(text(_RACK_X, y + 4, rack, kind=" class='title'"))
         rack_y = y
         for name, told in hosts:
             y += _ROW
-            body.append(_line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "cable"))
-            body.append(_text(_RACK_X + _STEP + 8, y + 4, f"{name}: {told}"))
-        body.append(_line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "cable"))
+            body.append(line(_RACK_X + _STEP / 2, y, _RACK_X + _STEP, y, "cable"))
+            body.append(text(_RACK_X + _STEP + 8, y + 4, f"{name}: {told}"))
+        body.append(line(_RACK_X + _STEP / 2, rack_y + 8, _RACK_X + _STEP / 2, y, "cable"))
         y += _ROW + 8
-    body.insert(trunk, _line(_RACK_X - _STEP, _TOP, _RACK_X - _STEP, last_rack_y, "uplink"))
-    return _svg(max(_WIDTH / 2, _title_width(title)), y + _BOTTOM, title, body, {"cable", "uplink"})
+    body.insert(trunk, line(_RACK_X - _STEP, _TOP, _RACK_X - _STEP, last_rack_y, "uplink"))
+    return svg(max(_WIDTH / 2, title_width(title)), y + _BOTTOM, title, body, {"cable", "uplink"})
 
 
-def _line(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
+def line(x: float, y: float, to_x: float, to_y: float, kind: str) -> str:
+    """A line of a kind: a link's, or grid."""
     return f"<line class='{kind}' x1='{x:.1f}' y1='{y:.1f}' x2='{to_x:.1f}' y2='{to_y:.1f}'/>"
 
 
@@ -169,7 +235,7 @@ def _rank_rows(ranks: Sequence[int], count: int, width: float) -> str:
         y = _TOP + (row + 0.5) * _ROW
         lines.append(f"<line class='grid' x1='{_LEFT}' x2='{width - _RIGHT}' y1='{y}' y2='{y}'/>")
         name = f"rank {rank}" if count <= RANKS_DRAWN else f"{rank:,}"
-        lines.append(_text(_LEFT - 8, y + 4, name, "end"))
+        lines.append(text(_LEFT - 8, y + 4, name, "end"))
     return "\n".join(lines)
 
 
@@ -181,7 +247,7 @@ def _seconds(end_s: float, scale: float, height: float) -> str:
     while number * step * factor <= end_s * 1.0001:
         x = _LEFT + number * step * factor * scale
         marks.append(f"<line class='grid' x1='{x:.1f}' x2='{x:.1f}' y1='{_TOP}' y2='{height - _BOTTOM}'/>")
-        marks.append(_text(x, height - _BOTTOM + 16, f"{number * step:g} {unit}", "middle"))
+        marks.append(text(x, height - _BOTTOM + 16, f"{number * step:g} {unit}", "middle"))
         number += 1
     return "\n".join(marks)
 
@@ -212,22 +278,27 @@ def _arrow(each: Transfer) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> str:
-    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(text)}</text>"
+def text(x: float, y: float, told: str, anchor: str = "start", kind: str = "") -> str:
+    """A text, and attributes of it if any."""
+    return f"<text x='{x:.1f}' y='{y:.1f}' text-anchor='{anchor}'{kind}>{escape(told)}</text>"
 
 
-def _title_width(title: str) -> float:
+def title_width(title: str) -> float:
+    """How wide a picture must be for its title."""
     return _LEFT + 7.2 * len(title)
 
 
-def _svg(width: float, height: float, title: str, body: Sequence[str], kinds: set[str]) -> str:
+def svg(
+    width: float, height: float, title: str, body: Sequence[str], kinds: set[str] | frozenset[str] = frozenset()
+) -> str:
+    """A picture of this size with a title, and a legend of kinds of links."""
     legend = []
     x = float(_LEFT)
     for kind in [kind for kind in KINDS if kind in kinds]:
         legend.append(f"<rect class='{kind}' x='{x}' y='38' width='10' height='10'/>")
-        legend.append(_text(x + 15, 47, KINDS[kind]))
+        legend.append(text(x + 15, 47, KINDS[kind]))
         x += 110
-    head = _text(_LEFT, 24, title, kind=" class='title'")
+    head = text(_LEFT, 24, title, kind=" class='title'")
     size = f"viewBox='0 0 {width:.0f} {height:.0f}' width='{width:.0f}' height='{height:.0f}'"
     parts = [f"<svg xmlns='http://www.w3.org/2000/svg' {size}>", f"<style>{_STYLE}</style>", head, *legend, *body]
     return "\n".join([*parts, "</svg>", ""])

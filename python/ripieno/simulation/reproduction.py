@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +28,13 @@ class Row:
         """By which part the simulation is off."""
         return None if self.printed is None else self.simulated / self.printed - 1
 
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """What is printed, simulated, and off, for people."""
+        printed = "" if self.printed is None else f"{self.printed:g}"
+        off = "" if self.deviation is None else f"{self.deviation:+.1%}"
+        return printed, f"{self.simulated:.4g}", off
+
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -43,15 +51,20 @@ class Reproduction:
         rows = [{**asdict(row), "deviation": row.deviation} for row in self.rows]
         return {"name": self.name, "title": self.title, "unit": self.unit, "rows": rows, "remarks": [*self.remarks]}
 
+    def as_markdown(self) -> str:
+        """A section of a page."""
+        lines = [f"## {self.name}", "", f"{self.title}.", ""]
+        lines += [f"| | paper [{self.unit}] | simulated [{self.unit}] | off by |", "|---|---|---|---|"]
+        lines += [f"| {' | '.join((row.of, *row.cells))} |" for row in self.rows]
+        return "\n".join([*lines, "", *(_item(remark) for remark in self.remarks), ""])
+
     def __str__(self) -> str:
         target = Console(file=io.StringIO(), width=100, highlight=False)
         table = Table(box=None, pad_edge=False, header_style="")
         for heading in ("", f"paper [{self.unit}]", f"simulated [{self.unit}]", "off by"):
             table.add_column(heading.replace("[", r"\["), justify="right" if heading else "left")
         for row in self.rows:
-            printed = "" if row.printed is None else f"{row.printed:g}"
-            off = "" if row.deviation is None else f"{row.deviation:+.1%}"
-            table.add_row(row.of, printed, f"{row.simulated:.4g}", off)
+            table.add_row(row.of, *row.cells)
         target.print(self.title)
         target.print(table)
         for remark in self.remarks:
@@ -59,6 +72,11 @@ class Reproduction:
         file = target.file
         assert isinstance(file, io.StringIO)
         return "\n".join(line.rstrip() for line in file.getvalue().splitlines())
+
+
+def _item(remark: str) -> str:
+    """A remark in a list, in lines as wide as others."""
+    return textwrap.fill(remark, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
 
 
 def seconds_of(algorithm: str, cluster: Cluster, nbytes: float, collective: str = "broadcast") -> float:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
 from ripieno.bench.figures import Figure
 from ripieno.report import charts
+from ripieno.report.filling import fill
 from ripieno.units import duration_text, size_text
 
 PEER_COLOURS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
@@ -37,13 +36,10 @@ def write_speed(
     remarks
         What else there is to say.
     """
-    page = Environment(
-        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    page.filters["seconds"] = duration_text
     cases = dict.fromkeys(figure.case for figure in figures)
-    html = page.get_template("speed.html").render(
-        now=datetime.datetime.now().astimezone(),
+    html = fill(
+        "speed.html",
+        {"seconds": duration_text},
         cases=[_case(name, number, figures) for number, name in enumerate(cases)],
         machine=machine,
         remarks=remarks,

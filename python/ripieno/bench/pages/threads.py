@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from typing import Any
 
 import matplotlib
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
@@ -15,6 +13,7 @@ from matplotlib.ticker import FuncFormatter
 from ripieno.bench.figures import machine
 from ripieno.bench.threads import BOUND, Cost, Found, samples_text
 from ripieno.report import charts
+from ripieno.report.filling import fill
 from ripieno.units import duration_text
 
 #: Of patterns, Q R U and T V S.
@@ -33,13 +32,10 @@ BAR_INCHES = 0.28
 
 def page(found: Found) -> str:
     """The page; it fetches nothing."""
-    templates = Environment(
-        loader=PackageLoader("ripieno.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    templates.filters["samples"] = samples_text
     headings, rows = found.usage_table()
-    return templates.get_template("threads.html").render(
-        now=datetime.datetime.now().astimezone(),
+    return fill(
+        "threads.html",
+        {"samples": samples_text},
         found=found,
         costs=[(case, cost_chart(found, case)) for case in found.cases],
         grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.asked.centroids],

@@ -1,0 +1,183 @@
+"""What a dashboard costs a job: the same program on the same ranks, watched and not watched, turn by turn.
+
+The program is an iteration of a fit: each rank computes for a few milliseconds, then all reduce a table. Of the turns
+in which the dashboard serves a page, a process listens to it all the while, as a browser does.
+
+Whole turns may differ by more than the hundredth that is the target. So what watching takes is counted, too: the
+processor time of the threads of ranks that tell how these fare, and what the launching process takes more than when
+none do.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+import ripieno as rp
+from effort import Effort, Measured
+from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.comm.communicator import Communicator
+from ripieno.launch.job.watch import Watch
+from ripieno.launch.process.pulse import PULSE_THREAD
+
+WORKERS = (8, 64)
+ROWS = 128
+#: How long a turn takes: some pulses of each rank.
+TURN_S = 6.0
+#: To begin a program takes longer than an iteration, so that what is counted on has to last.
+CALIBRATING_S = 1.0
+TABLE_FLOATS = 4096
+CALLS = 20_000
+#: The share of a job's time that a dashboard may take.
+SHARE = 0.01
+_LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events', timeout=600): pass"
+WAYS = ("watched", "watched, with a page", "not watched")
+
+
+def cases() -> dict[str, Measured]:
+    """What can be measured alone, by name."""
+    return {
+        f"{workers} ranks": lambda report, effort, workers=workers: _measure(report, effort, workers)
+        for workers in WORKERS
+    } | {"short calls": _short_calls}
+
+
+def iterate(comm: Communicator, count: int) -> tuple[float, float]:
+    """Seconds of the processor that so many iterations took here, and those of them that went into telling."""
+    begun_s, telling_s = time.process_time(), _telling_s()
+    rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
+    for iteration in range(count):
+        rows = rows @ rows
+        rows /= np.abs(rows).max()
+        comm.allreduce(table, out=table, op="max")
+        if comm.rank == 0:
+            comm.emit({"event": "iteration", "iteration": iteration + 1, "inertia": 1.0 / (iteration + 1)})
+    return time.process_time() - begun_s, _telling_s() - telling_s
+
+
+def _telling_s() -> float:
+    """Seconds of the processor that the thread has had that tells how this rank fares."""
+    tellers = [each.ident for each in threading.enumerate() if each.name == PULSE_THREAD and each.ident is not None]
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(each)) for each in tellers)
+
+
+def _measure(report: Measurements, effort: Effort, workers: int) -> None:
+    workers = 2 if effort.quick else workers
+    turns: dict[str, list[Turn]] = {way: [] for way in WAYS}
+    with rp.launch(workers=workers, threads=1, dashboard=True) as job:
+        count = 3 if effort.quick else _count(job)
+        for number in range(effort.runs(6)):
+            # A machine that becomes faster or slower is none way's gain.
+            for way in WAYS if number % 2 == 0 else WAYS[::-1]:
+                with _way(job, way):
+                    turns[way].append(_turn(job, count))
+    alone_s = median(each.launcher_s for each in turns[WAYS[2]])
+    for way in WAYS[:2]:
+        found = turns[way]
+        report.figures.append(_figure(
+            f"time of a job, {workers} ranks", way,
+            [each.elapsed_s for each in found], "not watched", [each.elapsed_s for each in turns[WAYS[2]]],
+            1 + SHARE,
+        ))  # fmt: skip
+        total = [each.ranks_s + each.launcher_s for each in found]
+        watching = [each.telling_s + max(each.launcher_s - alone_s, 0.0) for each in found]
+        report.figures.append(_figure(
+            f"processor time of ranks and launcher, {workers} ranks", way,
+            total, "less what watching took", [all_s - part_s for all_s, part_s in zip(total, watching, strict=True)],
+            1 + SHARE,
+        ))  # fmt: skip
+
+
+class Turn(NamedTuple):
+    """Seconds that passed, and those of the processor: of ranks, of them for telling, and of the launching process."""
+
+    elapsed_s: float
+    ranks_s: float
+    telling_s: float
+    launcher_s: float
+
+
+def _turn(job: rp.Job, count: int) -> Turn:
+    own_s, begun_s = time.process_time(), time.perf_counter()
+    ranks = job.run(iterate, count)
+    elapsed_s, launcher_s = time.perf_counter() - begun_s, time.process_time() - own_s
+    return Turn(elapsed_s, sum(all_s for all_s, _ in ranks), sum(part_s for _, part_s in ranks), launcher_s)
+
+
+def _figure(case: str, row: str, ours: list[float], peer: str, theirs: list[float], target: float | None) -> Figure:
+    return Figure(
+        case=case,
+        row=row,
+        ours=Samples(tuple(ours)),
+        peers={peer: Samples(tuple(theirs))},
+        limit_s=None,
+        limit="",
+        work=0.0,
+        rate_unit="",
+        targets={} if target is None else {"peer": target},
+    )
+
+
+def call(comm: Communicator, count: int) -> float:
+    """Seconds of a sum of eight bytes, of so many."""
+    value = np.ones(1)
+    comm.barrier()
+    begun_s = time.perf_counter()
+    for _ in range(count):
+        comm.allreduce(value, out=value, op="max")
+    return (time.perf_counter() - begun_s) / count
+
+
+def _short_calls(report: Measurements, effort: Effort) -> None:
+    """Once somebody watches, each call is counted; so that one job is watched, and another never was."""
+    count = 200 if effort.quick else CALLS
+    seconds: dict[bool, list[float]] = {True: [], False: []}
+    with rp.launch(workers=2, dashboard=True) as watched, rp.launch(workers=2) as unwatched:
+        unwatched._watch = Watch()
+        for number in range(effort.runs(20)):
+            for is_watched in (True, False) if number % 2 == 0 else (False, True):
+                job = watched if is_watched else unwatched
+                seconds[is_watched].append(max(job.run(call, count)))
+    report.figures.append(
+        _figure("allreduce of 8 bytes, 2 ranks", "watched", seconds[True], "not watched", seconds[False], None)
+    )
+
+
+def _count(job: rp.Job) -> int:
+    """Iterations that a turn has room for."""
+    count, took_s = 1, 0.0
+    while took_s < CALIBRATING_S:
+        count *= 2
+        begun_s = time.perf_counter()
+        job.run(iterate, count)
+        took_s = time.perf_counter() - begun_s
+    return round(count * TURN_S / took_s)
+
+
+@contextmanager
+def _way(job: rp.Job, way: str) -> Iterator[None]:
+    """The job is watched or not; of the ways of a page, somebody listens to it."""
+    watch = job._watch
+    if way == WAYS[2]:
+        job._watch = Watch()
+    link = "" if job.dashboard is None else job.dashboard.link
+    listener = (
+        subprocess.Popen([sys.executable, "-c", _LISTEN, link], stdout=subprocess.DEVNULL) if way == WAYS[1] else None
+    )
+    try:
+        if listener is not None:
+            # It has been sent the state once.
+            time.sleep(1.0)
+        yield
+    finally:
+        job._watch = watch
+        if listener is not None:
+            listener.kill()
+            listener.wait()

@@ -1,0 +1,186 @@
+"""Twister's own problem on this machine: 7.42 million vectors of 512 bytes into a million clusters.
+
+benches/million.py FOLDER [--count N] [--clusters K] [--iterations I] [--workers W] [--json FILE]
+
+Vectors are made by benches/descriptors.py and clustered by `ripieno kmeans --assign near`, with a checkpoint, all in
+FOLDER. The same command goes on after it was stopped, however that was. At the end it prints what each iteration took,
+by stage, what near assignment lost, measured on 1,024 rows, the memory and the processor time, and plays the iteration
+on the cluster of the paper. FOLDER needs room for three times the centroids and for the vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import command
+import descriptors
+import numpy as np
+from ripieno import kernels
+from ripieno.bench import table
+from ripieno.simulation import Cluster
+from ripieno.simulation.kmeans import KMeansIteration, kmeans_iteration
+from ripieno.units import bytes_text, duration_text
+
+CLUSTERS, ITERATIONS, WORKERS = 1_000_000, 2, 2
+QUICK_COUNT, QUICK_CLUSTERS = 6_000, 600
+#: The cluster of the paper: hosts, cores of each, and their cables.
+HOSTS, CORES, RATE = 125, 8, 1e9
+#: What the paper tells of its iteration.
+PAPER = "over 60 min of map, 169 s of communication (Qiu, 125 hosts)"
+SAMPLE_S = 0.5
+KIB = 1024
+
+
+@dataclass
+class Used:
+    """What the processes have used: their own memory at most, processor time, and the load of the machine."""
+
+    peak_bytes: int = 0
+    with_files_bytes: int = 0
+    processor_s: float = 0.0
+    wall_s: float = 0.0
+    loads: tuple[float, ...] = ()
+
+
+@click.command()
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--count", type=click.IntRange(min=1), help=f"Vectors; by default {descriptors.COUNT}.")
+@click.option("--clusters", type=click.IntRange(min=1), help=f"By default {CLUSTERS}.")
+@click.option("--iterations", type=click.IntRange(min=1), default=ITERATIONS, show_default=True)
+@click.option("--workers", type=click.IntRange(min=1), default=WORKERS, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@command.json_option
+@command.quick_option
+def main(
+    folder: Path,
+    count: int | None,
+    clusters: int | None,
+    iterations: int,
+    workers: int,
+    seed: int,
+    target: Path | None,
+    quick: bool,
+) -> None:
+    """Cluster the vectors in FOLDER, or go on where it was stopped."""
+    count = count or (QUICK_COUNT if quick else descriptors.COUNT)
+    clusters = clusters or (QUICK_CLUSTERS if quick else CLUSTERS)
+    folder.mkdir(parents=True, exist_ok=True)
+    vectors = folder / f"vectors-{count}-{seed}.u8.npy"
+    if not vectors.exists():
+        descriptors.main([str(vectors), "--count", str(count), "--seed", str(seed)], standalone_mode=False)
+    words = [str(vectors), "--clusters", str(clusters), "--assign", "near", "--init", "random", "--tol", "0"]
+    words += ["--max-iter", str(iterations), "--workers", str(workers), "--seed", str(seed)]
+    words += ["--checkpoint", str(folder / "checkpoint"), "--out", str(folder / "result"), "--overwrite"]
+    used = _run(["kmeans", *words, "--centroids", "divided"])
+    told = json.loads((folder / "result" / "model.json").read_text())
+    simulated = _simulated(told, count, clusters)
+    _show(told, used, simulated)
+    command.write(target, {"fit": told, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
+
+
+def _run(words: list[str]) -> Used:
+    """Runs `ripieno` with these words, and watches it and its workers."""
+    begin, used = time.monotonic(), Used()
+    process = subprocess.Popen([sys.executable, "-m", "ripieno", *words])
+    try:
+        while process.poll() is None:
+            own, with_files = (sum(each) for each in zip(*map(_memory, _family(process.pid)), strict=True))
+            used.peak_bytes, used.with_files_bytes = max(used.peak_bytes, own), max(used.with_files_bytes, with_files)
+            used.loads += (os.getloadavg()[0],)
+            time.sleep(SAMPLE_S)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+    if process.returncode:
+        raise click.ClickException(f"ripieno kmeans ended with code {process.returncode}; the same command goes on")
+    times = os.times()
+    used.processor_s, used.wall_s = times.children_user + times.children_system, time.monotonic() - begin
+    return used
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it has started."""
+    found = [pid]
+    for each in found:
+        try:
+            threads = [path.read_text().split() for path in Path(f"/proc/{each}/task").glob("*/children")]
+        except OSError:
+            continue
+        found += [int(child) for children in threads for child in children]
+    return found
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    """Bytes of a process that are no file's, and its part of all that it has mapped."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    except OSError:
+        return 0, 0
+    own, with_files = (int(lines[name].split()[0]) * KIB for name in ("Anonymous", "Pss"))
+    return own, with_files
+
+
+def _simulated(told: dict[str, Any], count: int, clusters: int) -> KMeansIteration:
+    """The last iteration on the cluster of the paper, a core as fast as one here was in it."""
+    last = told["iterations"][-1]
+    operations = 2.0 * count * told["column_count"] * clusters * _compared(last["compared"], clusters)
+    stages = last["stages"]
+    seconds = stages["probe_s"] + stages["meet_s"]
+    rate = operations / seconds / told["parameters"]["workers"] / _threads(told)
+    return kmeans_iteration(
+        Cluster(nodes=HOSTS, rate_bits_per_s=RATE),
+        points=count,
+        dim=told["column_count"],
+        clusters=clusters,
+        cores=CORES,
+        operations_per_s=rate,
+        compared=_compared(last["compared"], clusters),
+        divided=True,
+    )
+
+
+def _threads(told: dict[str, Any]) -> int:
+    return told["parameters"]["threads"] or max(1, len(os.sched_getaffinity(0)) // told["parameters"]["workers"])
+
+
+def _compared(compared: float, clusters: int) -> float:
+    """The part of all pairs that a near pass compares, its groups' means included."""
+    return min(1.0, compared + kernels.NearIndex.group_count(clusters) / clusters)
+
+
+def _show(told: dict[str, Any], used: Used, simulated: KMeansIteration) -> None:
+    console = table.console()
+    pairs = told["row_count"] * float(len(told["cluster_sizes"]))
+    for number, each in enumerate(told["iterations"], told["iteration_count"] - len(told["iterations"]) + 1):
+        seconds = max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True)))
+        products = pairs * told["column_count"] * _compared(each["compared"], len(told["cluster_sizes"]))
+        met = each["stages"]["probe_s"] + each["stages"]["meet_s"]
+        stages = ", ".join(f"{name.removesuffix('_s')} {duration_text(s)}" for name, s in each["stages"].items())
+        console.print(
+            f"iteration {number}: {duration_text(seconds)}; {stages}; inertia {each['inertia']:.8g}, recall "
+            f"{each['recall']:.2%}, gap {each['gap']:.3%}; {products / met / 1e9:.0f} G multiply-adds/s"
+        )
+    sizes = np.array(told["cluster_sizes"])
+    console.print(
+        f"inertia {told['inertia']:.8g}, on 1,024 rows {told['inertia_gap']:.3%} more than exact; "
+        f"{np.count_nonzero(sizes == 0):,} clusters are empty, the largest has {sizes.max():,} rows"
+    )
+    console.print(
+        f"{bytes_text(used.peak_bytes)} of memory at most, {bytes_text(used.with_files_bytes)} with the files that are "
+        f"mapped; {duration_text(used.wall_s)}, {duration_text(used.processor_s)} of processors, load "
+        f"{np.median(used.loads) if used.loads else 0:.1f}"
+    )
+    console.print(f"{simulated}\nthe paper: {PAPER}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+"""Seconds against bytes: every algorithm of a collective on a cluster, and where another becomes the fastest; or one
+algorithm, by the size of segments.
+
+Between two sizes at which different algorithms are the fastest the crossing is searched by halving, to some per cent of
+the bytes. An algorithm stays the fastest until another is clearly faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from itertools import pairwise
+from typing import Any
+
+from ripieno.simulation import pictures
+from ripieno.simulation.cluster import Cluster
+from ripieno.simulation.explanation import explain
+from ripieno.simulation.simulate import simulate
+from ripieno.units import bytes_text, duration_text, size_text
+
+#: From 8 bytes on, in steps of this factor.
+FIRST_BYTES, STEP = 8, 4
+#: How near a crossing is told: this factor of its bytes at most. Who is this part faster is clearly so.
+NEAR, CLEAR = 1.05, 0.03
+#: The least segment that is tried.
+LEAST_SEGMENT_BYTES = 1 << 10
+#: Lines that are drawn: those that are the fastest somewhere, and the nearest of the others.
+LINES_DRAWN = 8
+
+_WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48
+_COLOURS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#8d5a2b", "#6b7075")
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """From so many bytes on another algorithm is the fastest."""
+
+    size_bytes: int
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What each algorithm takes against bytes.
+
+    Attributes
+    ----------
+    collective, cluster
+        What is asked for, and where.
+    sizes_bytes
+        Ascending.
+    seconds
+        Of each algorithm that can, one for each size.
+    crossings
+        Where another algorithm becomes the fastest, ascending.
+    """
+
+    collective: str
+    cluster: Cluster
+    sizes_bytes: Sequence[int]
+    seconds: Mapping[str, Sequence[float]]
+    crossings: Sequence[Crossing]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        return {
+            "collective": self.collective,
+            "ranks": self.cluster.ranks,
+            "sizes_bytes": list(self.sizes_bytes),
+            "seconds": {name: list(each) for name, each in self.seconds.items()},
+            "crossings": [asdict(each) for each in self.crossings],
+        }
+
+    def __str__(self) -> str:
+        first = self.fastest(0)
+        lines = [f"{self.collective} among {self.cluster.ranks:,} ranks: {self.cluster}"]
+        lines.append(f"{'up to':>10}  fastest")
+        names = [first, *(each.after for each in self.crossings)]
+        ends = [bytes_text(each.size_bytes) for each in self.crossings] + ["beyond"]
+        lines += [f"{end:>10}  {name}" for end, name in zip(ends, names, strict=True)]
+        return "\n".join(lines)
+
+    def fastest(self, place: int) -> str:
+        """The fastest algorithm at one of the sizes."""
+        return min(self.seconds, key=lambda name: self.seconds[name][place])
+
+    def picture(self) -> str:
+        """Lines of seconds against bytes, with the crossings."""
+        winners = list(dict.fromkeys([self.fastest(0), *(each.after for each in self.crossings)]))
+        least = [min(each[place] for each in self.seconds.values()) for place in range(len(self.sizes_bytes))]
+        behind = {
+            name: sum(math.log(one / best) for one, best in zip(each, least, strict=True))
+            for name, each in self.seconds.items()
+        }
+        others = sorted(set(self.seconds) - set(winners), key=lambda name: behind[name])
+        names = [*winners, *others][:LINES_DRAWN]
+        title = f"{self.collective} among {self.cluster.ranks:,} ranks: {self.cluster}"
+        lines = {name: list(zip(self.sizes_bytes, self.seconds[name], strict=True)) for name in names}
+        marks = [(each.size_bytes, f"{each.after} from {bytes_text(each.size_bytes)}") for each in self.crossings]
+        return log_chart(title, lines, marks)
+
+
+def price_curves(collective: str, cluster: Cluster, *, most_bytes: int) -> Curves:
+    """Play every algorithm of a collective with 8 bytes to `most_bytes`; bytes as `explain` takes them.
+
+    Raises
+    ------
+    InputError
+        If there is no such collective.
+    """
+    step_count = max(1, math.ceil(math.log(max(most_bytes, FIRST_BYTES) / FIRST_BYTES, STEP)))
+    sizes = [min(FIRST_BYTES * STEP**step, max(most_bytes, FIRST_BYTES)) for step in range(step_count + 1)]
+    sizes = list(dict.fromkeys(sizes))
+    found = {size: _seconds(collective, cluster, size) for size in sizes}
+    names = [name for name in found[sizes[0]] if all(name in each for each in found.values())]
+    crossings: list[Crossing] = []
+    fastest = _best(found[sizes[0]])
+    for low, high in pairwise(sizes):
+        while (after := _next(found[high], fastest)) != fastest:
+            size, after = _first(collective, cluster, fastest, low, (high, after))
+            crossings.append(Crossing(size, fastest, after))
+            low, fastest = size, after
+    seconds = {name: [found[size][name] for size in sizes] for name in names}
+    return Curves(collective.replace("_", "-"), cluster, sizes, seconds, crossings)
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What an algorithm takes against the size of the segments in which vectors go.
+
+    Attributes
+    ----------
+    collective, algorithm, nbytes, cluster
+        What is asked for, and where.
+    points
+        (bytes of a segment, seconds), the bytes ascending.
+    """
+
+    collective: str
+    algorithm: str
+    nbytes: int
+    cluster: Cluster
+    points: Sequence[tuple[int, float]]
+
+    @property
+    def best(self) -> tuple[int, float]:
+        """The segment with the least seconds, and these."""
+        return min(self.points, key=lambda point: point[1])
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything but the cluster as JSON has it."""
+        points = [{"segment_bytes": size, "seconds": seconds} for size, seconds in self.points]
+        told = {"collective": self.collective, "algorithm": self.algorithm, "nbytes": self.nbytes}
+        return told | {"best_bytes": self.best[0], "points": points}
+
+    def __str__(self) -> str:
+        what = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}"
+        lines = [f"{size_text(size):>10}  {duration_text(seconds)}" for size, seconds in self.points]
+        return "\n".join([what, "  segments  time", *lines, f"segments of {size_text(self.best[0])} are the best"])
+
+    def picture(self) -> str:
+        """A line of seconds against segments, with a mark at the best."""
+        title = f"{self.collective} of {size_text(self.nbytes)} by {self.algorithm}, {self.cluster}, by segments"
+        return log_chart(title, {self.algorithm: self.points}, [(self.best[0], f"best: {size_text(self.best[0])}")])
+
+
+def segment_curve(collective: str, cluster: Cluster, *, nbytes: int, algorithm: str, root: int = 0) -> Segments:
+    """Search the segment size that is best for an algorithm here: 1 KiB, and twice as much up to the whole vector.
+
+    Raises
+    ------
+    InputError
+        If there is no such collective or algorithm.
+    """
+    sizes = [LEAST_SEGMENT_BYTES << step for step in range(64) if LEAST_SEGMENT_BYTES << step <= nbytes]
+    points = []
+    for size in sizes or [nbytes]:
+        # A rank passes on what is a segment.
+        where = replace(cluster, segment_bytes=max(size, 1), relay_bytes=None)
+        found = simulate(collective, where, nbytes=nbytes, algorithm=algorithm, root=root)
+        if found.seconds is not None:
+            points.append((size, found.seconds))
+    return Segments(collective.replace("_", "-"), algorithm, nbytes, cluster, points)
+
+
+def _seconds(collective: str, cluster: Cluster, size: int) -> dict[str, float]:
+    candidates = explain(collective, cluster, nbytes=size).candidates
+    return {each.algorithm: each.seconds for each in candidates if each.seconds is not None}
+
+
+def _best(seconds: Mapping[str, float]) -> str:
+    return min(seconds, key=lambda name: seconds[name])
+
+
+def _next(seconds: Mapping[str, float], fastest: str) -> str:
+    """The one that is the fastest so far, unless another is clearly faster."""
+    best = _best(seconds)
+    return fastest if seconds[fastest] <= (1 + CLEAR) * seconds[best] else best
+
+
+def _first(collective: str, cluster: Cluster, fastest: str, low: int, high: tuple[int, str]) -> tuple[int, str]:
+    """The least bytes, about, at which another is clearly faster, and which."""
+    while True:
+        middle = round(math.sqrt(low * high[0]))
+        if high[0] <= low * NEAR or middle in (low, high[0]):
+            return high
+        after = _next(_seconds(collective, cluster, middle), fastest)
+        low, high = (middle, high) if after == fastest else (low, (middle, after))
+
+
+def log_chart(
+    title: str, lines: Mapping[str, Sequence[tuple[float, float]]], marks: Sequence[tuple[float, str]] = ()
+) -> str:
+    """Lines of seconds against bytes, both axes in powers, and marks at some bytes."""
+    xs = [x for points in lines.values() for x, _ in points]
+    ys = [y for points in lines.values() for _, y in points if y > 0]
+    low_x, high_x, low_y, high_y = min(xs), max(xs), min(ys), max(ys)
+    span_x, span_y = math.log(high_x / low_x) or 1.0, math.log(high_y / low_y) or 1.0
+
+    def at_x(x: float) -> float:
+        return _LEFT + math.log(x / low_x) / span_x * (_WIDTH - _LEFT - _RIGHT)
+
+    def at_y(y: float) -> float:
+        return _HEIGHT - _BOTTOM - math.log(max(y, low_y) / low_y) / span_y * (_HEIGHT - _TOP - _BOTTOM)
+
+    body = [
+        _grid_y(10.0**power, at_y) for power in range(math.ceil(math.log10(low_y)), math.floor(math.log10(high_y)) + 1)
+    ]
+    power = math.ceil(math.log2(low_x))
+    while 2**power <= high_x:
+        x = at_x(2**power)
+        body.append(pictures.line(x, _TOP, x, _HEIGHT - _BOTTOM, "grid"))
+        body.append(pictures.text(x, _HEIGHT - _BOTTOM + 16, size_text(2**power), "middle"))
+        power += 3
+    for place, (x_bytes, told) in enumerate(marks):
+        x, top = at_x(x_bytes), _TOP + 12 + 14 * place
+        body.append(
+            f"<line class='grid' stroke-dasharray='4 3' x1='{x:.1f}' x2='{x:.1f}' y1='{top}' y2='{_HEIGHT - _BOTTOM}'/>"
+        )
+        is_left = x < (_LEFT + _WIDTH - _RIGHT) / 2
+        body.append(pictures.text(x + (4 if is_left else -4), top, told, "start" if is_left else "end"))
+    ends = sorted((at_y(points[-1][1]), name) for name, points in lines.items())
+    label_y = -math.inf
+    for y, name in ends:
+        label_y = max(y, label_y + 14)
+        body.append(pictures.text(_WIDTH - _RIGHT + 8, label_y + 4, name, kind=f" style='fill:{_colour(lines, name)}'"))
+    for name, points in lines.items():
+        path = " ".join(f"{at_x(x):.1f},{at_y(y):.1f}" for x, y in points)
+        body.append(
+            f"<polyline points='{path}' fill='none' stroke='{_colour(lines, name)}' stroke-width='1.8'>"
+            f"<title>{escape(name)}</title></polyline>"
+        )
+    return pictures.svg(max(_WIDTH, pictures.title_width(title)), _HEIGHT, title, body)
+
+
+def _colour(lines: Mapping[str, object], name: str) -> str:
+    return _COLOURS[list(lines).index(name) % len(_COLOURS)]
+
+
+def _grid_y(seconds: float, at_y: Any) -> str:
+    y = at_y(seconds)
+    label = pictures.text(_LEFT - 8, y + 4, duration_text(seconds), "end")
+    return f"{pictures.line(_LEFT, y, _WIDTH - _RIGHT, y, 'grid')}\n{label}"
