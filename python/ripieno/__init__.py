@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno._version import __version__ as __version__
 from ripieno.comm.communicator import Communicator
+from ripieno.comm.functions import CFunction
+from ripieno.comm.mailbox import ANY_TAG, Message
 from ripieno.errors import (
     BroadcastError,
     CheckpointError,
@@ -24,6 +26,7 @@ from ripieno.errors import (
     CommunicatorClosed,
     EngineError,
     InputError,
+    MissingExtra,
     MissingIndicesError,
     RankFailed,
     RendezvousError,
@@ -35,10 +38,14 @@ from ripieno.errors import (
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
 from ripieno.wire.arrays import empty
+from ripieno.wire.calls import Handle, wait_any
 
 if TYPE_CHECKING:
     from ripieno import input as input
+    from ripieno import lightgbm as lightgbm
+    from ripieno import mpi as mpi
     from ripieno import spark as spark
+    from ripieno import xgboost as xgboost
     from ripieno.algorithms import (
         ALS,
         BFS,
@@ -56,17 +63,21 @@ if TYPE_CHECKING:
         SparseSGD,
         SpectralEmbedding,
     )
+    from ripieno.algorithms.progress import Progress
     from ripieno.algorithms.springs.layout import layout
     from ripieno.graph import Graph
+    from ripieno.keyed.frame import KeyedFrame
     from ripieno.mapreduce import MapReduce
-    from ripieno.text import count_words, grep
+    from ripieno.text import count_words, grep, hash_features
 
 __all__ = [
     "ALS",
+    "ANY_TAG",
     "BFS",
     "MDS",
     "PCA",
     "BroadcastError",
+    "CFunction",
     "CheckpointError",
     "CollectiveMismatch",
     "Communicator",
@@ -77,16 +88,21 @@ __all__ = [
     "FruchtermanReingold",
     "Graph",
     "Groups",
+    "Handle",
     "InputError",
     "Job",
     "KMeans",
     "KeyValues",
+    "KeyedFrame",
     "LinearRegression",
     "LogisticRegression",
     "MapReduce",
+    "Message",
     "MiniBatchKMeans",
+    "MissingExtra",
     "MissingIndicesError",
     "PageRank",
+    "Progress",
     "RankFailed",
     "RendezvousError",
     "Ridge",
@@ -100,17 +116,22 @@ __all__ = [
     "count_words",
     "empty",
     "grep",
+    "hash_features",
     "init",
     "launch",
     "layout",
+    "wait_any",
 ]
 
 # These bring scikit-learn and PyArrow with them, which take a second to import and which no plain program needs.
 _LATE = {
+    "KeyedFrame": "ripieno.keyed.frame",
     "Graph": "ripieno.graph",
+    "Progress": "ripieno.algorithms.progress",
     "MapReduce": "ripieno.mapreduce",
     "count_words": "ripieno.text",
     "grep": "ripieno.text",
+    "hash_features": "ripieno.text",
     "layout": "ripieno.algorithms.springs.layout",
 } | dict.fromkeys(
     (
@@ -134,8 +155,8 @@ _LATE = {
 )
 
 
-# Likewise. Not in __all__: they have the names of a built-in function and of an engine.
-_LATE_MODULES = ("input", "spark")
+# Likewise. Not in __all__: they have the names of a built-in function, of an engine and of frameworks.
+_LATE_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
 
 
 if not TYPE_CHECKING:

@@ -103,6 +103,26 @@ class InputError(RipienoError, ValueError):
     """An argument or an input file is wrong; the message names it and the expected value."""
 
 
+class MissingExtra(RipienoError, ImportError):
+    """A package is not installed that only some calls need.
+
+    Parameters
+    ----------
+    package : str
+        Which one.
+    extra : str
+        What ``pip install "ripieno[…]"`` brings it with.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(package, extra)
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f'{self.package} is not installed: pip install "ripieno[{self.extra}]"'
+
+
 class SpillError(RipienoError, OSError):
     """Keyed data beyond the memory limit could not be written to a file or read back; says where, how much and why."""
 

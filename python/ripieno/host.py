@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ _OWN_CGROUPS = Path("/proc/self/cgroup")
 _CPUS = Path("/sys/devices/system/cpu")
 _NODES = Path("/sys/devices/system/node")
 _THREADS = Path("/proc/self/task")
+_MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True, order=True)
@@ -40,6 +42,14 @@ def usable_cores() -> int:
 def numa_nodes() -> int:
     """Into how many parts the memory of this machine falls; a kernel that tells nothing has one."""
     return max(1, len(list(_NODES.glob("node[0-9]*"))))
+
+
+def available_bytes() -> int:
+    """Memory of this machine that is to be had without swapping; all of it where the kernel does not tell."""
+    with suppress(OSError, ValueError, IndexError, StopIteration):
+        lines = _MEMORY.read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def cores() -> list[Core]:

@@ -169,10 +169,10 @@ def _reach(sites: list[Site], unreached: list[Unreached]) -> Finding:
 def _links(sites: list[Site]) -> Finding:
     if {site.host for site in sites} == {socket.gethostname()}:
         return Finding("links", "all tasks are on this host: what ranks send does not leave it")
-    if wants_tls(os.environ):
+    if wants_tls(os.environ) is not False:
         return Finding("links", f"what ranks send over the network is encrypted, by {encrypted()}")
     found = "ranks prove to each other that they know the token; what they send over the network is not encrypted"
-    advice = f"set {TLS_VARIABLE}=1 or pass tls=True, or use a network that nobody else listens to"
+    advice = f"leave {TLS_VARIABLE}=0 out, or use a network that nobody else listens to"
     return Finding("links", found, WARNING, advice)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import numpy as np
 
 import ripieno.host as host
 from ripieno.comm.communicator import Communicator
+from ripieno.launch.encryption import TLS_VARIABLE, wants_tls
 from ripieno.launch.engine.survey import package_version
 from ripieno.launch.racks import rack_of_this_host
 
@@ -134,9 +136,20 @@ def _links() -> Iterator[Finding]:
         yield work(
             f"2 workers over {links}", f"the other kind of link may do: pass links={other!r}", links=links, tls=False
         )
-    yield work(
-        f"2 workers over {encrypted()}", "leave tls=True out, on a network that you trust", links="tcp", tls=True
-    )
+    yield work(f"2 workers over {encrypted()}", "pass tls=False, on a network that you trust", links="tcp", tls=True)
+    yield _encryption()
+
+
+def _encryption() -> Finding:
+    """What is encrypted of a job that says nothing of it, and by what."""
+    wanted = wants_tls(os.environ)
+    if wanted is False:
+        advice = f"leave {TLS_VARIABLE}=0 out, unless nobody else listens to the network"
+        return Finding("encryption", f"none: {TLS_VARIABLE}=0", WARNING, advice)
+    if wanted:
+        return Finding("encryption", f"all TCP connections, by {encrypted()}; shared memory is not")
+    found = f"connections between hosts, by {encrypted()}; shared memory and connections within a host are not"
+    return Finding("encryption", found)
 
 
 def encrypted() -> str:

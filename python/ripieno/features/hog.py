@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._extras import needs
 from ripieno.errors import InputError
 
 ORIENTATIONS = 8
@@ -85,7 +86,8 @@ def hog_vectors(
     -------
     ndarray of shape (len(corners), options.column_count), float32 or uint8
     """
-    from skimage.feature import hog
+    with needs("pictures"):
+        from skimage.feature import hog
 
     # The epsilon of the norm is fixed: the picture is scaled so that it stands at the contrast floor.
     scaled = grey * np.float32(NORM_EPSILON / options.contrast_floor)

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
+from ripieno._extras import needs
 from ripieno.errors import InputError
 from ripieno.files.sources import size_bytes
+
+with needs("pictures"):
+    from PIL import Image, UnidentifiedImageError
 
 #: What a folder is searched for; a file that is named may be anything that Pillow opens.
 SUFFIXES = frozenset(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, expand, is_url, size_bytes, suffix
+from ripieno.files.sources import PathLike, expand, is_url, names_text, size_bytes, suffix
 from ripieno.graph.edge_files import EdgeFile, EmptyFile
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
@@ -24,10 +26,12 @@ from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.shares import even_range, file_shares
-from ripieno.units import bytes_text
+from ripieno.units import bytes_text, duration_text
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+logger = logging.getLogger("ripieno.graph")
 
 #: What opens a file of each kind.
 FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
@@ -57,8 +61,8 @@ class Files:
     @property
     def text(self) -> str:
         """What they are, for people; how many edges are in them is known once they are read."""
-        more = "" if len(self.files) == 1 else f" and {len(self.files) - 1} more"
-        return f"{self.files[0].path}{more}, {bytes_text(sum(file.size_bytes for file in self.files))}"
+        size = bytes_text(sum(file.size_bytes for file in self.files))
+        return f"{names_text([file.path for file in self.files])}, {size}"
 
     @property
     def weighted(self) -> bool:
@@ -73,9 +77,12 @@ class Files:
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """One rank's edges: what stands in its share of the bytes of all files."""
+        begun_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
         parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
-        return Edges.joined(parts, weighted=self.weighted)
+        edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - begun_s)
+        logger.info("rank %d of %d has read %d edges of %d files in %s", rank, world_size, len(edges), len(parts), took)
+        return edges
 
 
 class Graph:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.npy import BROKEN_ARCHIVE, map_array, member_names, read_member
 from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
-from ripieno.input.matrix.binary import BROKEN_ARCHIVE
 from ripieno.input.matrix.parquet import read_footer, read_rows
 from ripieno.input.shares import FileShare
 
@@ -108,11 +109,10 @@ class NpzEdges:
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> NpzEdges:
         """Read the names of the arrays."""
-        arrays = _archive(path)
-        names = tuple(arrays.files)
-        if "format" in names:
-            kind = arrays["format"].item()
-            kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+        with _archive(path) as archive:
+            names = tuple(member_names(archive))
+            kind = _text(read_member(archive, "format")) if "format" in names else None
+        if kind is not None:
             if kind not in MATRIX_FORMATS:
                 raise InputError(f"{path}: a sparse matrix in {kind} format, expected {', '.join(MATRIX_FORMATS)}")
             return cls(path, names, None, weighted is not False)
@@ -127,24 +127,19 @@ class NpzEdges:
     @property
     def vertex_count(self) -> int | None:
         """Rows of the matrix, if it is one."""
-        return None if self.columns is not None else int(_archive(self.path)["shape"][0])
+        if self.columns is not None:
+            return None
+        with _archive(self.path) as archive:
+            return int(read_member(archive, "shape")[0])
 
     def read(self, share: FileShare) -> Edges:
         """The edges of a share."""
-        try:
+        with _archive(self.path) as archive:
             if self.columns is None:
-                # Only where there is such a file: SciPy takes a while to import.
-                from scipy.sparse import load_npz
-
-                edges = matrix_edges(load_npz(self.path), weighted=self.weighted, where=self.path)
+                edges = matrix_edges(_matrix(archive), weighted=self.weighted, where=self.path)
             else:
-                arrays = _archive(self.path)
-                chosen = [arrays[self.names[at]] for at in self.columns if at is not None]
+                chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
                 edges = checked(*chosen, where=self.path)
-        except BROKEN_ARCHIVE as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{self.path} is damaged: {error}") from error
         mine = slice(*share.of(len(edges)))
         weights = None if edges.weights is None else edges.weights[mine]
         return Edges(edges.sources[mine], edges.targets[mine], weights)
@@ -152,14 +147,39 @@ class NpzEdges:
 
 def _mapped(path: str) -> NDArray[Any]:
     try:
-        mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return map_array(path)
     except ValueError as error:
         raise InputError(f"{path} is not a readable .npy file: {error}") from error
-    return mapped
 
 
-def _archive(path: str) -> Any:
+@contextmanager
+def _archive(path: str) -> Iterator[zipfile.ZipFile]:
+    """An archive; what is wrong with anything in it names the file."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (*BROKEN_ARCHIVE, zipfile.BadZipFile) as error:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except InputError:
+        raise
+    except BROKEN_ARCHIVE as error:
         raise InputError(f"{path} is not a readable .npz file: {error}") from error
+
+
+def _text(array: NDArray[Any]) -> str:
+    text = array.item()
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+def _matrix(archive: zipfile.ZipFile) -> Any:
+    """A sparse matrix that SciPy has saved; `ValueError` if its parts do not make one."""
+    # Only where there is such a file: SciPy takes a while to import.
+    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
+
+    kind, shape, data = (read_member(archive, name) for name in ("format", "shape", "data"))
+    rows, columns = (int(length) for length in shape)
+    if _text(kind) == "coo":
+        return coo_matrix((data, (read_member(archive, "row"), read_member(archive, "col"))), (rows, columns))
+    made = csr_matrix if _text(kind) == "csr" else csc_matrix
+    matrix = made((data, read_member(archive, "indices"), read_member(archive, "indptr")), (rows, columns))
+    # Conversions would write where wrong indices point.
+    matrix.check_format(full_check=True)
+    return matrix

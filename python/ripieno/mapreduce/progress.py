@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ripieno import log
 from ripieno.launch.job.accumulators import Accumulator, Amounts, combined
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
@@ -89,6 +90,7 @@ class Progress:
         if self._checkpoints is not None:
             values = [each.value for each in self._accumulators]
             self._checkpoints.save(Saved(self.iteration, self.result, self.state, values))
+            log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
     def _open(self, folder: Path, program: str, comm: Communicator | None) -> None:
         """Resume from the checkpoint in `folder`, if there is one; the first of several drivers reads and writes it."""
@@ -108,7 +110,9 @@ class Progress:
         self.iteration = self.resumed_from = saved.iteration
         if self._checkpoints is not None:
             done = f"{saved.iteration} iteration{'' if saved.iteration == 1 else 's'}"
-            print(f"ripieno: {self.name} resumes after {done}, from {self._checkpoints.folder}", file=sys.stderr)
+            words = f"{self.name} resumes after {done}, from {self._checkpoints.folder}"
+            print(f"ripieno: {words}", file=sys.stderr)
+            log.note("ripieno.mapreduce", words)
 
     @property
     def _ops(self) -> dict[int, str]:

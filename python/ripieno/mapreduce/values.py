@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
+from ripieno.files.npy import read_array
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.keyed.columns import Strings
 
@@ -63,7 +64,7 @@ def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
     if kind == "dict":
         return {decode(key, blob): decode(each, blob) for key, each in content}
     if kind in ("array", "scalar"):
-        array = np.lib.format.read_array(io.BytesIO(blob(content)), allow_pickle=False)
+        array = read_array(io.BytesIO(blob(content)))
         return array if kind == "array" else array[()]
     if kind in _KEYED:
         return _KEYED[kind][0](*decode(content, blob))

@@ -26,6 +26,8 @@ SLOW_SHARE = 0.85
 NOISE = 0.03
 #: Up to this share of slow pairs, nothing but noise made them slow.
 FLAT_SHARE = 0.08
+#: What share of the pairs of different racks is slow at least.
+FULL_SHARE = 0.4
 #: Of the first rounds, which are random, what share of pairs is taken to stand in two racks.
 CROSSING_SHARE = 0.8
 #: Odds against the next best place of a host with which the search ends.
@@ -119,8 +121,7 @@ class _Seen:
         total, count = sum(int(each.sum()) for each in slow), sum(len(each) for each in slow)
         if total <= FLAT_SHARE * count:
             # Behind full uplinks most pairs would have been slow, so each round of a host speaks for one rack.
-            found = [0] * self.host_count
-            return found, np.full(self.host_count, float(count - total) / self.host_count), found
+            return self._one_rack(count - total)
         gains = np.zeros((self.host_count, self.host_count))
         for pairs, is_slow in zip(self.rounds, slow, strict=True):
             for (one, other), was_slow, full in zip(pairs, is_slow, _fullness(pairs, is_slow, labels), strict=True):
@@ -128,7 +129,21 @@ class _Seen:
                 gains[one, other] += gain
                 gains[other, one] += gain
         found = _likeliest(gains)
+        crossing = [
+            bool(was_slow)
+            for pairs, is_slow in zip(self.rounds, slow, strict=True)
+            for (one, other), was_slow in zip(pairs, is_slow, strict=True)
+            if found[one] != found[other]
+        ]
+        if sum(crossing) < FULL_SHARE * len(crossing):
+            # Any noise has racks that explain it best. But uplinks that are full slow most pairs that cross them.
+            return self._one_rack(count - total)
         return found, *_odds(gains, found)
+
+    def _one_rack(self, quick_count: int) -> tuple[list[int], NDArray[np.float64], list[int]]:
+        """All hosts in one; each pair that was not slow speaks for it."""
+        found = [0] * self.host_count
+        return found, np.full(self.host_count, float(quick_count) / self.host_count), found
 
 
 def _fullness(pairs: list[Pair], slow: NDArray[np.bool_], labels: list[int] | None) -> list[float]:

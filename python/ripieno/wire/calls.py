@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import ripieno._native as _native
 import ripieno.flight as flight
-from ripieno.errors import CollectiveMismatch, RankFailed
+from ripieno.errors import CollectiveMismatch, InputError, RankFailed
 
 R = TypeVar("R")
+
+#: How often calls that no thread works through are looked at beside those that one does.
+_LOOK_S = 0.001
 
 
 class NativeCalls(NamedTuple, Generic[R]):
@@ -103,6 +107,10 @@ class Handle(Generic[R]):
             raise self._error
         return self._result  # type: ignore[return-value]
 
+    def _undone(self) -> list[Any]:
+        """The first part that is on its way, where there is one."""
+        return [part for part in self._pending if not part.done][:1]
+
     def _end(self, finish: Callable[[], R]) -> None:
         try:
             for part in self._pending:
@@ -115,6 +123,46 @@ class Handle(Generic[R]):
             self._finish = None
             raise
         self._finish = None
+
+
+def wait_any(handles: Iterable[Handle[Any]]) -> int:
+    """Return when one of the calls has ended, well or not: the place of its handle.
+
+    Parameters
+    ----------
+    handles : iterable of Handle
+        Calls of one world, at least one. Take out what has ended before the next time.
+
+    Returns
+    -------
+    int
+        Of several that have ended, the first.
+
+    Examples
+    --------
+    >>> import ripieno as rp
+    >>> def program(comm):
+    ...     handles = [comm.allreduce_async(comm.rank), comm.barrier_async()]
+    ...     first = rp.wait_any(handles)
+    ...     return first in (0, 1), handles[0].wait()
+    >>> with rp.launch(workers=2) as job:
+    ...     job.run(program)[0]
+    (True, 1)
+    """
+    listed = list(handles)
+    if not listed:
+        raise InputError("wait_any: no handles: expected at least one")
+    while True:
+        for index, handle in enumerate(listed):
+            if handle.done:
+                return index
+        parts = [part for handle in listed for part in handle._undone()]
+        queued = [part._future for part in parts if isinstance(part, QueuedCall)]
+        if not queued:
+            _native.wait_any(parts)
+        else:
+            # A thread works through these; the others have to be looked at.
+            wait(queued, None if len(queued) == len(parts) else _LOOK_S, FIRST_COMPLETED)
 
 
 class QueuedCall:

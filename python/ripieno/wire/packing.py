@@ -7,7 +7,9 @@ new array then keeps. A *blob* is the same in one piece, for collectives that pl
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -23,6 +25,22 @@ ALIGNMENT_BYTES = 64
 WITHIN_BYTES = 1 << 10
 
 
+@dataclass
+class Spent:
+    """What serialization has cost this process.
+
+    Attributes
+    ----------
+    seconds
+        Of making bytes of values and values of bytes.
+    """
+
+    seconds: float = 0.0
+
+
+SPENT = Spent()
+
+
 class Packed(NamedTuple):
     """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
 
@@ -36,6 +54,7 @@ def pack(value: Any, within_bytes: int = WITHIN_BYTES) -> Packed:
     The standard pickler is tried first because it is several times faster; classes and functions that only exist in
     ``__main__`` need cloudpickle.
     """
+    begun_s = time.perf_counter()
     if type(value) is np.ndarray and not value.flags.forc:
         value = np.ascontiguousarray(value)
     for dumps in (pickle.dumps, cloudpickle.dumps):
@@ -50,6 +69,7 @@ def pack(value: Any, within_bytes: int = WITHIN_BYTES) -> Packed:
 
         try:
             pickled = dumps(value, protocol=5, buffer_callback=is_within)
+            SPENT.seconds += time.perf_counter() - begun_s
             return Packed(pickled, buffers)
         except Exception as error:
             failure = error
@@ -60,7 +80,10 @@ def pack(value: Any, within_bytes: int = WITHIN_BYTES) -> Packed:
 
 def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     """The value; its arrays live on `buffers` and are writable if these are."""
-    return pickle.loads(pickled, buffers=buffers)
+    begun_s = time.perf_counter()
+    value = pickle.loads(pickled, buffers=buffers)
+    SPENT.seconds += time.perf_counter() - begun_s
+    return value
 
 
 def head(packed: Packed) -> NDArray[Any]:

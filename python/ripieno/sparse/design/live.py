@@ -62,6 +62,19 @@ def explain_configured(
     reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
 ) -> LiveExplanation:
     """What all ranks together hold at each level, `totals`, and what a reduction took, beside what is predicted."""
+    data, means, deviation = data_of(reduction, totals, packets)
+    explanation = explain(data, packets, degrees=reduction.degrees)
+    rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
+    return LiveExplanation(explanation, rows, deviation, seconds)
+
+
+def data_of(
+    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve
+) -> tuple[Data, NDArray[np.float64], dict[str, float | None]]:
+    """The data that a configured reduction has, as what ranks hold at its levels tells.
+
+    Also the means of a rank by level and direction, and how far the densities are from the nearest power law.
+    """
     # Which level unites how many ranks' sets is in any price of these degrees.
     nothing = DensityCurve.through([(1.0, 0.0)])
     outline = _native.design_estimate(
@@ -72,9 +85,7 @@ def explain_configured(
     for direction, rows in zip(DIRECTIONS, means.T, strict=True):
         curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
     data = Data(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
-    explanation = explain(data, packets, degrees=reduction.degrees)
-    rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
-    return LiveExplanation(explanation, rows, deviation, seconds)
+    return data, means, deviation
 
 
 def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:
