@@ -158,7 +158,7 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
 
     (case,) = json.loads(target.read_text())["cases"]
     ways = {result["way"]: result for result in case["results"]}
-    assert set(ways) == {"designed", "direct", "gather", "dense"}
+    assert set(ways) == {"designed", "tried", "direct", "gather", "dense"}
     assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in ways.values())
     assert ways["direct"]["sent_bytes"] < ways["gather"]["sent_bytes"]
     held, p = case["rows"] * case["row_bytes"], case["ranks"]
@@ -348,6 +348,20 @@ def test_descriptors_are_those_of_patches_and_the_same_for_a_seed(tmp_path, monk
     assert np.abs(found.astype(int) - expected)[:, 1:-1, 1:-1].max() <= 1
 
 
+def test_a_million_clusters_are_made_in_small_and_go_on(tmp_path):
+    def run(*options):
+        command = [sys.executable, str(BENCHES / "million.py"), str(tmp_path / "run"), "--quick", *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=110).stdout
+
+    first = run("--iterations", "2")
+    assert "iteration 1: " in first and "G multiply-adds/s" in first and "125 nodes" in first
+    more = run("--iterations", "3", "--json", str(tmp_path / "figures.json"))
+    assert "iteration 1: " not in more and "iteration 3: " in more
+    told = json.loads((tmp_path / "figures.json").read_text())
+    assert told["fit"]["row_count"] == 6_000 and told["used"]["peak_bytes"] > 1 << 20
+    assert 0 <= told["fit"]["inertia_gap"] < 0.05
+
+
 @needs_lab
 def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
     target, table = tmp_path / "figures.json", tmp_path / "table.md"
@@ -517,3 +531,11 @@ def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_
 def test_threads_that_cannot_be_compared_are_refused(words, told, capfd):
     assert main(["bench", "threads", *words]) == 2
     assert told in capfd.readouterr().err
+
+
+def test_a_dashboard_is_timed_beside_the_same_job_without(tmp_path):
+    figures = reports_of("dashboard", tmp_path, "--case", "8 ranks")["figures"]
+
+    assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2
+    assert [list(figure["peers"]) for figure in figures] == [["not watched"], ["less what watching took"]] * 2
+    assert all(figure["ours"]["seconds"] for figure in figures)

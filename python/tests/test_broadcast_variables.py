@@ -213,6 +213,46 @@ def test_the_root_that_dies_is_named():
     assert all("rank 0, the root of the broadcast, is lost" in outcome for outcome in found), found
 
 
+def spoil_values() -> None:
+    """Overwrite the memory in which this process has values, as a broken one would."""
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            if "memfd:ripieno-value" in os.readlink(f"/proc/self/fd/{name}"):
+                os.pwrite(int(name), bytes(os.fstat(int(name)).st_size), 0)
+        except FileNotFoundError:
+            pass  # It was that of the listing.
+
+
+def fetched_late_from_spoilt_memory(comm, strategy):
+    right = sample(60 * BLOCK_BYTES)
+    given = right if comm.rank == 0 else None
+    with comm.broadcast_variable(given, strategy=strategy, block_bytes=BLOCK_BYTES, per_host=False) as variable:
+        if comm.rank == 1:
+            np.testing.assert_array_equal(variable.value, right)
+            spoil_values()
+        comm.barrier()
+        if comm.rank == 2:
+            np.testing.assert_array_equal(variable.value, right)
+        comm.barrier()
+        while comm.rank == 0 and (variable.delivery() is None or len(variable.delivery().acknowledged) < 2):
+            time.sleep(0.001)
+        return variable.delivery()
+
+
+@pytest.mark.parametrize("strategy", ["csb", "csb-llcf", "bittorrent"])
+def test_wrong_blocks_that_come_over_links_are_fetched_again_and_their_source_is_named(world, strategy):
+    # Of two that have everything a rank may fetch all from the one that answers sooner, the root.
+    for _ in range(5):
+        delivery = world(3).run(fetched_late_from_spoilt_memory, strategy)[0]
+        if delivery.corruptions:
+            break
+
+    assert (delivery.acknowledged, delivery.lost) == ([1, 2], [])
+    assert {(wrong.source, wrong.receiver) for wrong in delivery.corruptions} == {(1, 2)}
+    # Two wrong blocks, and what was asked for already.
+    assert 1 <= len(delivery.corruptions) <= 6
+
+
 def recorded(comm):
     value = sample(5 * BLOCK_BYTES) if comm.rank == 0 else None
     made = [

@@ -179,6 +179,13 @@ def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, word
     assert names(folder) == before and not (folder / "parts").exists()
 
 
+def test_a_file_without_ratings_is_named(folder, capfd):
+    (folder / "empty.csv").write_text("user,item,rating\n")
+
+    assert main(["als", "empty.csv"]) == 2
+    assert "empty.csv: there are no ratings" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("name", WITHOUT_WORDS)
 def test_a_command_without_words_says_what_is_missing(name, capfd):
     assert main([name]) == 2
@@ -186,23 +193,7 @@ def test_a_command_without_words_says_what_is_missing(name, capfd):
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
-@pytest.mark.parametrize(
-    "name",
-    [
-        "als",
-        "bfs",
-        "components",
-        "diameter",
-        "grep",
-        "kmeans",
-        "logistic",
-        "pagerank",
-        "pca",
-        "ridge",
-        "run",
-        "wordcount",
-    ],
-)
+@pytest.mark.parametrize("name", NUMBERED)
 def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")
     words = ["a.txt" if word == "INPUT" else word for word in READING[name]]

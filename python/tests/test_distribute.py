@@ -247,7 +247,66 @@ def test_the_command_copies_for_its_workers_and_reports(tmp_path):
     out, _ = again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0 and "2 of 2 are whole, 0 B fetched" in out
     code, _, err = ended(command(tmp_path / "a", "--out", tmp_path / "c"))
-    assert code == 2 and "expected --workers, or a launcher" in err
+    assert code == 2 and "expected --workers, --to, or a launcher" in err
+
+
+STAND_IN_FOR_SSH = """#!/bin/sh
+host=$1; shift
+if [ "$host" = gone ]; then echo "no route to $host" >&2; exit 255; fi
+exec sh -c "$*"
+"""
+
+
+def to_hosts(tmp_path: Path, hosts: str, *options: str) -> tuple[int, dict[str, object] | None, str]:
+    shell, listed = tmp_path / "shell", tmp_path / "hosts.txt"
+    shell.write_text(STAND_IN_FOR_SSH)
+    shell.chmod(0o700)
+    listed.write_text(hosts)
+    return ended(command(tmp_path / "given", "--to", listed, "--ssh", shell, "--json", *options))
+
+
+def test_hosts_of_a_list_get_the_file_and_one_that_does_not_answer_is_reported(tmp_path):
+    (tmp_path / "given").write_bytes(sample(30_000))
+    hosts = "# rack by rack\nlocalhost\n\n127.0.0.1  # the same\ngone\n"
+
+    code, report, err = to_hosts(tmp_path, hosts, "--strategy", "csb", "--out", f"{tmp_path}/{{rank}}/f")
+
+    assert (code, report["is_whole"]) == (1, False), err
+    assert [(row["rank"], row["state"]) for row in report["files"][:3]] == [(rank, "fetched") for rank in range(3)]
+    assert (report["files"][3]["host"], report["files"][3]["error"]) == ("gone", "no route to gone")
+    assert len(report["files"]) == 4
+    for rank in range(3):
+        assert {path.name: path.read_bytes() for path in (tmp_path / str(rank)).iterdir()} == {"f": sample(30_000)}
+
+
+def test_on_hosts_of_a_list_a_file_lies_where_it_does_here(tmp_path):
+    (tmp_path / "given").write_bytes(sample(30_000))
+
+    code, report, err = to_hosts(tmp_path, "localhost\n")
+
+    assert (code, report["is_whole"]) == (0, True), err
+    assert [(row["path"], row["state"]) for row in report["files"]] == [(str(tmp_path / "given"), "found")]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "options", "said"),
+    [
+        ("", (), "expected the name of a host on each line, once each, found nothing"),
+        ("a\na\n", (), "found 'a'"),
+        ("-oProxyCommand=x\n", (), "found '-oProxyCommand=x'"),
+        ("gone\n", (), "no host answers\ngone: no route to gone"),
+        ("localhost\n", ("--ssh", "no-such-shell"), "there is no program 'no-such-shell' here"),
+        ("localhost\n", ("--python", "/no/python"), "no host answers\nlocalhost: "),
+        ("localhost\n", ("--workers", "2"), "expected neither --workers nor a launcher"),
+    ],
+)
+def test_what_is_wrong_with_a_list_of_hosts_is_told_before_anything_is_copied(tmp_path, hosts, options, said):
+    (tmp_path / "given").write_bytes(b"given")
+
+    code, report, err = to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)
+
+    assert code == 2 and report is None and said in err, err
+    assert not (tmp_path / "out").exists()
 
 
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:

@@ -15,6 +15,16 @@ def test_this_machine_is_fit():
     assert "met in" in findings["2 workers over tcp"]["found"]
     assert "met in" in findings["2 workers over shared-memory"]["found"]
     assert "met in" in findings["2 workers over TLS 1.3 (TLS13_AES_128_GCM_SHA256)"]["found"]
+    assert findings["encryption"]["found"].startswith(
+        "connections between hosts, by TLS 1.3 (TLS13_AES_128_GCM_SHA256)"
+    )
+
+
+def test_what_is_encrypted_is_told_as_the_environment_has_it(monkeypatch):
+    monkeypatch.setattr(here, "LINKS", ())
+    for value, told in (("0", "none: RIPIENO_TLS=0"), ("1", "all TCP connections")):
+        monkeypatch.setenv("RIPIENO_TLS", value)
+        assert told in CliRunner().invoke(doctor_command, []).output
 
 
 def test_links_that_do_not_work_are_told_with_advice_and_exit_code_1(monkeypatch):

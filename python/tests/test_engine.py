@@ -22,6 +22,7 @@ import ripieno as rp
 from ripieno.launch import member
 from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
+from ripieno.launch.job.programs import Hearing
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.process.channel import HungUp
 from stand_in_engine import StandIn
@@ -347,6 +348,18 @@ def test_silent_strangers_give_their_places_to_members(listening, monkeypatch):
         each.close()
 
 
+def test_a_crowd_from_one_place_shows_out_nobody_from_another(listening, monkeypatch):
+    monkeypatch.setattr(member_server, "GREETED_COUNT", 20)
+    other = socket.create_connection((HOST, listening.port), source_address=("127.0.0.2", 0))
+    crowd = [socket.create_connection((HOST, listening.port)) for _ in range(60)]
+    joined(listening)
+    gone = [each for each in crowd if select.select([each], [], [], 0)[0]]
+    assert len(gone) >= 40
+    assert not select.select([other], [], [], 0)[0]
+    for each in (other, *crowd):
+        each.close()
+
+
 #: Many who say nothing, and then a member, whose descriptors are not those of the server.
 CROWD = """
 import resource, socket, sys
@@ -516,7 +529,7 @@ def test_ranks_may_meet_by_the_engine_before_they_join(listening):
     for _, channel in joined:
         channel.send("welcome")
         assert channel.receive(PROMPT_S)[0] == "ready"
-        channel.send("run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, False, False))
+        channel.send("run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, Hearing(False), False))
     assert [channel.receive(PROMPT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:
         channel.send("close")

@@ -163,7 +163,9 @@ def test_how_the_token_travels_is_said(monkeypatch, authentic, encrypted, outcom
     assert (finding.outcome, finding.found) == (outcome, f"travels by pipes, {words}")
 
 
-def test_links_beyond_this_host_are_said_to_be_readable():
+def test_links_beyond_this_host_are_said_to_be_encrypted_or_readable(monkeypatch):
+    assert "TLS13_AES_128_GCM_SHA256" in engine_doctor._links([site(0), site(1)]).found
+    monkeypatch.setenv("RIPIENO_TLS", "0")
     assert engine_doctor._links([site(0), site(1)]).outcome == WARNING
     assert engine_doctor._links([site(0, host=socket.gethostname())]).outcome == GOOD
 

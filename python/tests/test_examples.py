@@ -1,6 +1,7 @@
 """Every Python example in the README, the docs and the docstrings of launching runs as it is printed.
 
-Those of the pages on engines run where the engines do, python/tests/engines.
+Those of the pages on engines run where the engines do, python/tests/engines, and those of the pages on frameworks in
+python/tests/frameworks.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import runpy
 import subprocess
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -28,8 +30,15 @@ BLOCKS = [
 PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds", "sequences")]
 
 
+# Of an extra that is not among the packages of `make setup`.
+EXTRAS = ("lightgbm",)
+
+
 @pytest.mark.parametrize("block", BLOCKS)
 def test_an_example_runs(block, tmp_path):
+    for extra in EXTRAS:
+        if f"import {extra}" in block and find_spec(extra) is None:
+            pytest.skip(f"{extra} is not installed")
     script = tmp_path / "example.py"
     script.write_text(block)
 
@@ -63,7 +72,9 @@ def test_the_example_of_sequences_finds_their_families_and_takes_files(tmp_path)
 
 def test_no_page_has_examples_that_nothing_runs():
     tests_of_engines = "".join(path.read_text() for path in (ROOT / "python/tests/engines").glob("*.py"))
-    others = {page for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")] if page not in PAGES}
+    of_frameworks = [*(ROOT / "docs/frameworks").glob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    others = {page for page in pages if page not in [*PAGES, *of_frameworks]}
 
     with_examples = [page.name for page in others if "\n```python\n" in page.read_text()]
     assert [name for name in with_examples if name not in tests_of_engines] == []

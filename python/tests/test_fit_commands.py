@@ -107,6 +107,18 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
 
 
+def test_pca_goes_on_from_what_a_folder_has(folder):
+    words = ["pca", "rows.npy", "-n", "2", "--solver", "randomized", "--checkpoint", "kept", "--overwrite", "-q"]
+    assert main(words) == 0
+    assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is None
+    components = np.load("result/components.npy")
+
+    assert main([*words, "-w", "2"]) == 0
+
+    assert json.loads((folder / "result/model.json").read_text())["resumed_from"] is not None
+    np.testing.assert_allclose(np.load("result/components.npy"), components, atol=1e-10)
+
+
 @pytest.mark.parametrize("components", [1, 2, 3])
 def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     distances = np.linalg.norm(X[:, None] - X, axis=2)

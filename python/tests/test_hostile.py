@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -24,7 +25,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.launch.job.local import LocalJob
-from watching import open_descriptors
+from watching import comes_true, open_descriptors
 
 #: Schedules that are asked for are played alone, others beside other tests, on machines that are busy.
 ASKED = os.environ.get("RIPIENO_SCHEDULES")
@@ -35,6 +36,7 @@ SLACK_S = 2.0 if ASKED else 30.0
 #: Ranks that are stopped before they have met the others are found by looking at them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
+RUN = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
 
 FAULTS = ("kill", "stop", "exit", "raise", "out of memory", "close descriptors")
 MOMENTS = ("meeting", "within calls", "between calls", "end")
@@ -217,8 +219,8 @@ def play(schedule: Schedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def left_behind() -> tuple[list[str], list[str], int]:
     """Descriptors, shared memory, and threads of this process."""
     gc.collect()
-    # Semaphores are of other tests that run now.
-    shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))
+    # Those are of other programs that run now: semaphores, and shared memory of Open MPI.
+    shared = sorted(name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.")))
     return open_descriptors(), shared, threading.active_count()
 
 
@@ -230,6 +232,86 @@ def test_whatever_happens_to_a_rank_the_caller_is_told_or_goes_on_in_time(seed, 
         warnings.simplefilter("ignore", RuntimeWarning)
         play(schedule, tmp_path, monkeypatch)
     assert left_behind() == before, schedule
+
+
+SCRIPT_OF_A_SCHEDULE = """
+    import os, sys, threading
+    from pathlib import Path
+    import ripieno as rp
+    from test_hostile import HEARTBEAT_S, Schedule, commit, program
+
+    schedule, folder, rank = Schedule.drawn(int(sys.argv[1])), Path(sys.argv[2]), int(os.environ["RANK"])
+    if schedule.moment == "meeting" and rank in schedule.victims:
+        (folder / str(rank)).touch()
+        threading.Timer(schedule.delay_s, commit, (schedule.fault,)).start()
+    comm = rp.init(links=schedule.links, heartbeat_timeout_s=HEARTBEAT_S)
+    while True:
+        try:
+            program(comm, schedule, folder)
+            break
+        except rp.RankFailed:
+            if schedule.policy != "shrink":
+                raise
+            comm = comm.shrink()
+    (folder / f"{rank} is over").touch()
+"""
+#: What the command says of a job that is suspended.
+SUSPENDED = "let them go on by kill -CONT"
+#: After the first failure ranks have this long for last words, and one that has lost its connection to end.
+LAST_S = 12.0
+
+
+def ended(child: subprocess.Popen[bytes], errors: Path) -> int:
+    """The exit code of a command; one whose ranks are all stopped is interrupted."""
+    try:
+        known = comes_true(lambda: child.poll() is not None or SUSPENDED in errors.read_text(), 120.0)
+        assert known, f"it hangs: {errors.read_text()}"
+        if child.poll() is None:
+            child.send_signal(signal.SIGINT)
+        child.wait(60.0)
+    finally:
+        child.kill()
+        child.wait()
+    return child.returncode
+
+
+#: Of scripts: a few, a stopped rank whose replica ends well, and a world all of whose ranks are stopped.
+OF_SCRIPTS = seeds() if ASKED else (*range(8), 44, 48)
+
+
+@pytest.mark.parametrize("seed", OF_SCRIPTS)
+def test_whatever_happens_to_a_rank_of_a_script_the_command_ends_in_time_and_names_it(seed, tmp_path):
+    schedule = Schedule.drawn(seed)
+    script, errors = tmp_path / "script.py", tmp_path / "errors"
+    script.write_text(textwrap.dedent(SCRIPT_OF_A_SCHEDULE))
+    policy = ["--on-failure", "shrink"] if schedule.policy == "shrink" else []
+    words = [*RUN, "-n", schedule.workers, "--replicas", schedule.replicas, *policy, script, seed, tmp_path]
+    with errors.open("w") as out:
+        child = subprocess.Popen(
+            [str(word) for word in words],
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
+            stdout=subprocess.DEVNULL,
+            stderr=out,
+        )
+    code = ended(child, errors)
+    err, now_s = errors.read_text(), time.time()
+
+    named = {int(rank) for rank in re.findall(r"rank (\d+) of \S*script\.py", err)}
+    assert named <= set(schedule.victims), f"others are named: {err}"
+    are_over = [(tmp_path / f"{rank} is over").exists() for rank in range(schedule.workers)]
+    victims_are_over = all(are_over[rank] for rank in schedule.victims)
+    if code == 0:
+        logical = schedule.workers // schedule.replicas
+        of_logical = [any(are_over[rank::logical]) for rank in range(logical)]
+        others = [is_over for rank, is_over in enumerate(are_over) if rank not in schedule.victims]
+        assert all(others) and (schedule.policy == "shrink" or all(of_logical)), err
+        assert named or victims_are_over, f"nobody is named: {err}"
+    else:
+        assert named or SUSPENDED in err, f"exit code {code}, and nobody is named: {err}"
+    struck = [tmp_path / str(rank) for rank in schedule.victims]
+    took_s = now_s - max((mark.stat().st_mtime for mark in struck if mark.exists()), default=now_s)
+    again_s = PROMPT_S * len(schedule.victims) if schedule.policy == "shrink" else 0.0
+    assert took_s < PROMPT_S + LAST_S + SLACK_S + again_s, f"it ended after {took_s:.1f} s: {err}"
 
 
 #: What a rank runs out of, and how its error says so.
@@ -298,13 +380,12 @@ def test_a_script_that_lacks_something_says_what_and_leaves_nothing(tmp_path, wh
     script, folder = tmp_path / "script.py", tmp_path / "spilled"
     script.write_text(textwrap.dedent(SCRIPT))
     folder.mkdir()
-    command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
-    ended = subprocess.run(
-        [*command, "-n", "2", str(script), what, str(folder)],
+    done = subprocess.run(
+        [*RUN, "-n", "2", str(script), what, str(folder)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parent)},
         capture_output=True,
         text=True,
         timeout=100,
     )
-    assert ended.returncode == 1, ended.stderr
-    assert LACKS[what] in ended.stderr and not list(folder.iterdir())
+    assert done.returncode == 1, done.stderr
+    assert LACKS[what] in done.stderr and not list(folder.iterdir())

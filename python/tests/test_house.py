@@ -18,7 +18,9 @@ PACKAGE = Path(ripieno.__file__).parent
 # From the ground up. A room imports what stands before it, in type checks and inside functions, too.
 ROOMS = (
     "errors",
+    "log",
     "_checks",
+    "_extras",
     "_threads",
     "_types",
     "_version",
@@ -37,7 +39,10 @@ ROOMS = (
     "topology",
     "comm",
     "input",
+    "dashboard",
     "launch",
+    "lightgbm",
+    "mpi",
     "doctor",
     "graph",
     "text",
@@ -47,6 +52,8 @@ ROOMS = (
     "algorithms",
     "spark",
     "networkx",
+    "torch",
+    "xgboost",
     "report",
     "bench",
     "cli",
@@ -95,6 +102,8 @@ INNER_ROOMS = {
         "checks",
         "clock",
         "inputs",
+        "progress",
+        "reported",
         "journal",
         "fit_checkpoint",
         "worker_estimator",
@@ -115,6 +124,7 @@ INNER_ROOMS = {
 }
 # Why a room that stands later is named all the same.
 EXCEPTIONS = {
+    ("algorithms", "report"): "a report makes its page when it is looked at",
     ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
 }
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import duckdb
 import numpy as np
+import polars as pl
+import pyarrow as pa
 import pytest
 import ripieno as rp
 from scipy.sparse import csr_matrix
@@ -52,8 +55,44 @@ BAD = {
 NOT_FINITE = {"NaN": np.nan, "infinity": np.inf}
 
 
+TABLE = pa.table(dict(zip("abc", ROWS.T.astype(np.float64), strict=True)))
+# Each is made anew: a stream flows once.
+STREAMS = {
+    "Arrow stream": TABLE.to_reader,
+    "DuckDB relation": lambda: duckdb.from_arrow(TABLE),
+    "Arrow capsules only": lambda: OnlyStream(TABLE),
+}
+
+
+class OnlyStream:
+    """What has nothing of a frame but Arrow's protocol."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
 def centers(rows, workers, world):
     return rp.KMeans(4, random_state=0, engine=world(workers)).fit(rows).cluster_centers_
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_streams_of_arrow_are_rows_with_names_of_columns(kind):
+    expected = rp.KMeans(4, random_state=0).fit(TABLE)
+
+    clustered = rp.KMeans(4, random_state=0).fit(STREAMS[kind]())
+    fitted = rp.LogisticRegression().fit(STREAMS[kind](), CLASSES)
+
+    assert np.array_equal(clustered.cluster_centers_, expected.cluster_centers_)
+    assert list(clustered.feature_names_in_) == list(fitted.feature_names_in_) == ["a", "b", "c"]
+    assert np.array_equal(fitted.predict(STREAMS[kind]()), rp.LogisticRegression().fit(TABLE, CLASSES).predict(TABLE))
+
+
+def test_a_query_that_nobody_has_run_is_told():
+    with pytest.raises(rp.InputError, match=r"a LazyFrame has no rows yet: expected what its collect\(\) gives"):
+        rp.KMeans(2).fit(pl.from_arrow(TABLE).lazy())
 
 
 @pytest.mark.parametrize("kind", GOOD)
@@ -95,9 +134,8 @@ def test_what_cannot_be_learned_from_is_told(kind):
         rp.SparseSGD().fit(rows, np.arange(0 if rows is None else len(rows)) % 2)
 
 
-def test_sparse_rows_are_refused_by_k_means_and_taken_by_descent():
-    with pytest.raises(TypeError, match="Sparse data was passed"):
-        rp.KMeans(2).fit(csr_matrix(ROWS))
+def test_sparse_rows_are_taken_by_k_means_and_by_descent():
+    assert rp.KMeans(2, random_state=0).fit(csr_matrix(ROWS)).n_features_in_ == 3
     assert rp.SparseSGD(max_iter=1).fit(csr_matrix(ROWS), CLASSES).n_features_in_ == 3
 
 

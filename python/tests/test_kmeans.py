@@ -260,9 +260,9 @@ def test_workers_report_where_the_time_went(digits):
     model = rp.KMeans(10, workers=2, random_state=0, on_iteration=events.append).fit(digits)
     report = model.report_
 
-    assert [event["event"] for event in events] == ["seeding"] + ["iteration"] * model.n_iter_
-    assert [event["iteration"] for event in events[1:]] == list(range(1, model.n_iter_ + 1))
-    assert {event["run"] for event in events} == {1}
+    assert [event["event"] for event in events] == ["centroids", "seeding"] + ["iteration"] * model.n_iter_
+    assert [event["iteration"] for event in events[2:]] == list(range(1, model.n_iter_ + 1))
+    assert {event["run"] for event in events[1:]} == {1}
     assert len(report.iterations) == model.n_iter_
     assert len(report.iterations[0].compute_s) == len(report.hosts) == 2
     assert report.cluster_sizes.sum() == len(digits)
@@ -298,7 +298,7 @@ def test_ranks_that_are_there_already_fit_together_and_all_get_the_result(world,
         np.testing.assert_array_equal(labels, alone.labels_)
         np.testing.assert_allclose(centers, alone.cluster_centers_, rtol=1e-12)
         assert inertia == pytest.approx(alone.inertia_, rel=1e-12)
-        assert event_count == (alone.n_iter_ + 1 if rank == 0 else 0)
+        assert event_count == (alone.n_iter_ + 2 if rank == 0 else 0)
 
 
 def test_ranks_that_fit_together_without_a_seed_take_that_of_rank_0(world, digits):

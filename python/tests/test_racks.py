@@ -34,6 +34,23 @@ def test_an_argument_is_stronger_than_the_variable_and_that_than_the_file_of_the
 
 
 @pytest.mark.parametrize(
+    ("address", "pattern", "rack"),
+    [
+        ("s0.s1.node7", "switch.switch.node", "s1"),
+        ("s1.node7.example.org", "switch.node", "s1"),
+        ("node7", "node", None),
+        ("node7", "", None),
+        ("s0.s1", "switch.switch.node", None),
+    ],
+)
+def test_the_leaf_switch_of_slurms_tree_is_the_rack_if_nothing_else_tells(address, pattern, rack):
+    variables = {"SLURM_TOPOLOGY_ADDR": address, "SLURM_TOPOLOGY_ADDR_PATTERN": pattern}
+
+    assert rack_of_this_host(None, variables) == rack
+    assert rack_of_this_host(None, variables | {"RACK": "north"}) == "north"
+
+
+@pytest.mark.parametrize(
     ("text", "told"),
     [
         ("[racks]\n", "expected a table"),

@@ -65,6 +65,17 @@ def test_every_rank_runs_the_script_with_its_arguments(script):
     assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (expected, "", 0)
 
 
+def test_rooms_of_the_package_hide_no_packages_of_their_names(tmp_path):
+    (tmp_path / "script.py").write_text(
+        "import sys, ripieno; from pathlib import Path\n"
+        "sys.stdout.write(f'{Path(ripieno.__file__).parent in map(Path, sys.path)}\\n')"  # in one piece
+    )
+
+    done = run("-n", 2, "--no-prefix", tmp_path / "script.py")
+
+    assert done.stdout.split() == ["False", "False"], done.stderr
+
+
 def test_output_passes_unmarked_on_request(script):
     done = run("-n", 2, "--no-prefix", script, "say")
 

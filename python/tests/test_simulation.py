@@ -15,7 +15,9 @@ import ripieno as rp
 from ripieno import _native
 from ripieno._native import DensityCurve, design_estimate
 from ripieno.cli import main
-from ripieno.simulation import Cluster, explain, kylix, papers, pictures, simulate, spark_report
+from ripieno.cli.explain import PLANS_BYTES
+from ripieno.simulation import Cluster, explain, kylix, papers, pictures, simulate, spark_broadcasts, spark_report
+from ripieno.simulation.curves import price_curves
 from ripieno.sparse import packets
 from ripieno.units import bits_per_s, seconds_of
 
@@ -59,6 +61,20 @@ def test_an_iteration_of_kmeans_is_an_assignment_and_an_allreduce_by_its_plan(ca
     assert by_name["assign"] == pytest.approx(2 * 125_000 * 1000 * 100 / (4 * 10e9))
     assert (by_name["allreduce"], by_name["broadcast"]) == (summed["seconds"], dealt["seconds"])
     assert found["seconds"] == pytest.approx(by_name["assign"] + by_name["allreduce"])
+
+
+def test_divided_centroids_are_gathered_and_their_sums_scattered(capsys):
+    words = ("--points", "1e6", "--dim", "100", "--clusters", "1000", "--nodes", "8", "--cores", "4", "--rate", "1gbit")
+    found = printed(capsys, "simulate", "kmeans", *words, "--gflops", "10", "--compared", "0.25", "--divided")
+    where = ("--nodes", "8", "--rate", "1gbit")
+    played = {
+        name: printed(capsys, "simulate", name, *where, "--bytes", f"{count}B")["seconds"]
+        for name, count in {"allgather": 125 * 400, "reduce_scatter": 1000 * 800, "allreduce": 1000 * 8}.items()
+    }
+
+    by_name = {stage["name"]: stage["seconds"] for stage in found["stages"]}
+    assert by_name == played | {"assign": pytest.approx(2 * 125_000 * 250 * 100 / (4 * 10e9))}
+    assert found["once"] == []
 
 
 def test_without_a_rate_the_kernel_of_this_machine_is_measured(capsys):
@@ -135,7 +151,12 @@ def test_slow_nodes_drawn_by_a_seed_slow_everybody(capsys):
         (["simulate", "allgather", "--nodes", "5", "--algorithm", "neighbour-exchange"], "an even number of ranks"),
         (["explain", "COLLECTIVE", "--ranks", "4"], "expected the name of one, such as allreduce"),
         (["explain", "allreduce", "--ranks", "65", "--draw", "p.svg"], "ranks=65: expected at most 64"),
-        (["reproduce", "twister-table-9"], "expected one of harp-table-1"),
+        (["explain", "allreduce", "--ranks", "4", "--curves", "p.pdf"], "p.pdf: unknown kind of picture"),
+        (["explain", "allreduce", "--ranks", "4", "--curves", "p.svg", "--draw", "q.svg"], "--curves: expected no"),
+        (["explain", "plans", "--ranks", "5", "--draw", "plans"], "--ranks 5: expected an even number"),
+        (["simulate", "broadcast", "--nodes", "4", "--heal", "--loads", "x.svg"], "--loads: expected an algorithm"),
+        (["reproduce", "twister-table-8", "--write", "x.md"], "--write: expected ripieno reproduce all"),
+        (["reproduce", "twister-table-9"], "expected one of harp-figure-4"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else None,
 )
@@ -301,6 +322,21 @@ def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
     assert all(grown < 2 for grown in growth.values())
 
 
+def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_1_and_figures_6_and_7():
+    seconds = spark_broadcasts.seconds_to_nodes
+    gb, mib = spark_broadcasts.GB, 1 << 20
+
+    by_block = {size: seconds("csb-llcf", 30, gb, size * mib) for size in (1, 4, 16, 64)}
+    assert min(by_block, key=lambda size: by_block[size]) == 4
+    few, more, many = (seconds("csb-llcf", nodes, gb) for nodes in (5, 20, 60))
+    assert few < more < many < 1.1 * few
+    rows = {row.of: row for row in papers.reproduce("spark-table-1").rows}
+    assert rows["chain"].simulated < rows["CSB"].simulated < rows["BTB"].simulated
+    assert rows["CSB"].printed is not None and rows["BTB"].printed is not None
+    ratio = rows["BTB"].printed / rows["CSB"].printed
+    assert 1 < rows["BTB"].simulated / rows["CSB"].simulated < ratio
+
+
 def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_small():
     for graph in (kylix.TWITTER, kylix.TWITTER_HALVED, kylix.YAHOO):
         features = graph.features // graph.fewer
@@ -323,7 +359,86 @@ def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_s
 def test_reproductions_are_listed(capsys):
     assert main(["reproduce", "list"]) == 0
 
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(papers.REPRODUCTIONS)
+    names = sorted((*papers.REPRODUCTIONS, *papers.MEASURED))
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == names
+
+
+def test_the_page_of_figures_is_what_is_simulated():
+    committed = (PAGE.parent / "papers.md").read_text("utf-8")
+
+    assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
+    # Those of machines take seconds each.
+    quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
+    stale = [name for name in quick if papers.reproduce(name).as_markdown() not in committed + "\n"]
+    assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"
+
+
+def test_kylix_figures_come_near_what_the_text_prints():
+    told = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
+    for name, limit in told.items():
+        deviations = [row.deviation for row in papers.reproduce(name).rows if row.deviation is not None]
+        assert len(deviations) >= 2 and all(abs(deviation) < limit for deviation in deviations)
+    volumes = [row.simulated for row in papers.reproduce("kylix-figure-5").rows]
+    assert volumes[:4] == sorted(volumes[:4], reverse=True) and volumes[4:] == sorted(volumes[4:], reverse=True)
+    by_threads = [row.simulated for row in papers.reproduce("kylix-figure-7").rows]
+    assert by_threads[0] > 2 * by_threads[2] and by_threads[4] == by_threads[5]
+
+
+def test_pictures_of_the_page_on_algorithms_are_the_plans():
+    folder = PAGE.parent / "algorithms"
+    drawn = pictures.all_plans(8, PLANS_BYTES)
+
+    assert {path.stem for path in folder.glob("*.svg")} == set(drawn)
+    stale = [name for name, picture in drawn.items() if (folder / f"{name}.svg").read_text("utf-8") != picture]
+    assert stale == [], "run ripieno explain plans --draw docs/algorithms --overwrite"
+    page = (PAGE.parent / "algorithms.md").read_text("utf-8")
+    assert all(f"(algorithms/{name}.svg)" in page for name in drawn)
+
+
+def test_a_crossing_is_where_the_formulae_cross(tmp_path, capsys):
+    cluster = Cluster(nodes=8, rate_bits_per_s=8e9, alpha_s=1e-5, gamma_s_per_byte=0.0, segment_bytes=None)
+    found = price_curves("allgather", cluster, most_bytes=1 << 20)
+
+    # Recursive doubling has 3 messages, neighbours on the ring 7 of the same bytes: no size makes these faster.
+    assert found.fastest(0) == "recursive-doubling" and found.crossings == []
+    found = price_curves("allreduce", cluster, most_bytes=1 << 24)
+    first = found.crossings[0]
+    # 3(alpha + n beta) against 6 alpha + 7/4 n beta: clearly, from 3 % less on.
+    assert (first.before, first.after) == ("bidirectional-exchange", "halving-doubling")
+    exact = next(n for n in range(10_000, 80_000, 10) if 1.03 * (6e-5 + 1.75e-9 * n) < 3e-5 + 3e-9 * n)
+    assert first.size_bytes == pytest.approx(exact, rel=0.06)
+    target = tmp_path / "curves.svg"
+    words = ["explain", "allreduce", "--ranks", "8", "--bytes", "1MiB", "--curves", str(target)]
+    assert main(words) == 0
+    assert "fastest" in capsys.readouterr().out
+    ElementTree.parse(target)
+
+
+def test_the_best_segments_of_a_chain_are_those_of_its_formula(tmp_path, capsys):
+    target = tmp_path / "segments.svg"
+    words = ["--ranks", "64", "--bytes", "64MiB", "--algorithm", "chain", "--alpha", "5us", "--segments", str(target)]
+    found = printed(capsys, "explain", "broadcast", *words)
+
+    # (p-2+k)(alpha + n/k beta) is the least where a segment has sqrt(n alpha / ((p-2) beta)) bytes.
+    exact = ((64 << 20) * 5e-6 / (62 * 8e-10)) ** 0.5
+    assert exact / 2 < found["best_bytes"] < exact * 2
+    by_size = {each["segment_bytes"]: each["seconds"] for each in found["points"]}
+    for size, seconds in by_size.items():
+        count = (64 << 20) // size
+        assert seconds == pytest.approx((62 + count) * (5e-6 + size * 8e-10), rel=0.01)
+    ElementTree.parse(target)
+
+
+def test_loads_are_what_messages_bring_to_each_wire(tmp_path):
+    target = tmp_path / "loads.svg"
+    words = ["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--rate", "1gbit", "--uplink", "1gbit"]
+    assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0
+
+    told = [each.text for each in ElementTree.parse(target).iter("{http://www.w3.org/2000/svg}title")]
+    # The root sends three, two of them through its rack's uplink.
+    assert any(each.startswith("rank 0 out: 3 MB, 99%") for each in told)
+    assert any(each.startswith("rack 0 out: 2 MB") for each in told)
+    assert any(each.startswith("rack 1 in: 2 MB") for each in told)
 
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):

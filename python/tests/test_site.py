@@ -106,7 +106,8 @@ def _resolved(path: str) -> Any:
 
 
 def test_the_reference_has_every_public_name_once():
-    documented = [_resolved(name) for name in _documented() if not name.startswith("ripieno.spark.")]
+    elsewhere = ("ripieno.spark.", "ripieno.lightgbm.")  # need packages that are not among those of `make setup`
+    documented = [_resolved(name) for name in _documented() if not name.startswith(elsewhere)]
     public = {
         id(getattr(room, name)): f"{room.__name__}.{name}"
         for part in PUBLIC

@@ -92,6 +92,25 @@ def test_every_kind_of_sets_equals_numpy(world, workers):
         world(workers).run(equal_to_numpy, KINDS, ["int64"], ["sum", "min"], [None, 3], degrees)
 
 
+def tried(comm):
+    n = 60
+    for kind in ("power-law", "empty"):
+        mine = out_indices(kind, comm.rank, comm.world_size, n)
+        dense, known = oracle(kind, comm.world_size, n, "sum", "float32", None)
+        wanted = np.flatnonzero(known)[comm.rank :]
+        configured = comm.sparse(mine, wanted, degrees="tried")
+        values = contribution(comm.rank, len(mine), "float32", None)
+        assert_array_equal(configured.reduce(values), dense[wanted], strict=True)
+    return comm.sparse(mine, mine, degrees="tried").degrees
+
+
+def test_tried_degrees_are_the_same_on_every_rank_and_equal_numpy(world):
+    found = world(6).run(tried)
+
+    assert len(set(found)) == 1 and np.prod([int(degree) for degree in found[0].split("x")]) == 6
+    assert world(1).run(tried) == ["1"]
+
+
 def test_every_dtype_op_and_width_equals_numpy(world):
     world(3).run(equal_to_numpy, ["random"], DTYPES, None, [1, 100], None)
     world(4).run(equal_to_numpy, ["power-law"], ["bool", "int8", "float16"], None, [None], "2x2")

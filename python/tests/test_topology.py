@@ -77,6 +77,18 @@ def test_one_rack_has_no_parts(hosts, noise):
         assert found.numbers == [0] * hosts and found.sure > 0.998
 
 
+@pytest.mark.parametrize("slow_share", [0.1, 0.2, 0.3])
+def test_a_busy_machine_makes_no_racks(slow_share):
+    for seed in range(5):
+        draw, searching = random.Random(seed), search(32, seed=seed)
+        pairs = next(searching)
+        with pytest.raises(StopIteration) as end:
+            while True:
+                pairs = searching.send([0.6 if draw.random() < slow_share else 1.0 for _ in pairs])
+
+        assert end.value.value.numbers == [0] * 32
+
+
 def test_hosts_that_are_all_as_far_apart_are_one_rack():
     # One host a rack: every pair passes two uplinks, and no order is better than another.
     found = played(list(range(8)), [0.5] * 8, 1, 0.0)

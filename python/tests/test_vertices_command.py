@@ -57,6 +57,25 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
 
 
 @pytest.mark.parametrize(
+    "words", [["components"], ["bfs", "--source", "5"], ["diameter"], ["pagerank", "--top", "0"]], ids=" ".join
+)
+def test_a_fit_goes_on_from_what_a_folder_has(edges, tmp_path, capsys, words):
+    edges.write_text("3 5\n5 8\n8 13\n20 21\n21 20\n")
+    command = [*words, str(edges), "--checkpoint", str(tmp_path / "kept"), "--overwrite", "--out"]
+    told = []
+    for turn, workers in enumerate("112"):
+        assert main([*command, str(tmp_path / f"{turn}.csv"), "-w", workers]) == 0
+        told.append("it went on after step" in capsys.readouterr().err)
+
+    assert told == [False, True, True]
+    first, *others = (pyarrow.csv.read_csv(tmp_path / f"{turn}.csv").to_pydict() for turn in range(3))
+    for other in others:
+        assert other.keys() == first.keys()
+        for name in first:
+            np.testing.assert_allclose(other[name], first[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
     ("words", "says"),
     [
         (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),

@@ -105,6 +105,14 @@ def test_a_sum_of_10_MB_is_right_on_every_rank(engine: Standing):
     assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
 
 
+def test_ranks_that_encrypt_all_their_connections_compute_the_same(engine: Standing):
+    engine.close()
+    with engine.launch(SLOTS, links="tcp", tls=True) as job:
+        rows = job.run(programs.summed, 1_250_000)
+
+    assert rows == [(rank, SLOTS, True) for rank in range(SLOTS)]
+
+
 def test_what_ranks_keep_is_there_in_the_next_run(engine: Standing):
     job = engine.job()
     first = job.run(programs.counted)
@@ -169,6 +177,17 @@ def test_events_arrive_in_order_with_their_rank(engine: Standing):
         heard = [event for event in engine.events if event["rank"] == rank]
         assert [event["step"] for event in heard] == list(range(20))
         assert all((event["array"] == event["step"]).all() for event in heard)
+
+
+def test_a_dashboard_shows_what_every_rank_has_done(engine: Standing):
+    engine.close()
+    with engine.launch(SLOTS, dashboard=True) as job:
+        job.run(programs.summed, 1_250_000)
+        ranks = job.dashboard.board.ranks
+        assert sorted(ranks) == list(range(SLOTS))
+        assert all(each.sums["bytes_sent"] > 0 < each.memory_bytes for each in ranks.values())
+    # The page would stay, for others that share this process.
+    job.dashboard.close()
 
 
 def test_programs_may_print_as_much_as_they_like(engine: Standing):

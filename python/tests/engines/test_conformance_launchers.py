@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -45,21 +44,36 @@ if comm.rank == 0:
 PRINTED = "".join(f"line {line} of rank {rank}" for rank in range(RANKS) for line in range(500))
 
 
-@pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_ranks_compute_what_local_workers_do(launcher: str, tmp_path: Path, request: pytest.FixtureRequest):
-    start, package = LAUNCHERS[launcher]
-    variables = {**os.environ, **launched.VARIABLES, **launched.OPEN_MPI, "HOME": str(tmp_path)}
-    if launcher == "slurm":
+@pytest.fixture(params=LAUNCHERS)
+def start(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The words with which each launcher starts what follows them, as ranks."""
+    words, package = LAUNCHERS[request.param][0].split(), LAUNCHERS[request.param][1]
+    variables = {**launched.VARIABLES, **launched.OPEN_MPI, "HOME": str(tmp_path)}
+    if request.param == "slurm":
         variables |= request.getfixturevalue("slurm").variables
-    if shutil.which(start.split()[0], path=variables["PATH"]) is None:
-        pytest.skip(f"{start.split()[0]} not installed: apt-get install {package}")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} not installed: apt-get install {package}")
+    return words
+
+
+def test_ranks_that_encrypt_all_their_connections_meet_and_compute(start: list[str], tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("RIPIENO_TLS", "1")
+    (tmp_path / "script.py").write_text("import ripieno as rp\n\nassert rp.init(links='tcp').allreduce(1) == 4\n")
+
+    done = subprocess.run([*start, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_ranks_compute_what_local_workers_do(start: list[str], tmp_path: Path):
     rows = np.random.default_rng(1).normal(size=(3000, 6)).astype(np.float32)
     np.save(tmp_path / "rows.npy", rows)
     (tmp_path / "script.py").write_text(SCRIPT)
     expected = rp.KMeans(CLUSTERS, init=rows[:CLUSTERS], max_iter=5, tol=0, workers=RANKS, threads=1).fit(rows)
 
-    command = [*start.split(), "script.py"]
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*start, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 0, done.stderr[-4000:]
     # Launchers may cut lines of several ranks into each other, but nothing is lost.

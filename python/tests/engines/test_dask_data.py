@@ -149,3 +149,12 @@ def test_what_dask_cannot_compute_is_raised_and_the_job_goes_on(dask_client, job
         job.run(lambda comm, rows: None, [other.submit(lambda: 1)])
 
     assert job.run(lambda comm: comm.allreduce(1)) == [RANKS] * RANKS
+
+
+def test_an_estimator_takes_a_frame_of_dask_with_the_names_of_its_columns(dask_client):
+    rows = pd.DataFrame(np.random.default_rng(0).random((60, 2)), columns=["width", "height"])
+
+    model = rp.KMeans(3, random_state=0).fit(dd.from_pandas(rows, npartitions=3))
+
+    assert list(model.feature_names_in_) == ["width", "height"]
+    assert np.array_equal(model.cluster_centers_, rp.KMeans(3, random_state=0).fit(rows).cluster_centers_)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ripieno.comm.broadcast_variables import Delivery, Recorded
 from ripieno.comm.file_distribution import HostFile
 from ripieno.comm.value_memory import BroadcastMemory
+from ripieno.dashboard import Dashboard
 from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast
@@ -120,6 +121,8 @@ def sparse(comm: rp.Communicator, indices: NDArray[np.int64]) -> NDArray[np.floa
 
 def costs(comm: rp.Communicator) -> float:
     measured = comm.tune(budget_s=0.5)
+    assert_type(comm.try_algorithms(budget_s=5.0).rows("allreduce"), list[tuple[int, str]])
+    assert_type(comm.sparse([1], [1], degrees="tried").degrees, str)
     assert_type(comm.explain("allreduce", nbytes=1 << 20).costs, str)
     return measured.add_s_per_byte if measured.cable is None else measured.cable.latency_s
 
@@ -176,8 +179,9 @@ def launching(engine: Engine) -> None:
     for name in ("spark", "dask", "ray", "slurm", "mpirun"):
         with rp.launch(2, engine=name, links="tcp", tls=True, rendezvous_timeout_s=30.0) as elsewhere:
             elsewhere.run(groups)
-    with rp.launch(2, engine=engine) as there:
+    with rp.launch(2, engine=engine, dashboard=True) as there:
         assert_type(there, rp.Job)
+        assert_type(there.dashboard, Dashboard | None)
         print(there.workers, there.lost, there.over)
 
 
@@ -199,6 +203,8 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(model.inertia_, float)
     assert_type(model.predict(X), NDArray[np.int32])
     print(model.cluster_centers_, model.transform(X), model.score(X), model.report_.rows_per_s, model.n_iter_)
+    model.report_.save(Path("fit.html"))
+    rp.KMeans(2, on_iteration=rp.Progress(every_s=1.0)).fit(X)
     rp.KMeans(2, init=X[:2], engine="spark", bounds="none").fit([Path("a.npy"), Path("b.npy")], comm=comm)
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
     near = rp.KMeans(2, assign="near").fit(X)
@@ -294,3 +300,22 @@ def spark(frame: Any) -> None:
 
     print(rp.spark.run(frame, program, 2.0, workers=4))
     print(rp.spark.KMeans(k=3).fit(frame).transform(frame))
+
+
+def verbs(comm: rp.Communicator, job: rp.Job, x: Floats) -> None:
+    assert_type(comm.allreduce(x, op=np.logaddexp), Floats)
+    assert_type(comm.scan(x, op=rp.CFunction(0x1000, "mine")), Floats)
+    values, places = comm.argmin(x, index=np.arange(len(x)))
+    print(values, places, comm.argmax_async(1.5).wait())
+    comm.send({"any": "object"}, 1, tag=3)
+    came: rp.Message[Any] = comm.recv(tag=rp.ANY_TAG, timeout_s=1.0, envelope=True)
+    print(came.value, came.source, came.tag, comm.recv(), comm.sendrecv(x, 1, 0, tag=2))
+    assert_type(comm.group([0, 1]), rp.Communicator)
+    assert_type(rp.wait_any([comm.barrier_async(), comm.allreduce_async(x)]), int)
+    print(list(job.map(len, ["a", "bc"], as_completed=True, in_flight=8)))
+    frame = rp.KeyedFrame({"key": [1], "value": [2.0]}, ["key"], nulls="drop")
+    assert_type(comm.aggregate(frame, {"mean": ("value", "mean"), "rows": "count"}), rp.KeyedFrame)
+    print(frame.to_polars(), frame.to_pandas())
+    with rp.lightgbm.network(comm, "voting") as net:
+        print(net.params, net.calls)
+    print(rp.mpi.COMM_WORLD.allreduce(1, op=rp.mpi.MAX))

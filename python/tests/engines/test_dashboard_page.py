@@ -1,0 +1,75 @@
+"""The page of the dashboard in a real browser, as wide as a phone; also of jobs in engines."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import cloudpickle
+import pytest
+import ripieno as rp
+from conformance import ENGINES
+
+# Engines need not find this file.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+CHROMIUM = shutil.which("chromium")
+# It asks nobody for updates, and keeps nothing.
+OPTIONS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--enable-logging=stderr"),
+)
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt-get install chromium)")
+
+
+def iterate(comm, count: int) -> None:
+    import time
+
+    import numpy as np
+
+    for number in range(count):
+        time.sleep(0.05 if comm.rank == 1 else 0.0)
+        comm.allreduce(np.ones(5000))
+        if comm.rank == 0:
+            comm.emit({"event": "iteration", "iteration": number + 1, "inertia": 1.0 / (number + 1)})
+
+
+def looked_at(link: str, scheme: str) -> subprocess.CompletedProcess[str]:
+    """What a browser has made of the page, on stdout, and what it has complained of, on stderr."""
+    with tempfile.TemporaryDirectory() as folder:
+        # With #once the page asks a single time, so that the browser finds an end.
+        of_page = [f"--user-data-dir={folder}", "--window-size=390,2000", "--virtual-time-budget=3000"]
+        of_page += [f"--blink-settings=preferredColorScheme={int(scheme == 'light')}"]
+        command = [CHROMIUM, *OPTIONS, *of_page, "--dump-dom", f"{link}#once"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_shows_the_job(scheme: str):
+    with rp.launch(workers=3, dashboard=True) as job:
+        job.announce("Demo", 30)
+        job.run(iterate, 20)
+        done = looked_at(job.dashboard.link, scheme)
+    # The page would stay, for others that share this process.
+    job.dashboard.close()
+
+    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "Rank 1 made the others wait", "3 ranks have met"):
+        assert text in done.stdout
+    assert "CONSOLE" not in done.stderr
+
+
+@pytest.mark.parametrize("engine", ["dask_client", "ray_nodes", "slurm", "spark_local", "spark_yarn"])
+def test_the_page_shows_a_job_in_an_engine(engine: str, request: pytest.FixtureRequest):
+    options = ENGINES[engine](request.getfixturevalue(engine))
+    with rp.launch(workers=2, threads=1, dashboard=True, **options) as job:
+        job.announce("Demo", 30)
+        job.run(iterate, 20)
+        done = looked_at(job.dashboard.link, "light")
+    job.dashboard.close()
+
+    for text in ("20 / 30", "allreduce", "Rank 1 made the others wait", "2 ranks have met"):
+        assert text in done.stdout
+    assert "CONSOLE" not in done.stderr

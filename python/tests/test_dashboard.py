@@ -1,0 +1,404 @@
+"""The dashboard: what ranks tell, what a board makes of it, and who may see it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import ripieno as rp
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from ripieno.dashboard import Dashboard, wanted
+from ripieno.dashboard.board import LINE_COUNT, Board
+from ripieno.dashboard.history import History
+from ripieno.dashboard.iterations import Iterations
+from ripieno.dashboard.link import address, link
+from ripieno.dashboard.metrics import text_of
+from ripieno.dashboard.picture import picture
+from ripieno.dashboard.state import Teller
+from ripieno.errors import InputError
+from ripieno.launch.job.watch import pulse_s
+from stand_in_engine import StandIn
+from watching import comes_true
+
+
+def asked(link: str, path: str = "state") -> bytes:
+    with urllib.request.urlopen(link + path, timeout=20) as answer:
+        return answer.read()
+
+
+def told(dashboard: Dashboard) -> dict:
+    return json.loads(asked(dashboard.link))
+
+
+def pulse(at_s: float, **changes) -> dict:
+    base = {"teller": "a", "at_s": at_s, "busy_s": at_s, "cpu_s": at_s / 2, "memory_bytes": 1000, "events": []}
+    base |= {"lines": [], "broadcasts": [], "call_count": 0, "bytes_sent": 0, "bytes_received": 0}
+    return base | {"called_s": 0.0, "waited_s": 0.0, "waited_for_s": {}, "sent_to": {}, "usage": []} | changes
+
+
+def iterate(comm, count, late=()):
+    """Rank 1 is late in each iteration."""
+    values = np.ones(5000)
+    for number in range(count):
+        time.sleep(0.05 if comm.rank in late else 0.005)
+        comm.allreduce(values)
+        if comm.rank == 0:
+            comm.emit({"event": "iteration", "iteration": number + 1, "inertia": 1.0 / (number + 1)})
+    logging.getLogger("mine").warning("rank %d is done", comm.rank)
+    return comm.rank
+
+
+# What ranks tell
+
+
+@pytest.fixture(scope="module")
+def watched():
+    """What a job of three ranks has told, of which rank 1 is late, and its dashboard."""
+    with rp.launch(workers=3, dashboard=True) as job:
+        job.announce("Demo", 30)
+        assert job.run(iterate, 20, late=(1,)) == [0, 1, 2]
+        dashboard = job.dashboard
+        yield told(dashboard), dashboard
+    assert told(dashboard)["job"]["state"] == "over"
+    dashboard.close()
+
+
+def test_ranks_tell_whom_they_wait_for(watched):
+    state, _ = watched
+
+    pairs = {(rank, peer): seconds for rank, peer, seconds in state["waiting"]["pairs"]}
+    # Who waits for rank 1 itself depends on the algorithm; the others wait for these.
+    assert sum(seconds for (_, peer), seconds in pairs.items() if peer == 1) > 0.5
+    assert state["waiting"]["caused"][0][0] == 1 and state["waiting"]["distinct"]
+
+
+def test_time_is_divided_into_computing_communicating_and_waiting(watched):
+    state, _ = watched
+
+    for rank, *_, busy_s, called_s, waited_s, sent, received, _ in state["ranks"]:
+        assert 0 <= waited_s <= called_s <= busy_s
+        assert busy_s > 0.9 and sent > 0 and received > 0
+        assert (waited_s < 0.3) == (rank == 1)
+
+
+def test_bytes_are_told_by_algorithm_and_by_pair(watched):
+    state, _ = watched
+
+    (collective, _, calls, sent), *_ = state["usage"]
+    assert collective == "allreduce" and calls >= 3 * 20
+    assert sum(size for _, _, size in state["links"]["pairs"]) == pytest.approx(sent, rel=0.01)
+    assert state["links"]["within"] > 0 == state["links"]["between"]
+
+
+def test_iterations_and_lines_of_the_log_come_with_pulses(watched):
+    state, _ = watched
+
+    assert (state["iterations"]["number"], state["iterations"]["most"]) == (20, 30)
+    assert state["iterations"]["objective"] == "inertia" and state["iterations"]["values"]["inertia"][-1] == 0.05
+    lines = [(kind, rank, text) for _, kind, rank, _, text in state["lines"]]
+    assert {("warning", rank, f"rank {rank} is done") for rank in range(3)} <= set(lines)
+
+
+def broadcast_until(comm, length, told):
+    with comm.broadcast_variable(np.ones(length) if comm.rank == 0 else None, per_host=False) as variable:
+        assert variable.value.sum() == length
+        assert comes_true(told.exists, 30.0)
+
+
+def test_variables_are_told_with_what_has_come_and_what_was_passed_on(tmp_path):
+    seen = []
+    with rp.launch(workers=2, dashboard=True) as job, ThreadPoolExecutor(1) as pool:
+        ran = pool.submit(job.run, broadcast_until, 100_000, tmp_path / "told")
+        root = job.dashboard.board.ranks[0]
+        assert comes_true(lambda: seen.extend(root.broadcasts) or (seen and seen[-1][3] == seen[-1][4]), 30.0)
+        (tmp_path / "told").touch()
+        ran.result()
+    job.dashboard.close()
+
+    # At the other rank it is on its way for a moment only.
+    *_, (root_rank, strategy, came, gave, whole) = seen
+    assert (root_rank, strategy, came, gave) == (0, "csb", 0, whole) and whole >= 800_000
+
+
+def test_metrics_of_a_job_pass_the_strict_parser(watched):
+    _, dashboard = watched
+
+    families = {each.name: each for each in text_string_to_metric_families(asked(dashboard.link, "metrics").decode())}
+
+    calls = {sample.labels["rank"]: sample.value for sample in families["ripieno_calls"].samples}
+    assert set(calls) == {"0", "1", "2"} and min(calls.values()) >= 20
+    assert not any({"rank", "peer"} <= set(sample.labels) for each in families.values() for sample in each.samples)
+    assert families["ripieno_measure"].samples[0].value == 0.05
+
+
+def test_the_trace_has_a_track_for_each_rank(watched):
+    _, dashboard = watched
+
+    events = json.loads(asked(dashboard.link, "trace.json"))["traceEvents"]
+
+    shares = [event for event in events if event["ph"] == "C" and event["name"] == "time, %"]
+    assert {event["pid"] for event in shares} == {0, 1, 2}
+    assert all(sum(event["args"].values()) == pytest.approx(100, abs=0.3) for event in shares)
+
+
+def test_a_single_rank_is_shown_too():
+    with rp.launch(workers=1, dashboard=True) as job:
+        job.run(iterate, 150)
+        state = told(job.dashboard)
+    assert len(state["ranks"]) == 1 and state["iterations"]["number"] == 150
+    assert [line[4] for line in state["lines"]].count("rank 0 is done") == 1
+
+
+def test_a_death_is_shown_and_the_job_goes_on():
+    def dies(comm):
+        if (comm.rank, comm.world_size) == (1, 3):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.6)
+        comm.barrier()
+        return comm.world_size
+
+    with rp.launch(workers=3, on_failure="shrink", dashboard=True) as job, pytest.warns(RuntimeWarning):
+        assert job.run(dies) == [2, 2]
+        state = told(job.dashboard)
+    lines = [text for *_, text in state["lines"]]
+    assert any(text.startswith("rank 1 is lost: killed by SIGKILL") for text in lines)
+    assert any("begins again on 2 ranks" in text for text in lines)
+    assert state["job"]["workers"] == 2
+
+
+def test_ranks_of_an_engine_are_shown():
+    with rp.launch(engine=StandIn(), workers=2, threads=1, dashboard=True) as job:
+        assert job.run(iterate, 150) == [0, 1]
+        state = told(job.dashboard)
+    assert state["job"]["place"] == "stand-in" and state["iterations"]["number"] == 150
+    assert all(each[8] > 0.7 and each[11] > 0 for each in state["ranks"])
+
+
+def test_without_a_dashboard_nothing_is_told(world):
+    def threads(comm):
+        import threading
+
+        return [thread.name for thread in threading.enumerate()]
+
+    assert world(2).dashboard is None
+    assert all("ripieno-pulse" not in names for names in world(2).run(threads))
+
+
+def test_all_pulses_together_take_half_a_percent():
+    assert pulse_s(1) == 0.5
+    assert pulse_s(6400) == pytest.approx(100 * pulse_s(64))
+
+
+# Boards
+
+
+def test_a_history_of_any_length_takes_no_more_memory_and_loses_no_time():
+    history = History(bin_count=8, width_s=1.0)
+
+    for second in range(100):
+        sums = {"computing": 0.25, "waiting": 0.5, "communicating": 0.25, "cpu": 0.1}
+        history.add(1, second, second + 1, sums, 10.0)
+
+    assert history.width_s == 16.0 and history.rank_count == 2
+    known = history.share("waiting")[1][:6]
+    np.testing.assert_allclose(known, 0.5, atol=1e-6)
+    assert history.memory().shape == (2, 8)
+
+
+def test_what_a_pulse_covers_is_spread_over_the_bins_between():
+    history = History(bin_count=8, width_s=1.0)
+
+    history.add(0, 0.5, 2.5, {"computing": 2.0, "waiting": 0.0, "communicating": 0.0, "cpu": 0.0}, 1.0)
+
+    np.testing.assert_allclose(history._sums[0, 0, :4], [0.5, 1.0, 0.5, 0.0])
+
+
+def test_counters_go_on_when_others_take_a_rank_or_a_rank_changes():
+    board = Board()
+    board.tell_ranks(["here", "here"])
+    board.pulse(0, pulse(1.0, bytes_sent=100))
+    board.pulse(1, pulse(1.0, teller="b", bytes_sent=7))
+    board.pulse(0, pulse(2.0, bytes_sent=150))
+    # Rank 1 becomes rank 0; its sums are its own.
+    board.tell_ranks(["here"])
+    board.pulse(0, pulse(3.0, teller="b", bytes_sent=10))
+    # Another communicator counts from the beginning.
+    board.pulse(0, pulse(4.0, teller="b", bytes_sent=2))
+
+    assert board.ranks[0].sums["bytes_sent"] == 150 + 3 + 2
+    assert board.ranks[1].sums["bytes_sent"] == 7
+
+
+def test_a_page_is_told_what_is_new():
+    board = Board()
+    board.line("info", "x", "first")
+    page = Teller(board)
+    assert [line[4] for line in page.told()["lines"]] == ["first"]
+
+    for number in range(LINE_COUNT + 5):
+        board.line("info", "x", str(number))
+
+    assert len(page.told()["lines"]) == LINE_COUNT
+    assert page.told()["lines"] == []
+
+
+def test_an_empty_board_can_be_told_measured_and_drawn():
+    board = Board()
+
+    assert json.loads(json.dumps(Teller(board).told()))["ranks"] == []
+    assert list(text_string_to_metric_families(text_of(board)))
+    assert picture(board)["traceEvents"] == []
+
+
+def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
+    board = Board()
+    board.tell_job(place='a "host"\n\\')
+    board.tell_ranks(['h"\n'])
+    board.pulse(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
+    board.event({"event": "iteration", "iteration": 1, "inertia": float("nan"), "odd\n": float("inf")})
+
+    families = {each.name: each for each in text_string_to_metric_families(text_of(board))}
+
+    assert families["ripieno"].samples[0].labels["place"] == 'a "host"\n\\'
+    assert {sample.labels["name"] for sample in families["ripieno_measure"].samples} == {"inertia", "odd\n"}
+
+
+def test_iterations_are_thinned_and_say_when_the_fit_ends():
+    iterations = Iterations()
+    iterations.begin("KMeans", 2000)
+    for number in range(1, 1001):
+        iterations.take({"event": "iteration", "iteration": number, "inertia": 1.0 / number}, 0.5 * number)
+
+    state = iterations.told(500.0)
+
+    assert 200 <= len(state["numbers"]) <= 400 and state["seconds"] == 0.5
+    assert iterations.eta_s(500.0) == pytest.approx(500.0)
+
+
+def test_an_error_that_falls_towards_its_goal_says_when_it_gets_there():
+    iterations = Iterations()
+    iterations.begin("PageRank", 1000)
+    for number in range(1, 11):
+        iterations.take({"event": "iteration", "iteration": number, "error": 0.5**number, "goal": 0.5**20}, number)
+
+    assert iterations.eta_s(10.0) == pytest.approx(10.0)
+
+
+# Links, and who may open them
+
+
+def test_the_link_is_of_loopback_a_template_or_a_proxy():
+    assert link("127.0.0.1", 80, "t", {}) == "http://127.0.0.1:80/t/"
+    assert link("0.0.0.0", 80, "t", {}) == "http://127.0.0.1:80/t/"
+    assert link("::1", 80, "t", {}) == "http://[::1]:80/t/"
+    hub = {"JUPYTERHUB_SERVICE_PREFIX": "/user/ann/"}
+    assert link("127.0.0.1", 80, "t", hub) == "/user/ann/proxy/80/t/"
+    template = {"RIPIENO_DASHBOARD_LINK": "https://x/{WHO}/{port}/{token}/", "WHO": "ann", **hub}
+    assert link("127.0.0.1", 80, "t", template) == "https://x/ann/80/t/"
+    assert link("127.0.0.1", 80, "t", {"RIPIENO_DASHBOARD_LINK": "https://x/{port}"}) == "https://x/80/t/"
+    with pytest.raises(InputError, match="'nobody' is not known"):
+        link("127.0.0.1", 80, "t", {"RIPIENO_DASHBOARD_LINK": "{nobody}"})
+
+
+def test_the_address_is_a_host_a_port_or_both():
+    def of(text):
+        return address({"RIPIENO_DASHBOARD_ADDRESS": text})
+
+    assert of("") == ("127.0.0.1", 0) and of("8787") == ("127.0.0.1", 8787) and of("0.0.0.0") == ("0.0.0.0", 0)
+    assert of("host:80") == ("host", 80) and of("[::1]:80") == ("::1", 80) and of(":80") == ("127.0.0.1", 80)
+    with pytest.raises(InputError, match="RIPIENO_DASHBOARD_ADDRESS=host:99999"):
+        of("host:99999")
+
+
+def test_only_who_has_the_token_sees_anything():
+    dashboard = Dashboard()
+    root, token, _ = dashboard.link.rsplit("/", 2)
+    for path in ("", "/", "/state", f"/{token[:-1]}/state", f"/{token}x/metrics", "//state"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            asked(root, path)
+        assert refused.value.code == 403 and token not in refused.value.read().decode()
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        asked(dashboard.link, "../../etc/passwd")
+    assert missing.value.code in (403, 404)
+    # Without the slash at its end the links of the page would lead elsewhere.
+    assert b"Ripieno" in asked(dashboard.link[:-1], "")
+    dashboard.close()
+
+
+def test_answers_may_not_be_kept_or_held_back_and_fetch_nothing_from_elsewhere():
+    dashboard = Dashboard()
+    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as answer:
+        headers, first = answer.headers, answer.readline()
+    assert headers["X-Accel-Buffering"] == "no" and headers["Content-Type"] == "text/event-stream"
+    assert headers["Cache-Control"] == "no-store" and first.startswith(b"data: {")
+    for name in ("", "page.js", "draw.js", "page.css", "style.css"):
+        text = asked(dashboard.link, name).decode()
+        assert "http://" not in text and "https://" not in text and "//cdn" not in text
+        assert 'src="/' not in text and 'href="/' not in text
+    dashboard.close()
+
+
+def test_an_address_in_use_is_told(monkeypatch):
+    first = Dashboard()
+    port = first.link.split(":")[2].split("/")[0]
+    monkeypatch.setenv("RIPIENO_DASHBOARD_ADDRESS", port)
+    with pytest.raises(InputError, match=f"127.0.0.1:{port}: Address already in use"):
+        Dashboard()
+    first.close()
+
+
+def test_dashboard_is_true_or_false():
+    with pytest.raises(InputError, match="dashboard='yes'"):
+        rp.launch(workers=1, dashboard="yes")
+
+
+def test_one_dashboard_shows_all_jobs_of_a_command(capsys):
+    with wanted():
+        for _ in range(2):
+            with rp.launch(workers=1) as job:
+                job.run(iterate, 1)
+                shown = job.dashboard
+                assert told(shown)["job"]["state"] == "ready"
+    assert capsys.readouterr().err.count("dashboard: http") == 1
+    with pytest.raises(urllib.error.URLError):
+        told(shown)
+
+
+# Commands
+
+
+def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).random((500, 4)))
+    command = [sys.executable, "-m", "ripieno.cli", "kmeans", "x.npy", "-k", "3", "--dashboard", "-v", "-w", "2"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=90)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("dashboard: http://127.0.0.1:") == 1
+    assert "ripieno.launch: LocalJob: 2 ranks have met in processes of" in done.stderr
+
+
+def test_scripts_are_shown_with_what_they_print(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time, ripieno as rp\ncomm = rp.init()\n"
+        "for _ in range(40):\n    time.sleep(0.05)\n    comm.allreduce(1.0)\nprint('all done')\ntime.sleep(4)\n"
+    )
+    command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "--dashboard", str(script)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        found = next(line for line in running.stderr if line.startswith("dashboard: ")).split()[1]
+        next(line for line in running.stdout if "all done" in line)
+        time.sleep(1.5)
+        state = json.loads(asked(found))
+        assert running.wait(60) == 0
+    assert [each[0] for each in state["ranks"]] == [0, 1] and state["usage"][0][0] == "allreduce"
+    assert "all done" in [line[4] for line in state["lines"]]

@@ -1,0 +1,186 @@
+"""Divided centroids: every worker has a share, and rows get what they get of whole ones, whatever the blocks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.kmeans import divided, divided_program
+from ripieno.algorithms.kmeans.program import KMeansOptions, fit
+from ripieno.cli import main
+from ripieno.input.matrix import InMemory
+
+SEED = 3
+K = 300
+#: So small that a worker's share is many blocks.
+FEW_BYTES = 2000
+
+
+@pytest.fixture(scope="module")
+def rows():
+    """Bytes around two hundred places."""
+    random = np.random.default_rng(SEED)
+    places = random.integers(40, 216, size=(200, 12))
+    return (places[random.integers(200, size=3000)] + random.integers(-30, 31, size=(3000, 12))).astype(np.uint8)
+
+
+def start_of(rows):
+    """Centroids of which some are equal, so that some clusters stay empty."""
+    start = rows[:K].astype(np.float64 if rows.dtype == np.float64 else np.float32)
+    start[[7, 100]] = start[3]
+    return start
+
+
+def fitted(comm, points, weights, options, block_bytes):
+    """What a fit gives, with blocks of so many bytes at most."""
+    before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, block_bytes
+    try:
+        part = fit(comm, InMemory(points), weights, options)
+    finally:
+        divided.BLOCK_BYTES = before
+    found = part.clustering
+    parts = comm.allgather((found.centroids, part.numbers))
+    whole = found.centroids if part.numbers is None else divided_program.whole_centroids(parts)
+    return whole, np.concatenate(comm.allgather(found.labels)), found.inertia, [each[:2] for each in part.history]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
+def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, block_bytes):
+    X, weights = rows.astype(dtype), np.random.default_rng(SEED).integers(0, 4, len(rows)).astype(np.float64)
+    options = KMeansOptions(K, "array", [start_of(X)], 5, 0.0)
+    results = [
+        world(workers).run(fitted, X, weights, KMeansOptions(**vars(options) | {"centroids": where}), block_bytes)[-1]
+        for where in ("whole", "divided")
+    ]
+
+    (whole, labels, inertia, history), (of_shares, own_labels, own_inertia, own_history) = results
+    np.testing.assert_array_equal(own_labels, labels)
+    np.testing.assert_array_equal(of_shares, whole)
+    assert own_inertia == inertia
+    for mine, theirs in zip(own_history, history, strict=True):
+        assert mine == (theirs[0], pytest.approx(theirs[1], rel=1e-12))
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
+def test_rows_of_any_values_get_the_same_clusters_of_two_workers_as_of_whole_centroids(world, workers, block_bytes):
+    X = np.random.default_rng(SEED).normal(size=(900, 20))
+    results = [
+        world(workers).run(fitted, X, None, KMeansOptions(90, "array", [X[:90]], 8, 0.0, centroids=where), block_bytes)[
+            0
+        ]
+        for where in ("whole", "divided")
+    ]
+
+    np.testing.assert_array_equal(results[1][1], results[0][1])
+    np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12 if workers > 2 else 0, atol=0)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
+def test_a_near_fit_loses_little_and_says_how_much(world, rows, workers, block_bytes):
+    options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")
+    centroids, labels, inertia, history = world(workers).run(fitted, rows, None, options, block_bytes)[0]
+    exact = rp.KMeans(K, init=start_of(rows), max_iter=12, tol=0).fit(rows)
+
+    distances = np.square(rows - centroids[labels].astype(np.float64)).sum(axis=1)
+    assert inertia == pytest.approx(distances.sum(), rel=1e-9)
+    assert inertia < 1.02 * exact.inertia_
+    assert np.mean(np.diff([each[0] for each in history]) < 0) == 1
+
+
+def test_blocks_bring_each_centroid_once_and_sums_come_to_its_rank(world):
+    def program(comm):
+        numbers = np.arange(1000.0).reshape(-1, 1) @ np.ones((1, 3))
+        before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, 500
+        centroids = divided.DividedCentroids.by_number(comm, 1000, lambda a, b: numbers[a:b], 3, np.float64)
+        divided.BLOCK_BYTES = before
+        assert len(centroids.own) in (1000 // comm.world_size, 1000 // comm.world_size + 1)
+        blocks = list(centroids.blocks(Clock()))
+        assert len(blocks) == centroids.blocks_per_pass
+        for block in blocks:
+            assert block.centroids.nbytes <= 500 + block.centroids[:1].nbytes
+            np.testing.assert_array_equal(block.centroids[:, 0], block.numbers)
+            np.testing.assert_array_equal(centroids.places[block.numbers], block.first + np.arange(len(block.numbers)))
+        return np.concatenate([block.numbers for block in blocks])
+
+    for workers in (1, 2, 3, 4):
+        for numbers in world(workers).run(program):
+            np.testing.assert_array_equal(np.sort(numbers), np.arange(1000))
+
+
+def test_ranks_without_centroids_and_rows_take_part(world):
+    points = np.array([[1.0, 2.0], [5.0, 6.0]])
+    for assign in ("exact", "near"):
+        model = rp.KMeans(2, assign=assign, init=points, engine=world(3), centroids="divided").fit(points)
+        assert list(model.labels_) == [0, 1]
+        np.testing.assert_array_equal(model.cluster_centers_, points)
+
+
+@pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
+def test_every_way_to_begin_begins_with_the_same_centroids(world, rows, init):
+    models = [
+        rp.KMeans(K, init=init, n_init=1, max_iter=1, random_state=SEED, engine=world(2), centroids=where).fit(rows)
+        for where in ("whole", "divided")
+    ]
+    np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
+
+
+@pytest.mark.parametrize("assign", ["exact", "near"])
+def test_a_fit_goes_on_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
+    settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
+    rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path).fit(rows)
+    on = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path).fit(rows)
+    whole = rp.KMeans(K, **settings, max_iter=6, engine=world(2)).fit(rows)
+
+    assert on.resumed_from_ == 3
+    assert [each.inertia for each in on.report_.iterations] == pytest.approx(
+        [each.inertia for each in whole.report_.iterations][3:], rel=1e-12 if assign == "exact" else 0.01
+    )
+    if assign == "exact":
+        np.testing.assert_array_equal(on.labels_, whole.labels_)
+    with pytest.raises(rp.CheckpointError, match="ends before: delete it to begin anew, or allow more"):
+        rp.KMeans(K, **settings, max_iter=3, engine=world(2), checkpoint=tmp_path).fit(rows)
+    with pytest.raises(rp.CheckpointError, match="some of the rows was"):
+        rp.KMeans(K, **settings, max_iter=6, engine=world(2), checkpoint=tmp_path).fit(rows[::-1].copy())
+
+
+def test_several_runs_have_no_checkpoint(rows, tmp_path):
+    model = rp.KMeans(5, init="random", n_init=2, checkpoint=tmp_path, centroids="divided")
+    with pytest.raises(rp.InputError, match="n_init=2: expected 1 for a checkpoint of divided centroids"):
+        model.fit(rows)
+    with pytest.raises(rp.InputError, match="centroids='halved': expected one of auto, whole, divided"):
+        rp.KMeans(5, centroids="halved").fit(rows)
+
+
+def test_centroids_are_divided_when_a_worker_has_not_memory_enough(rows, monkeypatch):
+    events = []
+    for free_bytes, is_divided in ((1 << 30, False), (100_000, True)):
+        monkeypatch.setattr("ripieno.host.available_bytes", lambda free_bytes=free_bytes: free_bytes)
+        model = rp.KMeans(K, init=start_of(rows), max_iter=2, on_iteration=events.append).fit(rows)
+        (told,) = (event for event in events if event["event"] == "centroids")
+        assert told == {
+            "event": "centroids",
+            "rank": 0,
+            "divided": is_divided,
+            "whole_bytes": K * 12 * 20,
+            "free_bytes": free_bytes,
+        }
+        assert len(model.report_.stages) == (2 if is_divided else 0)
+        events.clear()
+
+
+def test_the_command_divides_them_and_tells(rows, tmp_path, capfd):
+    np.save(tmp_path / "rows.npy", rows)
+    command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "2"]
+    assert main([*command, "-o", str(tmp_path / "out"), "--centroids", "divided"]) == 0
+
+    told = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert told["parameters"]["centroids"] == "divided"
+    assert all(each["stages"]["meet_s"] > 0 for each in told["iterations"])
+    assert "centroids are divided among the workers" in capfd.readouterr().err

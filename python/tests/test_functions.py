@@ -1,0 +1,195 @@
+"""Reductions by functions of the program, and places of least and greatest values: all equal NumPy's."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from functools import reduce
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from numpy.testing import assert_array_equal
+
+SOURCE = """
+#include <stdint.h>
+/* 3a + 2b, which is neither commutative nor associative, on rows of one double. */
+void mix(const void *from, void *into, int64_t rows, int64_t row_bytes) {
+    const double *b = from; double *a = into;
+    for (int64_t i = 0; i < rows; i++) a[i] = 3 * a[i] + 2 * b[i];
+}
+"""
+
+
+def vector(rank: int, length: int = 37) -> np.ndarray:
+    return np.random.default_rng(rank).normal(size=length)
+
+
+def affine(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Rows (a, b) stand for x -> a·x + b: what is left is applied first. Associative, but not commutative."""
+    return np.stack([left[:, 0] * right[:, 0], right[:, 0] * left[:, 1] + right[:, 1]], axis=1)
+
+
+def of_ranks(comm, function, values):
+    """The combinations that `comm` must give: of all ranks, of those up to this one, and of those before it."""
+    prefixes = [reduce(function, values[: rank + 1]) for rank in range(comm.world_size)]
+    return prefixes[-1], prefixes[comm.rank], prefixes[comm.rank - 1] if comm.rank else None
+
+
+def functions(comm):
+    maps = [vector(rank, 74).reshape(37, 2) for rank in range(comm.world_size)]
+    all_, upto, before = of_ranks(comm, affine, maps)
+    mine = maps[comm.rank]
+    result = comm.allreduce(mine, op=affine)
+    np.testing.assert_allclose(result, all_, rtol=1e-12)
+    assert all(other.tobytes() == result.tobytes() for other in comm.allgather(result)), "other bits elsewhere"
+    assert comm.allreduce(mine, op=affine).tobytes() == result.tobytes(), "other bits the second time"
+    np.testing.assert_allclose(comm.scan(mine, op=affine), upto, rtol=1e-12)
+    exscan = comm.exscan(mine, op=affine)
+    assert exscan is None if before is None else np.allclose(exscan, before, rtol=1e-12)
+    for root in range(comm.world_size):
+        at_root = comm.reduce(mine, op=affine, root=root)
+        assert at_root is None if comm.rank != root else np.allclose(at_root, all_, rtol=1e-12)
+    counts = [37 - comm.world_size + 1, *[1] * (comm.world_size - 1)]
+    starts = np.cumsum([0, *counts])
+    part = comm.reduce_scatter(mine, op=affine, counts=counts)
+    np.testing.assert_allclose(part, all_[starts[comm.rank] : starts[comm.rank + 1]], rtol=1e-12)
+    out = mine.copy()
+    assert comm.allreduce(out, op=affine, out=out) is out
+    np.testing.assert_allclose(out, all_, rtol=1e-12)
+    np.testing.assert_allclose(comm.allreduce_async(mine, op=affine).wait(), all_, rtol=1e-12)
+
+
+def test_functions_combine_in_the_order_of_the_ranks_to_the_same_bits_everywhere(everywhere):
+    everywhere(functions)
+
+
+def rows_are_never_cut(comm):
+    seen = []
+
+    def multiply(left, right):
+        seen.append(left.shape)
+        return left @ right
+
+    matrices = np.tile(np.array([[1.0, comm.rank], [0.0, 1.0]]), (5000, 1, 1))
+    result = comm.allreduce(matrices, op=multiply)
+    assert_array_equal(result[-1], [[1.0, sum(range(comm.world_size))], [0.0, 1.0]])
+    assert all(shape[1:] == (2, 2) for shape in seen)
+    # A row longer than a segment of the executor.
+    long = comm.allreduce(np.full((2, 30_000), comm.rank + 1.0), op=np.multiply)
+    assert_array_equal(long, np.full((2, 30_000), float(np.prod(np.arange(1, comm.world_size + 1)))))
+    assert comm.allreduce(np.empty((0, 3)), op=np.add).shape == (0, 3)
+    assert_array_equal(comm.allreduce(np.array([True, False]), op=np.logical_or), [True, False])
+
+
+def test_rows_are_never_cut(everywhere):
+    everywhere(rows_are_never_cut)
+
+
+def objects(comm):
+    ranks = list(range(comm.world_size))
+    assert comm.allreduce([comm.rank], op=lambda left, right: left + right) == ranks
+    assert comm.scan(str(comm.rank), op=lambda left, right: left + right) == "".join(map(str, ranks[: comm.rank + 1]))
+    before = comm.exscan({comm.rank}, op=set.union)
+    assert before == (set(ranks[: comm.rank]) if comm.rank else None)
+    total = comm.reduce([comm.rank], op=lambda left, right: left + right, root=comm.world_size - 1)
+    assert total == (ranks if comm.rank == comm.world_size - 1 else None)
+
+
+def test_objects_are_combined_in_the_order_of_the_ranks(everywhere):
+    everywhere(objects)
+
+
+def compiled(comm, path):
+    library = ctypes.CDLL(path)
+    mix = rp.CFunction(library.mix)
+    values = [vector(rank, 20_000) for rank in range(comm.world_size)]
+    expected = reduce(lambda left, right: 3 * left + 2 * right, values)
+    assert_array_equal(comm.allreduce(values[comm.rank], op=mix), expected)
+    assert_array_equal(comm.allreduce(values[comm.rank], op=library.mix), expected)
+    assert_array_equal(comm.allreduce_async(values[comm.rank], op=mix).wait(), expected)
+    address = ctypes.cast(library.mix, ctypes.c_void_p).value
+    assert_array_equal(comm.allreduce(values[comm.rank], op=rp.CFunction(address, "mix")), expected)
+    assert comm.allreduce(1.0, op=mix) == reduce(lambda left, right: 3 * left + 2 * right, [1.0] * comm.world_size)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_a_compiled_function_combines_as_it_says(everywhere, tmp_path: Path):
+    source, library = tmp_path / "mix.c", tmp_path / "mix.so"
+    source.write_text(SOURCE)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+    everywhere(compiled, str(library))
+
+
+def places(comm):
+    p = comm.world_size
+    for dtype in ("i1", "u8", "f2", "f4", "f8"):
+        tables = [np.random.default_rng(rank).integers(0, 4, size=23).astype(dtype) for rank in range(p)]
+        for call, value_of, place_of in ((comm.argmin, np.min, np.argmin), (comm.argmax, np.max, np.argmax)):
+            values, ranks = call(tables[comm.rank])
+            assert_array_equal(values, value_of(tables, axis=0), strict=True)
+            assert_array_equal(ranks, place_of(tables, axis=0))
+            _, indices = call(tables[comm.rank], index=np.arange(23) + 100 * comm.rank)
+            assert_array_equal(indices, np.arange(23) + 100 * place_of(tables, axis=0))
+    with_nan = np.array([np.nan if comm.rank == p - 1 else 1.0, comm.rank])
+    assert_array_equal(comm.argmax(with_nan)[1], [p - 1, p - 1])
+    assert_array_equal(comm.argmin(with_nan)[1], [p - 1, 0])
+    assert comm.argmin(7) == (7, 0)
+    assert comm.argmax(float(comm.rank)) == (p - 1.0, p - 1)
+    assert comm.argmin_async(comm.rank).wait() == (0, 0)
+
+
+def test_places_are_those_of_numpy_and_ties_go_to_the_lowest_rank(everywhere):
+    everywhere(places)
+
+
+def fails_at_one(comm):
+    def spoiled(left, right):
+        raise ValueError("no such sum")
+
+    comm.allreduce(np.arange(9.0), op=spoiled)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_what_a_function_raises_ends_the_program_with_its_own_words(workers):
+    with rp.launch(workers=workers) as job:
+        with pytest.raises(ValueError, match="no such sum"):
+            job.run(fails_at_one)
+        assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
+
+
+def test_ranks_that_combine_by_other_functions_are_told(threads):
+    def program(comm):
+        with pytest.raises(rp.CollectiveMismatch, match=r"by function (max|min)imum"):
+            comm.allreduce(np.arange(3.0), op=np.maximum if comm.rank else np.minimum)
+
+    threads(2, program)
+
+
+def test_wrong_arguments_are_named(world):
+    def program(comm):
+        x = np.arange(6.0)
+        for call, message in [
+            (lambda: comm.allreduce(x, op=np.add, algorithm="ring"), "ring.*expected rank-order"),
+            (lambda: comm.allreduce(np.array([object()]), op=np.add), "Python objects"),
+            (lambda: comm.reduce_scatter([1], op=np.add), "expected an array"),
+            (lambda: rp.CFunction(0), "expected the address"),
+            (lambda: comm.argmin(np.array([1j])), "expected integers or floats"),
+            (lambda: comm.argmin(x, index=x), "whole numbers"),
+            (lambda: comm.argmin(x, index=[1, 2]), "whole numbers"),
+        ]:
+            with pytest.raises(rp.InputError, match=message):
+                call()
+
+    world(1).run(program)
+
+
+@pytest.mark.parametrize("result", [lambda left: left[:1], lambda left: left.astype(str)], ids=["too few", "texts"])
+def test_a_function_that_gives_other_rows_is_told(world, result):
+    def program(comm):
+        comm.allreduce(np.arange(6.0), op=lambda left, right: result(left))
+
+    with pytest.raises(rp.InputError, match="expected as many rows"):
+        world(2).run(program)

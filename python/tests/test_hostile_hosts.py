@@ -1,0 +1,183 @@
+"""Seeded schedules of real faults between emulated hosts: cables pulled and healed, cut between two hosts, ranks killed
+and stopped. Whoever is left goes on in time, with right results.
+
+``make soak`` plays 40. One that fails is played again by ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+from ripieno.lab import Lab, why_not
+from watching import comes_true
+
+cannot_emulate = why_not()
+pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
+
+ASKED = os.environ.get("RIPIENO_SCHEDULES")
+COUNT = 40 if ASKED else 5
+HOSTS = 4
+HEARTBEAT_S, LATE_S = (1.0, 4.0) if ASKED else (2.0, 8.0)
+#: After this a call has ended, or told; slower machines get more.
+CALL_S = HEARTBEAT_S + (2.0 if ASKED else 15.0)
+#: An agreement that does not come about is given up after this, and to meet takes a heartbeat timeout and a second.
+SHRINK_S = LATE_S + 7 * HEARTBEAT_S + (2.0 if ASKED else 15.0)
+#: How long ranks are at work, and how long a fault lasts that does: shorter, and longer, than anybody is patient.
+WORK_S, BRIEF_S, LONG_S = 2.0, 0.3 * HEARTBEAT_S, 2.0 * HEARTBEAT_S + LATE_S
+
+FAULTS = ("kill", "stop", "pull", "pull and heal", "pull for a moment", "cut between two")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a seed stands for."""
+
+    seed: int
+    fault: str
+    victim: int
+    other: int
+    delay_s: float
+
+    @classmethod
+    def drawn(cls, seed: int) -> Schedule:
+        """The schedule of a seed; every fault comes in turn."""
+        draw = random.Random(seed)
+        victim, other = draw.sample(range(HOSTS), 2)
+        return cls(seed, FAULTS[seed % len(FAULTS)], victim, other, draw.uniform(0.1, 1.0))
+
+
+def be_a_rank(folder: Path) -> None:
+    """Sums until the time is over, with whoever is left; how that was goes into a file."""
+    comm = rp.init(heartbeat_timeout_s=HEARTBEAT_S, rendezvous_timeout_s=LATE_S)
+    own, first, values, told, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
+    threading.Thread(target=strike_when_told, args=(folder, own), daemon=True).start()
+    write(folder / f"met {own}", True)
+    end, ended = None, "done"
+    while end is None or time.monotonic() < end:
+        begun = time.monotonic()
+        try:
+            # All leave after the same call.
+            is_over = (folder / "over").exists() and comm.rank == 0
+            sums = comm.allreduce(np.append(values * (own + 1), float(is_over)))
+            assert sums[0] == sum(rank + 1 for rank in first), (sums[0], first)
+            if sums[-1]:
+                break
+            assert all(len(part) == 900 for part in comm.alltoall([np.ones(900)] * comm.world_size))
+        except rp.RankFailed as failed:
+            longest[0] = max(longest[0], time.monotonic() - begun)
+            told.append(first[failed.rank])
+            begun = time.monotonic()
+            try:
+                comm = comm.shrink()
+                first = list(comm.first_ranks)
+            except rp.RankFailed as failed:
+                ended = str(failed)
+                break
+            finally:
+                longest[1] = max(longest[1], time.monotonic() - begun)
+        else:
+            longest[0] = max(longest[0], time.monotonic() - begun)
+    write(folder / f"end {own}", {"ended": ended, "first": first, "told": told, "longest": longest})
+
+
+def strike_when_told(folder: Path, rank: int) -> None:
+    """What is done to this process once a file says so; hosts have process numbers of their own."""
+    order = folder / f"strike {rank}"
+    while not order.exists():
+        time.sleep(0.01)
+    if json.loads(order.read_text()) == "stop":
+        subprocess.Popen(["sh", "-c", f"sleep {LONG_S}; kill -CONT {os.getpid()}"])
+        os.kill(os.getpid(), signal.SIGSTOP)
+    else:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def write(path: Path, what: object) -> None:
+    """There as a whole or not at all."""
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(what))
+    part.rename(path)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    """A rack of hosts."""
+    with Lab(hosts=HOSTS, rate="100mbit") as lab:
+        yield lab
+
+
+def strike(lab: Lab, schedule: Schedule, folder: Path) -> None:
+    """What happens, and its end if it has one."""
+    victim, other = (lab.hosts[host] for host in (schedule.victim, schedule.other))
+    time.sleep(schedule.delay_s)
+    if schedule.fault in ("kill", "stop"):
+        write(folder / f"strike {schedule.victim}", schedule.fault)
+        time.sleep(LONG_S if schedule.fault == "stop" else 0.0)
+    elif schedule.fault == "cut between two":
+        blackhole = ["ip", "route", "add", "blackhole", other.address]
+        subprocess.run(lab.command(victim, blackhole), check=True, capture_output=True)
+        time.sleep(2 * HEARTBEAT_S)
+        blackhole[2] = "del"
+        subprocess.run(lab.command(victim, blackhole), check=True, capture_output=True)
+    else:
+        lab.fail(victim.name)
+        if schedule.fault != "pull":
+            time.sleep(BRIEF_S if schedule.fault == "pull for a moment" else LONG_S)
+            lab.heal(victim.name)
+
+
+def seeds() -> range:
+    """As many as are asked for, at most."""
+    first, _, last = (ASKED or f"0..{COUNT + 1}").rpartition("..")
+    return range(int(first or 0), min(int(last), int(first or 0) + COUNT + 1))
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_hosts_that_are_left_go_on_in_time_whatever_happens_to_one(seed, lab, tmp_path):
+    schedule = Schedule.drawn(seed)
+    code = "import sys, pathlib, test_hostile_hosts as own; own.be_a_rank(pathlib.Path(sys.argv[1]))"
+    paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = threading.Thread(
+        target=lab.run,
+        args=(command,),
+        kwargs={"timeout_s": 150.0, "environment": paths, "prefix": False, "keep_going": True},
+    )
+    run.start()
+    try:
+        assert comes_true(lambda: len(list(tmp_path.glob("met ?"))) == HOSTS, 100.0), "the ranks met"
+        strike(lab, schedule, tmp_path)
+        time.sleep(WORK_S)
+        (tmp_path / "over").touch()
+        run.join(SHRINK_S + 60.0)
+    finally:
+        if schedule.fault == "pull":
+            lab.heal(lab.hosts[schedule.victim].name)
+        run.join()
+    ends = {rank: json.loads(path.read_text()) for rank in range(HOSTS) if (path := tmp_path / f"end {rank}").exists()}
+    others = [rank for rank in range(HOSTS) if rank != schedule.victim]
+    everybody, culprits = list(range(HOSTS)), {schedule.victim}
+    if schedule.fault == "cut between two":
+        culprits.add(schedule.other)
+    assert set(ends) >= set(others), (schedule, ends)
+    for rank in others:
+        end = ends[rank]
+        assert end["ended"] == "done" and set(end["told"]) <= culprits, (schedule, rank, ends)
+        assert end["longest"][0] <= CALL_S and end["longest"][1] <= SHRINK_S, (schedule, rank, ends)
+        stays = schedule.fault in ("pull for a moment", "cut between two")
+        assert end["first"] == (everybody if stays else others), (schedule, rank, ends)
+    if schedule.fault in ("stop", "pull and heal"):
+        assert f"rank {schedule.victim}" in ends[schedule.victim]["ended"], "who was left out is told"

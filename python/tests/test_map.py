@@ -1,0 +1,99 @@
+"""`Job.map`: items that ranks take one by one, and results that come as they are found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from itertools import count, islice
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 5])
+def test_results_are_those_of_map(world, workers):
+    job = world(workers)
+    assert list(job.map(lambda number: number**2, range(100))) == [number**2 for number in range(100)]
+    assert sorted(job.map(str, range(20), as_completed=True)) == [(number, str(number)) for number in range(20)]
+    arrays = list(job.map(lambda size: np.full(size, size), [0, 3, 100_000]))
+    assert [each.shape for each in arrays] == [(0,), (3,), (100_000,)]
+    assert list(job.map(len, [])) == []
+
+
+def test_results_come_before_all_is_done(world):
+    def slow(number):
+        time.sleep(1.0 if number == 0 else 0.0)
+        return number
+
+    first = next(world(2).map(slow, range(10), as_completed=True))
+    assert first[0] != 0, "the slow item is the first to come"
+
+
+def test_ranks_take_items_as_they_become_free(world):
+    def work(number):
+        time.sleep(0.4 if number == 0 else 0.01)
+        return os.getpid()
+
+    processes = list(world(2).map(work, range(20)))
+    assert processes.count(processes[0]) < 5, "whoever is busy takes no more"
+    assert len(set(processes)) == 2
+
+
+def test_items_are_read_as_far_as_they_are_in_flight(world):
+    read = count()
+
+    def items():
+        for number in range(10**9):
+            next(read)
+            yield number
+
+    assert list(islice(world(2).map(abs, items(), in_flight=4), 6)) == [0, 1, 2, 3, 4, 5]
+    assert next(read) <= 8
+
+
+def test_an_item_that_fails_is_named(world):
+    def fail(number):
+        if number == 7:
+            raise ValueError(f"item {number} is bad")
+        return number
+
+    with pytest.raises(ValueError, match="item 7 is bad") as caught:
+        list(world(3).map(fail, range(50), in_flight=5))
+    assert any("in item 7 of map, on rank" in note for note in caught.value.__notes__)
+    with pytest.raises(rp.RipienoError, match=r"cannot|pickle"):
+        list(world(2).map(lambda _: (each for each in ()), range(3)))
+    assert list(world(3).map(abs, range(3))) == [0, 1, 2], "the job goes on"
+
+
+def die_once(item):
+    number, path = item
+    if number == 5 and not os.path.exists(path):
+        open(path, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.parametrize("on_failure", ["shrink", "respawn"])
+def test_others_do_the_items_of_a_rank_that_died(tmp_path, on_failure):
+    items = [(number, str(tmp_path / "died")) for number in range(12)]
+    with rp.launch(workers=3, on_failure=on_failure) as job, pytest.warns(RuntimeWarning):
+        assert list(job.map(die_once, items)) == list(range(12))
+
+
+def test_a_rank_that_dies_ends_the_map_where_nobody_goes_on(tmp_path):
+    items = [(number, str(tmp_path / "died")) for number in range(12)]
+    with rp.launch(workers=2) as job:
+        with pytest.raises(rp.RankFailed, match=r"SIGKILL|signal 9|killed"):
+            list(job.map(die_once, items))
+        assert list(job.map(die_once, items)) == list(range(12))
+
+
+def test_wrong_arguments_of_map_are_named(world):
+    for call, message in [
+        (lambda job: job.map(3, []), "expected a function"),
+        (lambda job: job.map(abs, [1], in_flight=0), "in_flight=0"),
+    ]:
+        with pytest.raises(rp.InputError, match=message):
+            call(world(2))

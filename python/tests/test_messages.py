@@ -1,0 +1,208 @@
+"""Messages by tags and from whoever is first, groups that their members make, and waits for the first of several."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+from numpy.testing import assert_array_equal
+
+
+def by_tags(comm):
+    if comm.rank == 0:
+        for source in range(1, comm.world_size):
+            # In another order than that in which they were sent.
+            assert_array_equal(comm.recv(source, tag=2), np.arange(5) + source)
+            assert comm.recv(source, tag=1) == {"from": source}
+            out = np.empty(3)
+            assert comm.recv(source, tag=3, out=out) is out
+            assert_array_equal(out, np.full(3, source))
+        return
+    comm.send({"from": comm.rank}, 0, tag=1)
+    comm.send(np.arange(5) + comm.rank, 0, tag=2)
+    comm.send(np.full(3, float(comm.rank)), 0, tag=3)
+
+
+def test_messages_are_taken_by_their_tags(everywhere):
+    everywhere(by_tags)
+
+
+def from_anybody(comm):
+    others = comm.world_size - 1
+    if comm.rank == 0:
+        came = [comm.recv(tag=rp.ANY_TAG, envelope=True) for _ in range(2 * others)]
+        assert sorted((each.source, each.tag) for each in came) == [
+            (r, t) for r in range(1, others + 1) for t in (r, 99)
+        ]
+        for rank in range(1, others + 1):
+            assert [each.tag for each in came if each.source == rank] == [rank, 99], "not in the order of the sender"
+        assert all(each.value == "x" * 1000 * each.source for each in came)
+        # Those that are through have entered a collective already, and are passed over.
+        untagged = [comm.recv(envelope=True) for _ in range(others)]
+        assert sorted(each.source for each in untagged) == list(range(1, others + 1))
+        assert all(each.tag is None for each in untagged)
+    else:
+        comm.send("x" * 1000 * comm.rank, 0, tag=comm.rank)
+        comm.send("x" * 1000 * comm.rank, 0, tag=99)
+        if comm.rank > 1:
+            time.sleep(0.05)
+        comm.send(comm.rank, 0)
+    assert comm.allreduce(1) == comm.world_size
+
+
+def test_whoever_is_first_is_heard_first(everywhere):
+    everywhere(from_anybody)
+
+
+@pytest.mark.parametrize("links", ["tcp", "shared-memory"])
+def test_whoever_is_first_is_heard_first_over_every_link(links):
+    with rp.launch(workers=3, links=links) as job:
+        job.run(from_anybody)
+
+
+def test_nothing_in_time_is_told_and_loses_nothing(world):
+    def program(comm):
+        if comm.rank == 0:
+            for kwargs in ({}, {"source": 1}, {"tag": 4}):
+                with pytest.raises(TimeoutError, match=r"no message of (any rank|rank 1) within 0.01 s"):
+                    comm.recv(timeout_s=0.01, **kwargs)
+            comm.send("go", 1)
+            return comm.recv(timeout_s=30, envelope=True)
+        if comm.rank == 1:
+            comm.send("gone", comm.recv(0) and 0)
+        return None
+
+    assert world(3).run(program)[0] == ("gone", 1, None)
+
+
+def exchanges(comm):
+    right, left = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
+    if comm.world_size == 1:
+        return
+    # More than links hold.
+    big = np.full(1_000_000, comm.rank)
+    assert_array_equal(comm.sendrecv(big, right, left), np.full(1_000_000, left))
+    assert_array_equal(comm.sendrecv(big, right, left, tag=7), np.full(1_000_000, left))
+    assert comm.sendrecv(comm.rank, left, tag=1, recv_tag=1) == right
+    assert comm.sendrecv_async(comm.rank, left, right).wait() == right
+
+
+def test_all_may_send_and_receive_at_once(everywhere):
+    everywhere(exchanges)
+
+
+def test_unexpected_messages_are_bounded(threads):
+    def program(comm):
+        if comm.rank == 1:
+            for tag in range(3):
+                comm.send(np.zeros(1000), 0, tag=tag)
+            comm.send("last", 0, tag=9)
+            return comm.barrier()
+        assert comm.unexpected_bytes_max == 64 << 20
+        comm.unexpected_bytes_max = 10_000
+        with pytest.raises(
+            rp.InputError, match=r"2 messages that nobody has asked for yet .* ranks \[1\] with tags 0, 1"
+        ):
+            comm.recv(tag=9)
+        comm.unexpected_bytes_max = 1 << 20
+        assert comm.recv(tag=9) == "last"
+        assert [comm.recv(1, tag=tag).shape for tag in (2, 0, 1)] == [(1000,)] * 3
+        return comm.barrier()
+
+    threads(2, program)
+
+
+@pytest.mark.parametrize("sent, asked", [({"tag": 1}, {}), ({}, {"tag": 1})], ids=["a tag too many", "a tag too few"])
+def test_tags_on_one_side_only_are_a_mismatch(threads, sent, asked):
+    def program(comm):
+        with pytest.raises(rp.CollectiveMismatch, match="the tag of a message"):
+            if comm.rank == 0:
+                comm.recv(1, **asked)
+            else:
+                comm.send("value", 0, **sent)
+                comm.barrier()
+
+    threads(2, program)
+
+
+def test_a_collective_of_the_only_rank_that_could_send_is_a_mismatch(threads):
+    def program(comm):
+        with pytest.raises(rp.CollectiveMismatch, match="barrier"):
+            comm.recv() if comm.rank == 0 else comm.barrier()
+
+    threads(2, program)
+
+
+def test_wrong_arguments_of_messages_are_named(world):
+    def program(comm):
+        for call, message in [
+            (lambda: comm.send(1, 1 - comm.rank, tag=-1), "tag=-1"),
+            (lambda: comm.recv(1 - comm.rank, tag=-2), "tag=-2.*ANY_TAG"),
+            (lambda: comm.recv(7), "source=7"),
+            (lambda: comm.recv(comm.rank), "another rank"),
+            (lambda: comm.recv(timeout_s=-1.0), "timeout_s=-1.0"),
+            (lambda: comm.group([5]), "ranks=5"),
+            (lambda: comm.group([0, 0, 1]), "each rank once"),
+            (lambda: comm.group([1 - comm.rank]), "only members call it"),
+            (lambda: rp.wait_any([]), "at least one"),
+        ]:
+            with pytest.raises(rp.InputError, match=message):
+                call()
+
+    world(2).run(program)
+    with pytest.raises(rp.InputError, match="no other rank"):
+        world(1).run(lambda comm: comm.recv())
+
+
+def members_only(comm):
+    for size in range(1, comm.world_size + 1):
+        members = list(range(size))[::-1]
+        for _ in range(3):
+            if comm.rank not in members:
+                continue
+            with comm.group(members) as part:
+                assert (part.rank, part.world_size) == (members.index(comm.rank), size)
+                assert part.first_ranks == members
+                assert part.allgather(comm.rank) == members
+                assert part.allreduce(1) == size
+    # Groups that overlap, and splits between them.
+    halves = comm.split(comm.rank % 2)
+    pairs = [comm.group([low, low + 1]) for low in range(comm.world_size - 1) if comm.rank in (low, low + 1)]
+    assert all(pair.allreduce(1) == 2 for pair in pairs)
+    assert halves.group(list(range(halves.world_size))).allreduce(comm.rank) == sum(
+        range(comm.rank % 2, comm.world_size, 2)
+    )
+    assert comm.allreduce(1) == comm.world_size
+
+
+def test_members_alone_make_a_group(everywhere):
+    everywhere(members_only)
+
+
+def test_members_who_disagree_are_told_both_lists(threads):
+    def program(comm):
+        with pytest.raises(
+            rp.CollectiveMismatch, match=r"the ranks \[0, 1\].*the ranks \[0, 1, 2\]|\[0, 1, 2\].*\[0, 1\]"
+        ):
+            comm.group([0, 1] if comm.rank == 0 else [0, 1, 2])
+
+    threads(3, program)
+
+
+def first_of_several(comm):
+    if comm.rank == 0:
+        handles = [comm.recv_async(source, out=np.empty(1)) for source in range(1, comm.world_size)]
+        order = []
+        while handles:
+            order.append(handles.pop(rp.wait_any(handles)).wait()[0])
+        return order
+    time.sleep(0.05 * (comm.world_size - comm.rank))
+    comm.send_into(np.array([float(comm.rank)]), 0)
+    return None
+
+
+def test_the_first_of_several_calls_is_waited_for(world):
+    assert world(3).run(first_of_several)[0] == [2.0, 1.0]
+    assert world(2).run(lambda comm: rp.wait_any([comm.allgather_async("object"), comm.barrier_async()])) == [0, 0]

@@ -1,0 +1,243 @@
+"""Reports of fits: every estimator has one, as a page that says how the fit ended and what it cost; and progress."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import ripieno as rp
+import scipy.sparse
+from ripieno import algorithms, log
+from ripieno.errors import InputError
+from test_report import Reader
+
+RNG = np.random.default_rng(0)
+CENTERS = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 9.0, 5.0]])
+TABLE = pd.DataFrame(
+    np.concatenate([RNG.normal(center, 0.3, (40, 3)) for center in CENTERS]), columns=["height", "width", "age"]
+)
+LABELS = (TABLE["height"] > 4).astype(int).to_numpy()
+SPARSE = scipy.sparse.csr_matrix(TABLE.to_numpy(np.float32))
+GRAPH = nx.karate_club_graph()
+RATINGS = (np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2]), np.array([1.0, 2.0, 3.0, 4.0]))
+
+FITS = {
+    "ALS": ((3,), (RATINGS,)),
+    "BFS": ((0,), (GRAPH,)),
+    "ConnectedComponents": ((), (GRAPH,)),
+    "EffectiveDiameter": ((), (GRAPH,)),
+    "FruchtermanReingold": ((), (GRAPH,)),
+    "KMeans": ((3,), (TABLE,)),
+    "LinearRegression": ((), (TABLE, TABLE["age"])),
+    "LogisticRegression": ((), (TABLE, LABELS)),
+    "MDS": ((2,), (np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))),)),
+    "MiniBatchKMeans": ((3,), (TABLE,)),
+    "PCA": ((2,), (TABLE,)),
+    "PageRank": ((), (GRAPH,)),
+    "Ridge": ((), (TABLE, TABLE["age"])),
+    "SparseSGD": ((), (SPARSE, LABELS)),
+    "SpectralEmbedding": ((2,), (GRAPH,)),
+}
+
+
+def test_every_estimator_is_here():
+    assert set(FITS) == set(algorithms.__all__)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_every_report_is_a_page_and_shows_itself_in_a_notebook(name, tmp_path):
+    arguments, data = FITS[name]
+    model = getattr(rp, name)(*arguments).fit(*data)
+
+    model.report_.save(tmp_path / "fit.html")
+
+    page = (tmp_path / "fit.html").read_text()
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == [] and len(reader.ids) == len(set(reader.ids))
+    assert "http" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
+    for text in (f"rp.{name}(", "Each rank", "Serialization", "Parameters"):
+        assert text in page
+    assert model.report_._repr_html_().startswith("<iframe srcdoc=")
+    (facts,) = model.report_.ranks
+    assert facts.computing_s > 0 and facts.memory_bytes > 1e7 and facts.bytes_sent == 0
+
+
+def test_time_of_ranks_is_told_apart():
+    model = rp.KMeans(3, workers=2, random_state=0).fit(TABLE)
+
+    for facts in model.report_.ranks:
+        parts = facts.computing_s + facts.waiting_s + facts.transfer_s + facts.serializing_s
+        assert parts == pytest.approx(facts.program_s, rel=0.01)
+        assert facts.bytes_sent > 0 and facts.bytes_received > 0
+
+
+def test_ranks_that_are_there_already_report_too(world):
+    def program(comm):
+        model = rp.KMeans(3, random_state=0).fit(TABLE, comm=comm)
+        return len(model.report_.ranks), model.report_.about.outcome
+
+    assert [count for count, _ in world(2).run(program)] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("max_iter", "words"), [(300, "converged after "), (1, "hit max_iter: stopped after 1 iteration, and may not")]
+)
+def test_it_says_how_the_fit_ended(max_iter, words):
+    model = rp.KMeans(3, init="random", max_iter=max_iter, random_state=1).fit(RNG.random((300, 2)))
+
+    assert model.report_.about.outcome.startswith(words)
+
+
+def test_clusters_have_profiles_by_named_columns_and_places_in_the_plane():
+    about = rp.KMeans(3, random_state=0).fit(TABLE).report_.about
+
+    assert list(about.profiles) == ["height", "width", "age"]
+    np.testing.assert_allclose(np.sort(about.profiles["height"]), [0, 0, 9], atol=0.3)
+    assert about.points.shape == (3, 2) and about.sizes.sum() == len(TABLE)
+    assert about.rows.shape == (len(TABLE), 2)
+    means = [about.rows[about.row_clusters == cluster].mean(axis=0) for cluster in range(3)]
+    np.testing.assert_allclose(means, about.points, atol=1e-6)
+
+
+def test_the_code_of_a_report_repeats_the_fit():
+    model = rp.KMeans(3, random_state=0, workers=1).fit(TABLE)
+
+    again = eval(model.report_.about.code, {"rp": rp, "X": TABLE})
+
+    np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
+
+
+def test_the_report_of_a_command_has_its_line(tmp_path):
+    np.save(tmp_path / "x.npy", TABLE.to_numpy())
+    line = ["kmeans", "x.npy", "--clusters", "3", "--quiet"]
+    done = subprocess.run([sys.executable, "-m", "ripieno.cli", *line], cwd=tmp_path, capture_output=True, timeout=60)
+
+    assert done.returncode == 0
+    assert "ripieno kmeans x.npy --clusters 3 --quiet" in (tmp_path / "result/report.html").read_text()
+
+
+def test_serialization_is_counted_where_objects_travel(world):
+    def program(comm):
+        before = comm.stats()["seconds_serializing"]
+        comm.broadcast({"many": list(range(20000))} if comm.rank == 0 else None)
+        objects = comm.stats()["seconds_serializing"] - before
+        comm.broadcast(None, out=np.ones(20000))
+        return objects, comm.stats()["seconds_serializing"] - before - objects
+
+    for objects, arrays in world(2).run(program):
+        assert objects > 0 == arrays
+
+
+def test_progress_tells_iterations(capsys):
+    rp.KMeans(3, random_state=0, on_iteration=rp.Progress(every_s=0)).fit(TABLE)
+
+    lines = capsys.readouterr().err.splitlines()
+    assert lines and re.match(r"iteration 1, inertia [\d.e+]+, squared shift ", lines[0])
+
+
+# Spans and the log
+
+
+def test_flight_records_become_spans(world):
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from ripieno.flight.spans import export
+
+    def program(comm):
+        for _ in range(3):
+            comm.allreduce(np.ones(5000))
+        return comm.flight()
+
+    records = world(2).run(program)[0]
+    kept, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+
+    following = export(records, rank=0, provider=provider)
+
+    timed = [each for each in records if each["start_s"] is not None]
+    spans = kept.get_finished_spans()
+    assert [span.name for span in spans] == [each["collective"] for each in timed] and len(spans) >= 3
+    for span, each in zip(spans, timed, strict=True):
+        assert span.end_time - span.start_time == pytest.approx(1e9 * (each["end_s"] - each["start_s"]), abs=1e3)
+        assert span.attributes["ripieno.rank"] == 0 and span.attributes["ripieno.bytes"] == each["bytes"]
+    export(records, rank=0, provider=provider, since=following)
+    assert len(kept.get_finished_spans()) == len(spans)
+
+
+def test_jobs_are_logged_under_the_name_of_their_room(caplog):
+    caplog.set_level("INFO", "ripieno")
+
+    with rp.launch(workers=1) as job:
+        job.run(lambda comm: comm.checkpoint("state", 1, shared=True))
+
+    said = [(record.name, record.getMessage()) for record in caplog.records]
+    assert ("ripieno.launch", "InlineJob: 1 rank is in this process") in said
+    assert any(name == "ripieno.comm" and "checkpoint 'state', version 1" in text for name, text in said)
+
+
+def test_fits_tell_the_log_what_they_read_keep_and_go_on_from(tmp_path, caplog):
+    caplog.set_level("INFO", "ripieno")
+    np.save(tmp_path / "rows.npy", TABLE.to_numpy())
+
+    fits = [
+        rp.KMeans(3, random_state=0, checkpoint=tmp_path / "kept").fit(str(tmp_path / "rows.npy")) for _ in range(2)
+    ]
+    fits[1].report_.save(tmp_path / "fit.html")
+
+    said = "\n".join(f"{record.name}: {record.getMessage()}" for record in caplog.records)
+    for text in (
+        f"ripieno.input: {tmp_path}/rows.npy: {len(TABLE)} rows of 3 columns",
+        f"ripieno.input: rank 0 of 1 has read {len(TABLE)} rows in ",
+        f"ripieno.algorithms: checkpoint of iteration 1 in {tmp_path}/kept",
+        f"ripieno.algorithms: goes on from iteration {fits[1].resumed_from_}, kept in {tmp_path}/kept",
+        f"KMeans on 1 rank: converged after {fits[0].n_iter_} iterations",
+        f"ripieno.files: {tmp_path}/fit.html is written",
+    ):
+        assert text in said
+
+
+def test_rows_that_go_to_disk_are_told(caplog):
+    caplog.set_level("INFO", "ripieno")
+
+    def many(comm):
+        rows = rp.KeyValues(np.arange(200_000), np.ones(200_000))
+        return comm.regroup(rows, combine="sum", memory_limit=200_000)
+
+    with rp.launch(workers=1) as job:
+        job.run(many)
+
+    assert any(each.name == "ripieno.keyed" and "of rows went to" in each.getMessage() for each in caplog.records)
+
+
+def test_the_level_of_the_log_is_one_of_four():
+    with pytest.raises(InputError, match="RIPIENO_LOG=loud: expected one of DEBUG, INFO, WARNING, ERROR"):
+        log.show("loud")
+
+
+def test_verbose_runs_show_what_ranks_log(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import ripieno as rp\nrp.init().checkpoint('state', 1, shared=True)\n")
+    command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "-v", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0 and "ripieno.launch: " in done.stderr
+    assert "ripieno.comm: rank 0 checkpoint 'state', version 1" in done.stderr
+
+
+def test_page_rank_tells_its_report_as_json(tmp_path):
+    (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 0\n")
+    line = ["pagerank", "graph.txt", "--report", "report.json", "--quiet"]
+    command = [sys.executable, "-m", "ripieno.cli", *line]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["ranks"][0]["program_s"] > 0 and "about" not in report

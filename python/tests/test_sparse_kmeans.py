@@ -1,0 +1,141 @@
+"""K-means of sparse matrices: what the same rows give as an array, for any number of workers."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import ripieno as rp
+from click.testing import CliRunner
+from ripieno.algorithms.kmeans import divided
+from ripieno.cli.kmeans import kmeans_command
+from ripieno.errors import InputError
+from ripieno.input.matrix.sparse_files import read_sparse
+from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, random_array, save_npz
+from sklearn import cluster
+from sklearn.datasets import dump_svmlight_file
+
+SEED = 5
+K = 40
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    """Rows of few entries, some of none, and some that repeat."""
+    random = np.random.default_rng(SEED)
+    rows = random_array((600, 90), density=0.08, format="lil", rng=random)
+    rows[[3, 77]] = 0
+    rows[[5, 400]] = rows[4]
+    return csr_matrix(rows)
+
+
+def fitted(X, workers=1, world=None, **parameters):
+    engine = {} if world is None else {"engine": world(workers)}
+    with warnings.catch_warnings(action="ignore"):
+        return rp.KMeans(K, max_iter=8, tol=0, random_state=SEED, **engine, **parameters).fit(X)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("centroids", ["whole", "divided"])
+def test_sparse_rows_get_what_the_same_rows_get_as_an_array(world, matrix, workers, centroids):
+    start = np.random.default_rng(SEED).permutation(matrix.toarray())[:K]
+    weights = np.random.default_rng(SEED).integers(0, 3, matrix.shape[0]).astype(float)
+    with warnings.catch_warnings(action="ignore"):
+        dense = rp.KMeans(K, init=start, max_iter=8, tol=0).fit(matrix.toarray(), sample_weight=weights)
+        sparse = rp.KMeans(K, init=start, max_iter=8, tol=0, engine=world(workers), centroids=centroids)
+        sparse.fit(matrix, sample_weight=weights)
+
+    np.testing.assert_array_equal(sparse.labels_, dense.labels_)
+    np.testing.assert_allclose(sparse.cluster_centers_, dense.cluster_centers_, rtol=1e-12, atol=1e-15)
+    assert sparse.inertia_ == pytest.approx(dense.inertia_, rel=1e-12)
+    assert sparse.n_iter_ == dense.n_iter_
+    np.testing.assert_array_equal(sparse.predict(matrix), dense.predict(matrix.toarray()))
+    np.testing.assert_allclose(sparse.transform(matrix), dense.transform(matrix.toarray()), atol=1e-7)
+    assert sparse.score(matrix) == pytest.approx(dense.score(matrix.toarray()), rel=1e-12)
+
+
+def test_labels_are_those_of_scikit_learn(matrix):
+    start = np.random.default_rng(SEED).permutation(np.unique(matrix.toarray(), axis=0))[:K]
+    ours = rp.KMeans(K, init=start, max_iter=20).fit(matrix)
+    theirs = cluster.KMeans(K, init=start, n_init=1, max_iter=20).fit(matrix)
+
+    np.testing.assert_array_equal(ours.labels_, theirs.labels_)
+    assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-9)
+
+
+@pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
+def test_every_way_to_begin_is_the_same_for_any_number_of_workers(world, matrix, init):
+    models = [fitted(matrix, workers, world, init=init, n_init=2) for workers in (1, 3)]
+    np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
+    dense = fitted(matrix.toarray(), init=init, n_init=2)
+    assert models[0].inertia_ == pytest.approx(dense.inertia_, rel=0.1)
+
+
+def test_other_forms_of_a_matrix_are_the_same_rows(matrix):
+    expected = fitted(matrix).labels_
+    twice = coo_matrix(matrix)
+    halves = coo_matrix((np.tile(twice.data / 2, 2), (np.tile(twice.row, 2), np.tile(twice.col, 2))), matrix.shape)
+    for form in (csc_matrix(matrix), csr_matrix(halves), matrix.astype(np.float32).astype(np.float64)):
+        np.testing.assert_allclose(fitted(form).inertia_, fitted(matrix).inertia_, rtol=1e-5)
+    np.testing.assert_array_equal(fitted(csc_matrix(matrix)).labels_, expected)
+
+
+def test_a_sparse_fit_goes_on_from_its_checkpoint(matrix, tmp_path, monkeypatch):
+    monkeypatch.setattr(divided, "BLOCK_BYTES", 4000)
+    for number, centroids in enumerate(("whole", "divided")):
+        parameters = {"init": matrix.toarray()[-K:], "tol": 0, "centroids": centroids}
+        with warnings.catch_warnings(action="ignore"):
+            rp.KMeans(K, **parameters, max_iter=3, checkpoint=tmp_path / str(number)).fit(matrix)
+            on = rp.KMeans(K, **parameters, max_iter=6, checkpoint=tmp_path / str(number)).fit(matrix)
+            whole = rp.KMeans(K, **parameters, max_iter=6).fit(matrix)
+        assert on.resumed_from_ in (1, 2)
+        np.testing.assert_array_equal(on.labels_, whole.labels_)
+
+
+def test_batches_are_taken_from_sparse_rows(matrix):
+    start = matrix.toarray()[-K:]
+    models = [
+        rp.MiniBatchKMeans(K, init=start, batch_size=64, random_state=SEED).fit(X) for X in (matrix, matrix.toarray())
+    ]
+    np.testing.assert_array_equal(models[0].labels_, models[1].labels_)
+    more = [model.partial_fit(X[:50]) for model, X in zip(models, (matrix, matrix.toarray()), strict=True)]
+    np.testing.assert_allclose(more[0].cluster_centers_, more[1].cluster_centers_, rtol=1e-12)
+
+
+def test_what_is_no_number_is_told_by_its_place(matrix):
+    for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
+        bad = matrix.tolil()
+        bad[17, 30] = value
+        with pytest.raises(rp.InputError, match=f"row 17, column 30: {name} where a finite number is expected"):
+            rp.KMeans(3).fit(csr_matrix(bad))
+    with pytest.raises(rp.InputError, match="assign='near': expected dense rows"):
+        rp.KMeans(3, assign="near").fit(matrix)
+    with pytest.raises(ValueError, match="90"):
+        fitted(matrix).predict(matrix[:, :80])
+
+
+@pytest.mark.parametrize("name", ["rows.npz", "rows.libsvm"])
+def test_the_command_gives_files_of_sparse_rows_the_labels_of_their_matrix(tmp_path, matrix, name):
+    path, start, out = tmp_path / name, tmp_path / "start.npy", tmp_path / "out"
+    np.save(start, np.random.default_rng(SEED).permutation(matrix.toarray())[:K])
+    if name.endswith(".npz"):
+        save_npz(path, matrix)
+    else:
+        dump_svmlight_file(matrix, np.ones(matrix.shape[0]), str(path), zero_based=False)
+    arguments = [str(path), "-k", str(K), "--start", str(start), "--max-iter", "8", "--tol", "0", "--out", str(out)]
+    done = CliRunner().invoke(kmeans_command, arguments, catch_exceptions=False)
+
+    assert done.exit_code == 0
+    with warnings.catch_warnings(action="ignore"):
+        expected = rp.KMeans(K, init=np.load(start), max_iter=8, tol=0).fit(matrix)
+    np.testing.assert_array_equal(np.load(out / "labels.npy"), expected.labels_)
+
+
+def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
+    save_npz(tmp_path / "rows.npz", matrix)
+    np.save(tmp_path / "rows.npy", matrix.toarray())
+
+    assert read_sparse([str(tmp_path / "rows.npy")]) is None
+    with pytest.raises(InputError, match=r"rows\.npz and .*rows\.npy are of different kinds"):
+        read_sparse([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
