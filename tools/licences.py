@@ -1,4 +1,4 @@
-"""Write THIRD-PARTY-LICENSES: what is compiled into the native module, and under which terms.
+"""Write THIRD-PARTY-LICENSES: what is compiled into the native modules, and under which terms.
 
 python tools/licences.py            # after Cargo.lock has changed
 python tools/licences.py --check    # fail if the file is stale
@@ -16,7 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "THIRD-PARTY-LICENSES"
 
-#: What the wheels are built for.
+#: What is given away, in wheels and in jars.
+MODULES = ("ripieno-python", "ripieno-jni")
+
+#: What they are built for.
 TARGETS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
 
 #: Files of a crate that state terms or authors.
@@ -24,14 +27,14 @@ STATEMENTS = ("licen", "copying", "notice", "unlicense")
 
 
 def crates() -> dict[str, tuple[str, Path]]:
-    """Each crate that is linked into the module: its name and version, its licence, and its folder."""
+    """Each crate that is linked into the modules: its name and version, its licence, and its folder."""
     found: dict[str, tuple[str, Path]] = {}
     for target in TARGETS:
         command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", target]
         metadata = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout)
         packages = {package["id"]: package for package in metadata["packages"]}
         nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-        waiting = [package["id"] for package in metadata["packages"] if package["name"] == "ripieno-python"]
+        waiting = [package["id"] for package in metadata["packages"] if package["name"] in MODULES]
         seen: set[str] = set()
         while waiting:
             package = waiting.pop()
@@ -59,7 +62,7 @@ def document() -> str:
                 text = "\n".join(line.rstrip() for line in path.read_text(errors="replace").splitlines()).strip("\n")
                 if name not in texts[text]:
                     texts[text].append(name)
-    parts = ["The native module of Ripieno contains these crates:\n"]
+    parts = ["The native modules of Ripieno contain these crates:\n"]
     parts += [f"{name}: {licence}" for name, (licence, _) in sorted(known.items())]
     for text, names in texts.items():
         parts += ["\n" + "=" * 100, ", ".join(names), "=" * 100 + "\n", text]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of this workspace that each may depend on.
-const BELOW: [(&str, &[&str]); 9] = [
+const BELOW: [(&str, &[&str]); 10] = [
     ("ripieno-fuzz", &[]),
     ("ripieno-cores", &[]),
     ("ripieno-plan", &[]),
@@ -15,6 +15,7 @@ const BELOW: [(&str, &[&str]); 9] = [
     ("ripieno-net", &["ripieno-cores", "ripieno-run"]),
     ("ripieno", &["ripieno-plan", "ripieno-run", "ripieno-sim", "ripieno-net", "ripieno-kernels"]),
     ("ripieno-python", &["ripieno-kernels", "ripieno"]),
+    ("ripieno-jni", &["ripieno-kernels", "ripieno"]),
 ];
 
 /// What a floor forbids: sockets, the operating system, and a clock other than an argument.

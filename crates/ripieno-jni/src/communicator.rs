@@ -1,0 +1,256 @@
+//! Collectives for Java: in place on direct buffers, to their end or by a handle.
+
+use crate::errors::{Throw, Thrown};
+use crate::meeting::text;
+use crate::memory::{Held, Region};
+use jni::objects::{JClass, JLongArray, JObject, JString};
+use jni::sys::{jboolean, jint, jlong};
+use jni::{Env, EnvUnowned};
+use ripieno::{Communicator, Element, Elements, Handle, Memory, Op, Shape, Task, Whole};
+
+/// The element types by the numbers that `Values` has for them.
+const ELEMENTS: [Element; 6] = [Element::I8, Element::I16, Element::I32, Element::I64, Element::F32, Element::F64];
+
+/// The operations in the order of `Op`.
+const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
+
+/// The communicator at an address.
+///
+/// # Safety
+/// It was made by `meet` and is not freed while this lives: Java frees it when nobody can call it any more.
+pub unsafe fn at<'a>(communicator: jlong) -> &'a Communicator {
+    unsafe { &*(communicator as *const Communicator) }
+}
+
+pub fn element(number: jint) -> Element {
+    ELEMENTS[number as usize]
+}
+
+pub fn op(number: jint) -> Op {
+    OPS[number as usize]
+}
+
+/// What a call says beside its memory, as Java gives it.
+struct Asked {
+    collective: jint,
+    op: jint,
+    /// A root, a peer or a distance.
+    number: usize,
+    counts: Vec<usize>,
+    in_counts: Vec<usize>,
+}
+
+impl Asked {
+    fn new(
+        env: &mut Env<'_>,
+        [collective, op]: [jint; 2],
+        number: jlong,
+        [counts, in_counts]: [&JLongArray<'_>; 2],
+    ) -> Result<Asked, Thrown> {
+        let (counts, in_counts) = (longs(env, counts)?, longs(env, in_counts)?);
+        Ok(Asked { collective, op, number: number as usize, counts, in_counts })
+    }
+
+    /// The collective, by the number that `Call` has for it, and whether its first buffer is written to.
+    fn task(&self, rank: usize) -> (Task<'_>, bool) {
+        let (root, chunks) = (self.number, &self.counts[..]);
+        let op = || op(self.op);
+        let task = match self.collective {
+            0 => Task::Broadcast { root, vector: Whole },
+            1 => Task::Reduce { op: op(), root, vector: Whole },
+            2 => Task::Allreduce { op: op(), vector: Whole },
+            3 => Task::Scan { op: op(), vector: Whole },
+            4 => Task::Exscan { op: op(), vector: Whole },
+            5 => Task::Allgather { chunks },
+            6 => Task::ReduceScatter { chunks, op: op() },
+            7 => Task::Gather { chunks, root },
+            8 => Task::Scatter { chunks, root },
+            9 => Task::Alltoall { out_chunks: chunks, in_chunks: &self.in_counts },
+            10 => Task::Rotate { distance: self.number, out: Whole, into: Whole },
+            11 => Task::PointToPoint { from: rank, to: self.number, vector: Whole },
+            _ => Task::PointToPoint { from: self.number, to: rank, vector: Whole },
+        };
+        let only_reads = matches!(self.collective, 9..=11);
+        (task, !only_reads)
+    }
+}
+
+fn longs(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, Thrown> {
+    if array.is_null() {
+        return Ok(Vec::new());
+    }
+    let mut values = vec![0; array.len(env)?];
+    array.get_region(env, 0, &mut values)?;
+    match values.iter().find(|&&value| value < 0) {
+        Some(value) => Err(Thrown::Input(format!("counts={values:?}: {value} is negative"))),
+        None => Ok(values.into_iter().map(|value| value as usize).collect()),
+    }
+}
+
+/// Runs a collective to its end.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_run<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    collective: jint,
+    operation: jint,
+    number: jlong,
+    counts: JLongArray<'local>,
+    in_counts: JLongArray<'local>,
+    of: jint,
+    first: jlong,
+    first_bytes: jlong,
+    second: jlong,
+    second_bytes: jlong,
+) {
+    env.with_env(|env| -> Result<(), Thrown> {
+        let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
+        // SAFETY: as Java promises.
+        let communicator = unsafe { at(communicator) };
+        let (task, writes_first) = asked.task(communicator.rank());
+        let (first, second) = (Region::new(first, first_bytes), Region::new(second, second_bytes));
+        // SAFETY: Java holds the buffers until this returns.
+        let memory = unsafe {
+            let first = if writes_first { Memory::Write(first.write()) } else { Memory::Read(first.read()) };
+            [first, Memory::Write(second.write())]
+        };
+        let elements = Elements { element: element(of), shape: Shape::Line };
+        Ok(communicator.run(&task, elements, None, memory)?)
+    })
+    .resolve::<Throw>();
+}
+
+/// Begins a collective, which goes on by itself; `kept` is what its memory lies in.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_start<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    collective: jint,
+    operation: jint,
+    number: jlong,
+    counts: JLongArray<'local>,
+    in_counts: JLongArray<'local>,
+    of: jint,
+    first: jlong,
+    first_bytes: jlong,
+    second: jlong,
+    second_bytes: jlong,
+    kept: JObject<'local>,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong, Thrown> {
+        let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
+        // SAFETY: as Java promises.
+        let communicator = unsafe { at(communicator) };
+        let (task, writes_first) = asked.task(communicator.rank());
+        let (first, second) = (Region::new(first, first_bytes), Region::new(second, second_bytes));
+        let held = Held::new(first, second, writes_first, env.new_global_ref(kept)?);
+        let handle = communicator.start(&task, element(of), None, held)?;
+        Ok(Box::into_raw(Box::new(handle)) as jlong)
+    })
+    .resolve::<Throw>()
+}
+
+/// The handle at an address.
+///
+/// # Safety
+/// It was made by `start` and is not freed while this lives.
+unsafe fn handle_at<'a>(handle: jlong) -> &'a Handle<Held> {
+    unsafe { &*(handle as *const Handle<Held>) }
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_join<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) {
+    // SAFETY: as Java promises.
+    env.with_env(|_| -> Result<(), Thrown> { Ok(unsafe { handle_at(handle) }.join()?) }).resolve::<Throw>();
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_isDone<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) -> jboolean {
+    // SAFETY: as Java promises.
+    env.with_env(|_| -> Result<jboolean, Thrown> { Ok(unsafe { handle_at(handle) }.is_done()) }).resolve::<Throw>()
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_freeHandle<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: Java frees what `start` made, once.
+        drop(unsafe { Box::from_raw(handle as *mut Handle<Held>) });
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_barrier<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+) {
+    // SAFETY: as Java promises.
+    env.with_env(|_| -> Result<(), Thrown> { Ok(unsafe { at(communicator) }.barrier(None)?) }).resolve::<Throw>();
+}
+
+/// Tells the others that this rank cannot go on, and why.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_abort<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    host: JString<'local>,
+    cause: JString<'local>,
+    traceback: JString<'local>,
+) {
+    env.with_env(|env| -> Result<(), Thrown> {
+        let [host, cause, traceback] = [&host, &cause, &traceback].map(|string| text(env, string));
+        let (host, cause, traceback) = (host?.unwrap_or_default(), cause?.unwrap_or_default(), traceback?);
+        // SAFETY: as Java promises.
+        unsafe { at(communicator) }.abort(&host, &cause, &traceback.unwrap_or_default());
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// Leaves the job in good order; what is called afterwards fails.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_close<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises.
+        unsafe { at(communicator) }.close();
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_free<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: Java frees what `meet` made, once, when nobody can call it any more.
+        drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
+        Ok(())
+    })
+    .resolve::<Throw>();
+}

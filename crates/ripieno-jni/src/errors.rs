@@ -1,0 +1,137 @@
+//! Errors as exceptions: `org.ripieno.Failures` makes one of a kind, words, and who failed.
+
+use jni::errors::{Error as JniError, ErrorPolicy};
+use jni::objects::{JObject, JThrowable, JValue};
+use jni::strings::JNIStr;
+use jni::sys::jint;
+use jni::{Env, jni_sig, jni_str};
+use ripieno::net::NetError;
+use ripieno::{Error, Failure};
+use std::any::Any;
+
+/// Why a call from Java ended without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Thrown {
+    /// The machine has thrown, or refused something.
+    #[error(transparent)]
+    Machine(#[from] JniError),
+    /// A collective has failed.
+    #[error(transparent)]
+    Collective(#[from] Error),
+    /// The ranks did not meet.
+    #[error(transparent)]
+    Meeting(#[from] NetError),
+    /// An argument cannot be right.
+    #[error("{0}")]
+    Input(String),
+}
+
+/// The kinds that `Failures.of` knows.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+enum Kind {
+    Other,
+    RankFailed,
+    Mismatch,
+    Rendezvous,
+    Input,
+    Closed,
+    Interrupted,
+    Memory,
+    MissingIndices,
+}
+
+impl Thrown {
+    fn kind(&self) -> Kind {
+        match self {
+            Thrown::Machine(_) => Kind::Other,
+            Thrown::Input(_) => Kind::Input,
+            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
+                Failure::RankFailed { .. } => Kind::RankFailed,
+                Failure::Mismatch { .. } => Kind::Mismatch,
+            },
+            Thrown::Meeting(NetError::Config { .. }) => Kind::Input,
+            Thrown::Meeting(_) => Kind::Rendezvous,
+            Thrown::Collective(error) => match error {
+                Error::Closed => Kind::Closed,
+                Error::Interrupted => Kind::Interrupted,
+                Error::Memory { .. } => Kind::Memory,
+                Error::MissingIndices { .. } => Kind::MissingIndices,
+                Error::RowsDiffer { .. } => Kind::Mismatch,
+                Error::NothingFailed | Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
+                    Kind::Input
+                }
+                _ => Kind::Other,
+            },
+        }
+    }
+
+    /// Who failed, where, and why, if a rank did.
+    fn failed(&self) -> (jint, &str, &str, &str) {
+        match self {
+            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
+                Failure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
+                Failure::Mismatch { .. } => (-1, "", "", ""),
+            },
+            _ => (-1, "", "", ""),
+        }
+    }
+
+    fn throw(&self, env: &mut Env<'_>) -> Result<(), JniError> {
+        const FAILURES: &JNIStr = jni_str!("org/ripieno/Failures");
+        let (rank, host, cause, traceback) = self.failed();
+        let (words, host) = (env.new_string(self.to_string())?, env.new_string(host)?);
+        let (cause, traceback) = (env.new_string(cause)?, env.new_string(traceback)?);
+        let made = env.call_static_method(
+            FAILURES,
+            jni_str!("of"),
+            jni_sig!(
+                "(ILjava/lang/String;ILjava/lang/String;Ljava/lang/String;Ljava/lang/String;)Ljava/lang/Throwable;"
+            ),
+            &[
+                JValue::Int(self.kind() as jint),
+                (&words).into(),
+                JValue::Int(rank),
+                (&host).into(),
+                (&cause).into(),
+                (&traceback).into(),
+            ],
+        )?;
+        let made: JObject<'_> = made.l()?;
+        let made: JThrowable<'_> = env.cast_local::<JThrowable>(made)?;
+        env.throw(made)
+    }
+}
+
+/// Throws what a native method ended with, a panic too, and gives Java a value that it never sees.
+pub struct Throw;
+
+impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
+    type Captures<'unowned_env_local: 'native_method, 'native_method> = ();
+
+    fn on_error<'unowned_env_local: 'native_method, 'native_method>(
+        env: &mut Env<'unowned_env_local>,
+        (): &mut (),
+        error: Thrown,
+    ) -> Result<T, JniError> {
+        if !env.exception_check() {
+            // That an exception is pending is what was wanted.
+            let _ = error.throw(env);
+        }
+        Ok(T::default())
+    }
+
+    fn on_panic<'unowned_env_local: 'native_method, 'native_method>(
+        env: &mut Env<'unowned_env_local>,
+        (): &mut (),
+        payload: Box<dyn Any + Send>,
+    ) -> Result<T, JniError> {
+        let words = payload.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown reason");
+        let _ = env.throw_new(
+            jni_str!("java/lang/AssertionError"),
+            jni::strings::JNIString::from(format!("a bug of ripieno: {words}")),
+        );
+        Ok(T::default())
+    }
+}

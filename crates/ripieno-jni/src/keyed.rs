@@ -1,0 +1,135 @@
+//! Regroup for Java: rows go in as columns, and what is at home at this rank comes out as columns.
+
+use crate::communicator::{at, element, op};
+use crate::errors::{Throw, Thrown};
+use crate::memory::Region;
+use jni::EnvUnowned;
+use jni::objects::{JClass, JLongArray};
+use jni::sys::{jint, jlong};
+use ripieno::keyed::{Aggregation, Block, Combine, Form, Keys, OwnedKeys, Regroup, Strings};
+use ripieno_kernels::Threads;
+use std::num::NonZeroUsize;
+
+/// What `Combine` has for rows that are kept.
+const CONCAT: jint = -1;
+
+/// Sends rows to the homes of their keys, and gives the block that is at home here. Keys are int64, or strings that
+/// `offsets` cut out of UTF-8 bytes.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_regroup<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    offsets: jlong,
+    offsets_bytes: jlong,
+    keys: jlong,
+    keys_bytes: jlong,
+    of: jint,
+    width: jint,
+    values: jlong,
+    values_bytes: jlong,
+    combine: jint,
+    threads: jint,
+) -> jlong {
+    env.with_env(|_| -> Result<jlong, Thrown> {
+        // SAFETY: as Java promises.
+        let communicator = unsafe { at(communicator) };
+        let (offsets, keys) = (Region::new(offsets, offsets_bytes), Region::new(keys, keys_bytes));
+        // SAFETY: Java holds the buffers until this returns, and has filled them with what is said above.
+        let (columns, values) = unsafe {
+            let columns = match offsets.len() {
+                0 => Keys::Int64(keys.elements::<i64>()),
+                _ => Keys::Strings(
+                    Strings::new(offsets.elements::<i64>(), keys.read())
+                        .map_err(|bad| Thrown::Input(bad.to_string()))?,
+                ),
+            };
+            (columns, Region::new(values, values_bytes).read())
+        };
+        let combine = if combine == CONCAT { Combine::Concat } else { Combine::Op(op(combine)) };
+        let form = Form { keys: columns.kind(), element: element(of), width: width as usize, combine, label: 0 };
+        let threads = NonZeroUsize::new(threads as usize).unwrap_or(NonZeroUsize::MIN);
+        let mut rows = Aggregation::new(form, communicator.world_size(), None)?;
+        rows.add(columns, values, None, &Threads::new(threads.get()))?;
+        let mut blocks = Vec::new();
+        let options = Regroup { threads, ..Regroup::new(combine) };
+        let regrouped = communicator.regroup(rows, &options, &mut |_, block| {
+            blocks.push(block);
+            Ok(())
+        })?;
+        Ok(Box::into_raw(Box::new(Block::joined(blocks, &regrouped.form))) as jlong)
+    })
+    .resolve::<Throw>()
+}
+
+/// The block at an address.
+///
+/// # Safety
+/// It was made by `regroup` and is not freed while this lives.
+unsafe fn block_at<'a>(block: jlong) -> &'a Block {
+    unsafe { &*(block as *const Block) }
+}
+
+/// Of a block: distinct keys, bytes of string keys, whether keys have counts of rows, bytes of all values.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    block: jlong,
+    sizes: JLongArray<'local>,
+) {
+    env.with_env(|env| -> Result<(), Thrown> {
+        // SAFETY: as Java promises.
+        let block = unsafe { block_at(block) };
+        let string_bytes = match &block.keys {
+            OwnedKeys::Int64(_) => 0,
+            OwnedKeys::Strings { data, .. } => data.len(),
+        };
+        let has_counts = jlong::from(block.counts.is_some());
+        let key_count = block.keys.view().len() as jlong;
+        Ok(sizes.set_region(env, 0, &[key_count, string_bytes as jlong, has_counts, block.values.len() as jlong])?)
+    })
+    .resolve::<Throw>();
+}
+
+/// Copies a block's columns to buffers of those sizes, and frees it.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    block: jlong,
+    offsets: jlong,
+    offsets_bytes: jlong,
+    keys: jlong,
+    keys_bytes: jlong,
+    counts: jlong,
+    counts_bytes: jlong,
+    values: jlong,
+    values_bytes: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: Java takes what `regroup` made, once.
+        let block = unsafe { Box::from_raw(block as *mut Block) };
+        // SAFETY: Java holds the buffers until this returns.
+        unsafe {
+            let [offsets, keys, counts, values] =
+                [(offsets, offsets_bytes), (keys, keys_bytes), (counts, counts_bytes), (values, values_bytes)]
+                    .map(|(at, bytes)| Region::new(at, bytes));
+            match &block.keys {
+                OwnedKeys::Int64(own) => keys.elements_mut().copy_from_slice(own),
+                OwnedKeys::Strings { offsets: ends, data } => {
+                    offsets.elements_mut().copy_from_slice(ends);
+                    keys.write().copy_from_slice(data);
+                }
+            }
+            if let Some(own) = &block.counts {
+                counts.elements_mut().copy_from_slice(own);
+            }
+            values.write().copy_from_slice(&block.values);
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}

@@ -1,0 +1,364 @@
+//! The kernels of K-means for Java, on rows that lie on this side.
+
+use crate::communicator::element;
+use crate::errors::{Throw, Thrown};
+use crate::memory::Region;
+use jni::EnvUnowned;
+use jni::objects::JClass;
+use jni::sys::{jdouble, jint, jlong};
+use ripieno::Element;
+use ripieno_kernels::{
+    Bounds, Centroid, Matrix, Pass, Point, Threads, assign, assign_accumulate_within, first_non_finite, recenter,
+    update_min_distances,
+};
+
+/// Rows of one type, which only grow, and what passes over them know of each other.
+struct Rows {
+    values: Values,
+    columns: usize,
+    bounds: Bounds,
+}
+
+enum Values {
+    F32(Vec<f32>),
+    F64(Vec<f64>),
+}
+
+/// Bytes that the bounds of a row may take, for each of its coordinates: as Python's estimator has it.
+const BOUND_BYTES_PER_VALUE: usize = 4;
+
+/// Calls a function on rows of either type.
+macro_rules! for_values {
+    ($rows:expr, $values:ident => $body:expr) => {
+        match &$rows.values {
+            Values::F32($values) => $body,
+            Values::F64($values) => $body,
+        }
+    };
+}
+
+/// The rows at an address.
+///
+/// # Safety
+/// They were made by `newRows` and are not freed while this lives; one thread at a time uses them.
+unsafe fn rows_at<'a>(rows: jlong) -> &'a mut Rows {
+    unsafe { &mut *(rows as *mut Rows) }
+}
+
+fn matrix<T: Point>(values: &[T], columns: usize) -> Matrix<'_, T> {
+    Matrix::new(values, values.len() / columns, columns)
+}
+
+/// No rows yet, of elements of this type.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_newRows<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    of: jint,
+    columns: jint,
+) -> jlong {
+    env.with_env(|_| -> Result<jlong, Thrown> {
+        let values = match element(of) {
+            Element::F32 => Values::F32(Vec::new()),
+            Element::F64 => Values::F64(Vec::new()),
+            other => return Err(Thrown::Input(format!("rows of {}: expected float or double", other.name()))),
+        };
+        Ok(Box::into_raw(Box::new(Rows { values, columns: columns as usize, bounds: Bounds::new(0) })) as jlong)
+    })
+    .resolve::<Throw>()
+}
+
+/// Adds rows behind those that are there.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_addRows<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    at: jlong,
+    bytes: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        let region = Region::new(at, bytes);
+        // SAFETY: as Java promises; the buffer has elements of the type of the rows.
+        unsafe {
+            match &mut rows_at(rows).values {
+                Values::F32(values) => values.extend_from_slice(region.elements()),
+                Values::F64(values) => values.extend_from_slice(region.elements()),
+            }
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: Java frees what `newRows` made, once.
+        drop(unsafe { Box::from_raw(rows as *mut Rows) });
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// The place, row · columns + column, of the first value that is not finite, or -1.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    threads: jint,
+) -> jlong {
+    env.with_env(|_| -> Result<jlong, Thrown> {
+        // SAFETY: as Java promises.
+        let rows = unsafe { rows_at(rows) };
+        let threads = Threads::new(threads as usize);
+        let found = for_values!(rows, values => first_non_finite(matrix(values, rows.columns), &threads));
+        Ok(found.map_or(-1, |(row, column)| (row * rows.columns + column) as jlong))
+    })
+    .resolve::<Throw>()
+}
+
+/// Copies some rows, by their numbers here, to a buffer.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    number: jlong,
+    at: jlong,
+    bytes: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises; the buffer has room for a row.
+        let (rows, into) = unsafe { (rows_at(rows), Region::new(at, bytes)) };
+        let number = number as usize;
+        // SAFETY: the buffer is of the type of the rows.
+        unsafe {
+            match &rows.values {
+                Values::F32(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
+                Values::F64(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
+            }
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// Per column, the sum of the rows, or of their squared distances from `mean` if there is one, in the rows' order.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    mean: jlong,
+    mean_bytes: jlong,
+    sums: jlong,
+    sums_bytes: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises; both have a double for each column, but for a mean that is not there.
+        let (rows, mean, sums) = unsafe {
+            (
+                rows_at(rows),
+                Region::new(mean, mean_bytes).elements::<f64>(),
+                Region::new(sums, sums_bytes).elements_mut::<f64>(),
+            )
+        };
+        for_values!(rows, values => add_columns(values, mean, sums));
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+fn add_columns<T: Copy + Into<f64>>(values: &[T], mean: &[f64], sums: &mut [f64]) {
+    for row in values.chunks_exact(sums.len()) {
+        for (column, (sum, &value)) in sums.iter_mut().zip(row).enumerate() {
+            let value: f64 = value.into();
+            *sum += mean.get(column).map_or(value, |mean| (value - mean) * (value - mean));
+        }
+    }
+}
+
+/// A pass: labels and squared distances of the rows, sums and numbers of rows of the clusters; gives the inertia.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_pass<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    centroids: jlong,
+    centroids_bytes: jlong,
+    labels: jlong,
+    labels_bytes: jlong,
+    distances: jlong,
+    distances_bytes: jlong,
+    sums: jlong,
+    sums_bytes: jlong,
+    weights: jlong,
+    weights_bytes: jlong,
+    threads: jint,
+) -> jdouble {
+    env.with_env(|_| -> Result<jdouble, Thrown> {
+        // SAFETY: as Java promises; labels are int, distances, sums and weights double.
+        let (rows, pass) = unsafe {
+            let pass = Pass {
+                labels: Region::new(labels, labels_bytes).elements_mut(),
+                squared_distances: Some(Region::new(distances, distances_bytes).elements_mut()),
+                sums: Region::new(sums, sums_bytes).elements_mut(),
+                weight_sums: Region::new(weights, weights_bytes).elements_mut(),
+            };
+            (rows_at(rows), pass)
+        };
+        let (region, threads) = (Region::new(centroids, centroids_bytes), Threads::new(threads as usize));
+        let Rows { values, columns, bounds } = rows;
+        let inertia = match values {
+            Values::F32(values) => pass_over(values, *columns, region, pass, bounds, &threads),
+            Values::F64(values) => pass_over(values, *columns, region, pass, bounds, &threads),
+        };
+        Ok(inertia)
+    })
+    .resolve::<Throw>()
+}
+
+fn pass_over<C: Centroid>(
+    values: &[C],
+    columns: usize,
+    centroids: Region,
+    pass: Pass<'_>,
+    bounds: &mut Bounds,
+    threads: &Threads,
+) -> f64 {
+    // SAFETY: the centroids are of the type of the rows.
+    let centroids = unsafe { centroids.elements::<C>() };
+    assign_accumulate_within(matrix(values, columns), matrix(centroids, columns), None, pass, bounds, threads)
+}
+
+/// From now on passes know nothing of those before: the rows, or whose centroids come, are others.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises.
+        let rows = unsafe { rows_at(rows) };
+        let value_count = for_values!(rows, values => values.len());
+        rows.bounds = Bounds::new(BOUND_BYTES_PER_VALUE * value_count);
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// Labels of the rows and, if wanted, squared distances.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_assign<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    centroids: jlong,
+    centroids_bytes: jlong,
+    labels: jlong,
+    labels_bytes: jlong,
+    distances: jlong,
+    distances_bytes: jlong,
+    threads: jint,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises; labels are int, distances double.
+        let (rows, labels, distances) = unsafe {
+            let labels = Region::new(labels, labels_bytes).elements_mut::<i32>();
+            (rows_at(rows), labels, Region::new(distances, distances_bytes).elements_mut::<f64>())
+        };
+        let threads = Threads::new(threads as usize);
+        let centroids = Region::new(centroids, centroids_bytes);
+        // SAFETY: the centroids are of the type of the rows.
+        unsafe {
+            for_values!(rows, values => assign(
+                matrix(values, rows.columns),
+                matrix(centroids.elements(), rows.columns),
+                labels,
+                Some(distances),
+                &threads,
+            ));
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// A step of seeding: lowers the squared distances of the rows by some new centres.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    centres: jlong,
+    centres_bytes: jlong,
+    first_number: jint,
+    distances: jlong,
+    distances_bytes: jlong,
+    closest: jlong,
+    closest_bytes: jlong,
+    threads: jint,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: as Java promises; distances are double, numbers int.
+        let (rows, distances, closest) = unsafe {
+            let distances = Region::new(distances, distances_bytes).elements_mut::<f64>();
+            (rows_at(rows), distances, Region::new(closest, closest_bytes).elements_mut::<i32>())
+        };
+        let threads = Threads::new(threads as usize);
+        let centres = Region::new(centres, centres_bytes);
+        // SAFETY: the centres are of the type of the rows.
+        unsafe {
+            for_values!(rows, values => update_min_distances(
+                matrix(values, rows.columns),
+                matrix(centres.elements(), rows.columns),
+                first_number,
+                distances,
+                Some(closest),
+                &threads,
+            ));
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// Moves centroids to the means of their rows; gives the squared shift of all together.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_recenter<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    of: jint,
+    centroids: jlong,
+    centroids_bytes: jlong,
+    sums: jlong,
+    sums_bytes: jlong,
+    weights: jlong,
+    weights_bytes: jlong,
+) -> jdouble {
+    env.with_env(|_| -> Result<jdouble, Thrown> {
+        let centroids = Region::new(centroids, centroids_bytes);
+        // SAFETY: as Java promises; sums and weights are double, centroids of the type that is said.
+        let moved = unsafe {
+            let (sums, weights) =
+                (Region::new(sums, sums_bytes).elements(), Region::new(weights, weights_bytes).elements());
+            match element(of) {
+                Element::F32 => recenter::<f32>(centroids.elements_mut(), sums, weights),
+                _ => recenter::<f64>(centroids.elements_mut(), sums, weights),
+            }
+        };
+        Ok(moved.squared_shift)
+    })
+    .resolve::<Throw>()
+}

@@ -1,0 +1,129 @@
+//! How ranks meet when Java asks for it: over a function of Java's, a TCP store or a shared directory.
+
+use crate::errors::{Throw, Thrown};
+use jni::objects::{JClass, JObject, JObjectArray, JString};
+use jni::sys::{jboolean, jint, jlong};
+use jni::{Env, EnvUnowned, JavaVM, jni_sig, jni_str};
+use ripieno::net::{Config, Encryption, Endpoint, Links, NetError, Ports, Token, exchange};
+use ripieno::{Communicator, Overrides};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What is not set.
+const UNSET: jint = -1;
+
+/// Meets the other ranks. Of `exchange`, `directory` and `store` two are null.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_meet<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rank: jint,
+    world_size: jint,
+    token: JString<'local>,
+    host: JString<'local>,
+    rack: JString<'local>,
+    first_port: jint,
+    last_port: jint,
+    links: jint,
+    tls: jint,
+    rendezvous_timeout_ms: jlong,
+    heartbeat_timeout_ms: jlong,
+    exchange: JObject<'local>,
+    directory: JString<'local>,
+    store_host: JString<'local>,
+    store_port: jint,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong, Thrown> {
+        let token = text(env, &token)?.unwrap_or_default();
+        let mut config = Config::new(rank as usize, world_size as usize, Token::from_secret(token));
+        config.host = text(env, &host)?;
+        config.rack = text(env, &rack)?;
+        config.ports = Ports { first: first_port as u16, last: last_port as u16 };
+        config.links = [Links::Auto, Links::Tcp, Links::SharedMemory][links as usize];
+        config.tls = Encryption::meant_by((tls != UNSET).then_some(tls != 0));
+        config.rendezvous_timeout = Duration::from_millis(rendezvous_timeout_ms as u64);
+        config.heartbeat_timeout = Duration::from_millis(heartbeat_timeout_ms as u64);
+        let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
+        let overrides = Overrides::parse(&overrides.to_string_lossy())
+            .map_err(|error| Thrown::Input(format!("RIPIENO_ALGORITHM: {error}")))?;
+        let (directory, store_host) = (text(env, &directory)?, text(env, &store_host)?);
+        let met = match (directory, store_host) {
+            (Some(directory), _) => {
+                Endpoint::meet(config.clone(), &mut exchange::DirectoryExchange::new(&config, PathBuf::from(directory)))
+            }
+            (None, Some(store)) => {
+                Endpoint::meet(config.clone(), &mut exchange::TcpStore::new(&config, &store, store_port as u16))
+            }
+            (None, None) => Endpoint::meet(config, &mut |mine: &str| ask(env, rank, &exchange, mine)),
+        };
+        // What the function has thrown is more than what became of it.
+        if env.exception_check() {
+            return Err(jni::errors::Error::JavaException.into());
+        }
+        let communicator = Communicator::new(Box::new(met?));
+        communicator.set_overrides(overrides)?;
+        communicator.set_interrupt(is_interrupted)?;
+        Ok(Box::into_raw(Box::new(communicator)) as jlong)
+    })
+    .resolve::<Throw>()
+}
+
+/// A new secret for a job.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_newToken<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+) -> JString<'local> {
+    env.with_env(|env| -> Result<JString<'local>, Thrown> { Ok(env.new_string(Token::random_text()?)?) })
+        .resolve::<Throw>()
+}
+
+/// A string of Java's, unless it is null.
+pub fn text(env: &Env<'_>, string: &JString<'_>) -> Result<Option<String>, Thrown> {
+    if string.is_null() { Ok(None) } else { Ok(Some(string.try_to_string(env)?)) }
+}
+
+fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Result<Vec<String>, NetError> {
+    let begun = Instant::now();
+    let mut ask = || -> Result<Vec<String>, Thrown> {
+        let mine = env.new_string(mine)?;
+        let all = env.call_method(
+            exchange,
+            jni_str!("exchange"),
+            jni_sig!("(Ljava/lang/String;)[Ljava/lang/String;"),
+            &[(&mine).into()],
+        )?;
+        let all = all.l()?;
+        if all.is_null() {
+            return Err(Thrown::Input("it gave null".to_string()));
+        }
+        let all: JObjectArray<'_, JString<'_>> = env.cast_local::<JObjectArray<JString>>(all)?;
+        let mut texts = Vec::with_capacity(all.len(env)?);
+        for index in 0..all.len(env)? {
+            let one = all.get_element(env, index)?;
+            texts.push(text(env, &one)?.unwrap_or_default());
+            env.delete_local_ref(one);
+        }
+        Ok(texts)
+    };
+    ask().map_err(|error| NetError::Exchange {
+        rank: rank as usize,
+        cause: error.to_string(),
+        elapsed_ms: begun.elapsed().as_millis() as u64,
+    })
+}
+
+/// Whether the thread of Java's that waits has been interrupted; threads of Ripieno's own never are.
+fn is_interrupted() -> bool {
+    let ask = |env: &mut Env<'_>| -> Result<jboolean, Thrown> {
+        let asked =
+            env.call_static_method(jni_str!("org/ripieno/Failures"), jni_str!("isInterrupted"), jni_sig!("()Z"), &[])?;
+        Ok(asked.z()?)
+    };
+    let Ok(machine) = JavaVM::singleton() else { return false };
+    if !machine.is_thread_attached().unwrap_or(false) {
+        return false;
+    }
+    machine.attach_current_thread(ask).unwrap_or_default()
+}

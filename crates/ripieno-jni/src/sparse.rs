@@ -1,0 +1,99 @@
+//! Sparse reductions for Java.
+
+use crate::communicator::{at, element, op};
+use crate::errors::{Throw, Thrown};
+use crate::meeting::text;
+use crate::memory::Region;
+use jni::EnvUnowned;
+use jni::objects::{JClass, JString};
+use jni::sys::{jboolean, jdouble, jint, jlong};
+use ripieno::Shape;
+use ripieno::sparse::{Form, Options, SparseReduce};
+
+/// Prepares reductions; indices are int64.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_sparse<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    communicator: jlong,
+    out_indices: jlong,
+    out_bytes: jlong,
+    in_indices: jlong,
+    in_bytes: jlong,
+    size: jlong,
+    degrees: JString<'local>,
+    missing_is_zero: jboolean,
+    dense_above: jdouble,
+) -> jlong {
+    env.with_env(|env| -> Result<jlong, Thrown> {
+        let degrees = text(env, &degrees)?;
+        // SAFETY: as Java promises.
+        let communicator = unsafe { at(communicator) };
+        let size = u64::try_from(size).ok();
+        let options =
+            Options::parse(size, degrees.as_deref(), missing_is_zero, dense_above, communicator.world_size())?;
+        // SAFETY: Java holds the buffers until this returns, and has filled them with long integers.
+        let (out_indices, in_indices) = unsafe {
+            (Region::new(out_indices, out_bytes).elements::<i64>(), Region::new(in_indices, in_bytes).elements::<i64>())
+        };
+        let reduction = communicator.sparse(out_indices, in_indices, &options)?;
+        Ok(Box::into_raw(Box::new(reduction)) as jlong)
+    })
+    .resolve::<Throw>()
+}
+
+/// Fills `into` with a row for each in-index, of `values`, which have one for each out-index.
+#[unsafe(no_mangle)]
+#[allow(clippy::too_many_arguments)]
+extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    reduction: jlong,
+    of: jint,
+    width: jint,
+    operation: jint,
+    values: jlong,
+    values_bytes: jlong,
+    into: jlong,
+    into_bytes: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: it was made by `sparse` and is freed when nobody can call it any more.
+        let reduction = unsafe { &*(reduction as *const SparseReduce) };
+        let form = Form { element: element(of), width: width as usize, op: op(operation), row: Shape::Line };
+        // SAFETY: Java holds the buffers until this returns.
+        let (values, into) =
+            unsafe { (Region::new(values, values_bytes).read(), Region::new(into, into_bytes).write()) };
+        Ok(reduction.reduce(values, into, form)?)
+    })
+    .resolve::<Throw>();
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_sparseDegrees<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    reduction: jlong,
+) -> JString<'local> {
+    env.with_env(|env| -> Result<JString<'local>, Thrown> {
+        // SAFETY: as above.
+        let reduction = unsafe { &*(reduction as *const SparseReduce) };
+        Ok(env.new_string(reduction.degrees().to_string())?)
+    })
+    .resolve::<Throw>()
+}
+
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_freeSparse<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    reduction: jlong,
+) {
+    env.with_env(|_| -> Result<(), Thrown> {
+        // SAFETY: Java frees what `sparse` made, once.
+        drop(unsafe { Box::from_raw(reduction as *mut SparseReduce) });
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
