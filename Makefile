@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines frameworks mini-hadoop test test-engines test-frameworks soak soak-hour fuzz check format bench gallery docs lock wheels clean
+.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-engines test-frameworks soak soak-hour fuzz check format bench gallery docs lock wheels clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -15,6 +15,7 @@ unexport PYTHONPATH PYTHONHOME
 unexport PYTHONDONTWRITEBYTECODE
 
 RUST_SOURCES := Cargo.toml Cargo.lock $(shell find crates -name '*.rs' -o -name Cargo.toml)
+JVM_SOURCES := $(shell find java -name '*.java' -o -name pom.xml)
 # A macro makes modules of these files, and cargo fmt finds no modules that a macro makes.
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
@@ -57,9 +58,9 @@ engines: $(VENV)/.engines ## Install what test-engines needs; as root also Debia
 	if [ $$# -gt 0 ] && [ $$(id -u) -eq 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null; \
 	fi; \
-	for made in $(VENV)/.kubernetes target/hadoop/.fetched; do $(MAKE) --no-print-directory $$made; done; \
+	for made in $(VENV)/.kubernetes target/hadoop/.fetched target/jvm/.built; do $(MAKE) --no-print-directory $$made; done; \
 	set -- $$($(MISSING_PACKAGES)) $$(test -e $(VENV)/.kubernetes || echo kubeconform) \
-	    $$(test -e target/hadoop/.fetched || echo Hadoop); \
+	    $$(test -e target/hadoop/.fetched || echo Hadoop) $$(test -e target/jvm/.built || echo jars); \
 	if [ $$# -gt 0 ]; then \
 	    echo "$$# not installed, so that their tests are skipped: $$* (as root, make engines has apt-get install packages)" >&2; \
 	    [ -z "$(REQUIRE_ENGINES)" ]; \
@@ -67,6 +68,12 @@ engines: $(VENV)/.engines ## Install what test-engines needs; as root also Debia
 
 mini-hadoop: target/hadoop/.fetched ## Run HDFS and YARN in one process, until Ctrl-D
 	@tools/mini-hadoop/start
+
+jvm: target/jvm/.built ## Build and test the jars of Java and Spark for this machine: target/jvm
+
+jars: $(VENV)/.wheels ## The same jars with libraries for x86-64 and aarch64
+	rustup target add x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+	$(PYTHON) tools/jvm.py x86_64 aarch64
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray, a browser
 	@mkdir -p target
@@ -203,6 +210,11 @@ $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locke
 	@command -v go >/dev/null || { echo "Go was not found: install it (go must be on the path)" >&2; exit 1; }
 	GOBIN=$(CURDIR)/$(VENV)/bin go install $(KUBECONFORM)
 	$(PYTHON) $< $(VENV)/kubernetes-schemas $(KUBERNETES_MODULES)
+	@touch $@
+
+target/jvm/.built: $(JVM_SOURCES) $(RUST_SOURCES) tools/jvm.py
+	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
+	python3 tools/jvm.py
 	@touch $@
 
 target/hadoop/.fetched: tools/mini-hadoop/pom.xml

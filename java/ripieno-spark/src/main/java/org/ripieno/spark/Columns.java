@@ -1,0 +1,32 @@
+package org.ripieno.spark;
+
+import java.util.Arrays;
+import org.apache.spark.ml.linalg.SQLDataTypes;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** Which columns a table has to have, and gets. */
+final class Columns {
+  private Columns() {}
+
+  static StructType withPrediction(StructType schema, String features, String prediction) {
+    if (!Arrays.asList(schema.fieldNames()).contains(features)) {
+      throw new IllegalArgumentException(
+          "featuresCol=" + features + ": expected one of " + String.join(", ", schema.fieldNames()));
+    }
+    DataType type = schema.apply(features).dataType();
+    if (!type.equals(SQLDataTypes.VectorType())) {
+      throw new IllegalArgumentException(
+          "column "
+              + features
+              + " is of type "
+              + type.simpleString()
+              + ": expected vectors (VectorAssembler makes them)");
+    }
+    if (Arrays.asList(schema.fieldNames()).contains(prediction)) {
+      throw new IllegalArgumentException("predictionCol=" + prediction + ": there is such a column already");
+    }
+    return schema.add(prediction, DataTypes.IntegerType, false);
+  }
+}

@@ -1,0 +1,264 @@
+package org.ripieno.spark;
+
+import java.util.List;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.ml.Estimator;
+import org.apache.spark.ml.linalg.Vector;
+import org.apache.spark.ml.param.DoubleParam;
+import org.apache.spark.ml.param.IntParam;
+import org.apache.spark.ml.param.LongParam;
+import org.apache.spark.ml.param.Param;
+import org.apache.spark.ml.param.ParamMap;
+import org.apache.spark.ml.param.ParamValidators;
+import org.apache.spark.ml.util.DefaultParamsReadable;
+import org.apache.spark.ml.util.DefaultParamsWritable;
+import org.apache.spark.ml.util.Identifiable$;
+import org.apache.spark.ml.util.MLReader;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.types.StructType;
+import org.ripieno.Communicator;
+import org.ripieno.InputException;
+import org.ripieno.KMeans;
+import org.ripieno.KMeansModel;
+import org.ripieno.Op;
+import org.ripieno.Points;
+
+/**
+ * K-means as an estimator of Spark ML, on ranks that compute together: {@code new
+ * RipienoKMeans().setK(1000).setWorkers(8).fit(df)}.
+ *
+ * <p>Parameters have the names and meanings of {@code org.apache.spark.ml.clustering.KMeans}, with {@code workers},
+ * {@code threads} and {@code elementType} beside.
+ */
+public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements DefaultParamsWritable {
+  private static final long serialVersionUID = 1;
+  private static final String FLOAT = "float";
+  private static final String DOUBLE = "double";
+
+  private final String uid;
+  private final IntParam k;
+  private final IntParam maxIter;
+  private final DoubleParam tol;
+  private final LongParam seed;
+  private final IntParam initSteps;
+  private final IntParam workers;
+  private final IntParam threads;
+  private final Param<String> elementType;
+  private final Param<String> featuresCol;
+  private final Param<String> predictionCol;
+
+  /** One with this name. */
+  public RipienoKMeans(String uid) {
+    this.uid = uid;
+    k = new IntParam(uid, "k", "how many clusters", ParamValidators.gtEq(1));
+    maxIter = new IntParam(uid, "maxIter", "iterations at most", ParamValidators.gtEq(1));
+    tol = new DoubleParam(uid, "tol", "stop at this squared shift by the mean variance", ParamValidators.gtEq(0));
+    seed = new LongParam(uid, "seed", "of what is drawn");
+    initSteps = new IntParam(uid, "initSteps", "rounds of k-means||", ParamValidators.gtEq(1));
+    workers = new IntParam(uid, "workers", "ranks; 0 for as many as there are partitions", ParamValidators.gtEq(0));
+    threads = new IntParam(uid, "threads", "threads of a rank", ParamValidators.gtEq(1));
+    elementType = new Param<>(uid, "elementType", "what rows are computed in: float or double");
+    featuresCol = new Param<>(uid, "featuresCol", "the column of vectors");
+    predictionCol = new Param<>(uid, "predictionCol", "the column of labels");
+    setDefault(k, 2);
+    setDefault(maxIter, 20);
+    setDefault(tol, 1e-4);
+    setDefault(seed, 0L);
+    setDefault(initSteps, 2);
+    setDefault(workers, 0);
+    setDefault(threads, 1);
+    setDefault(elementType, DOUBLE);
+    setDefault(featuresCol, "features");
+    setDefault(predictionCol, "prediction");
+  }
+
+  /** One with a random name. */
+  public RipienoKMeans() {
+    this(Identifiable$.MODULE$.randomUID("ripieno-kmeans"));
+  }
+
+  /** Reads one that was saved. */
+  public static MLReader<RipienoKMeans> read() {
+    return new Saved().read();
+  }
+
+  /** Reads one that was saved. */
+  public static RipienoKMeans load(String path) {
+    return read().load(path);
+  }
+
+  @Override
+  public RipienoKMeansModel fit(Dataset<?> dataset) {
+    transformSchema(dataset.schema());
+    JavaRDD<Row> rows = dataset.select($(featuresCol)).toJavaRDD();
+    int asked = (Integer) $(workers);
+    KMeans kmeans =
+        new KMeans()
+            .setK((Integer) $(k))
+            .setMaxIter((Integer) $(maxIter))
+            .setTol((Double) $(tol))
+            .setSeed((Long) $(seed))
+            .setInitSteps((Integer) $(initSteps))
+            .setThreads((Integer) $(threads));
+    boolean areFloats = $(elementType).equals(FLOAT);
+    List<Fitted> fitted =
+        Ripieno.run(
+            rows,
+            asked == 0 ? rows.getNumPartitions() : asked,
+            (communicator, own) -> {
+              Vector first = own.hasNext() ? (Vector) own.next().get(0) : null;
+              int columns = columns(communicator, first);
+              try (Points points = areFloats ? Points.ofFloats(columns) : Points.ofDoubles(columns)) {
+                if (first != null) {
+                  points.add(first.toArray());
+                }
+                while (own.hasNext()) {
+                  points.add(((Vector) own.next().get(0)).toArray());
+                }
+                KMeansModel model = kmeans.fit(communicator, points);
+                // One rank's are enough.
+                double[][] centroids = communicator.rank() == 0 ? model.centroids() : null;
+                return new Fitted(centroids, model.inertia(), model.iterationCount());
+              }
+            });
+    Fitted best = fitted.get(0);
+    RipienoKMeansModel model = new RipienoKMeansModel(uid, best.centroids, best.inertia, best.iterationCount);
+    return copyValues(model.setParent(this), ParamMap.empty());
+  }
+
+  /** Of all ranks' rows; ranks may have none. */
+  private static int columns(Communicator communicator, Vector first) {
+    int[] columns = {first == null ? 0 : first.size()};
+    communicator.allreduce(columns, Op.MAX);
+    if (columns[0] == 0) {
+      throw new InputException("there are no rows, or rows without columns");
+    }
+    return columns[0];
+  }
+
+  @Override
+  public StructType transformSchema(StructType schema) {
+    String type = $(elementType);
+    if (!type.equals(FLOAT) && !type.equals(DOUBLE)) {
+      throw new IllegalArgumentException("elementType=" + type + ": expected float or double");
+    }
+    return Columns.withPrediction(schema, $(featuresCol), $(predictionCol));
+  }
+
+  @Override
+  public RipienoKMeans copy(ParamMap extra) {
+    return defaultCopy(extra);
+  }
+
+  @Override
+  public String uid() {
+    return uid;
+  }
+
+  /** How many clusters; 2. */
+  public IntParam k() {
+    return k;
+  }
+
+  /** Iterations at most; 20. */
+  public IntParam maxIter() {
+    return maxIter;
+  }
+
+  /** Stops where the squared shift of the centroids is at most this times the mean variance of the columns; 1e-4. */
+  public DoubleParam tol() {
+    return tol;
+  }
+
+  /** Of what is drawn; 0. */
+  public LongParam seed() {
+    return seed;
+  }
+
+  /** Rounds of k-means||; 2. */
+  public IntParam initSteps() {
+    return initSteps;
+  }
+
+  /** How many ranks; 0, which is the default, for as many as there are partitions. */
+  public IntParam workers() {
+    return workers;
+  }
+
+  /** Threads of a rank; 1. */
+  public IntParam threads() {
+    return threads;
+  }
+
+  /** What rows are computed in, float or double; double. */
+  public Param<String> elementType() {
+    return elementType;
+  }
+
+  /** The column of vectors; "features". */
+  public Param<String> featuresCol() {
+    return featuresCol;
+  }
+
+  /** The column of labels; "prediction". */
+  public Param<String> predictionCol() {
+    return predictionCol;
+  }
+
+  public RipienoKMeans setK(int value) {
+    return (RipienoKMeans) set(k, value);
+  }
+
+  public RipienoKMeans setMaxIter(int value) {
+    return (RipienoKMeans) set(maxIter, value);
+  }
+
+  public RipienoKMeans setTol(double value) {
+    return (RipienoKMeans) set(tol, value);
+  }
+
+  public RipienoKMeans setSeed(long value) {
+    return (RipienoKMeans) set(seed, value);
+  }
+
+  public RipienoKMeans setInitSteps(int value) {
+    return (RipienoKMeans) set(initSteps, value);
+  }
+
+  public RipienoKMeans setWorkers(int value) {
+    return (RipienoKMeans) set(workers, value);
+  }
+
+  public RipienoKMeans setThreads(int value) {
+    return (RipienoKMeans) set(threads, value);
+  }
+
+  public RipienoKMeans setElementType(String value) {
+    return (RipienoKMeans) set(elementType, value);
+  }
+
+  public RipienoKMeans setFeaturesCol(String value) {
+    return (RipienoKMeans) set(featuresCol, value);
+  }
+
+  public RipienoKMeans setPredictionCol(String value) {
+    return (RipienoKMeans) set(predictionCol, value);
+  }
+
+  private static final class Saved implements DefaultParamsReadable<RipienoKMeans> {}
+
+  /** What a rank gives back. */
+  private static final class Fitted implements java.io.Serializable {
+    private static final long serialVersionUID = 1;
+    private final double[][] centroids;
+    private final double inertia;
+    private final int iterationCount;
+
+    Fitted(double[][] centroids, double inertia, int iterationCount) {
+      this.centroids = centroids;
+      this.inertia = inertia;
+      this.iterationCount = iterationCount;
+    }
+  }
+}

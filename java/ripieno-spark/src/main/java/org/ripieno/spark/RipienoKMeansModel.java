@@ -1,0 +1,145 @@
+package org.ripieno.spark;
+
+import static org.apache.spark.sql.functions.col;
+import static org.apache.spark.sql.functions.udf;
+
+import org.apache.spark.ml.Model;
+import org.apache.spark.ml.linalg.Vector;
+import org.apache.spark.ml.param.DoubleArrayArrayParam;
+import org.apache.spark.ml.param.DoubleParam;
+import org.apache.spark.ml.param.IntParam;
+import org.apache.spark.ml.param.Param;
+import org.apache.spark.ml.param.ParamMap;
+import org.apache.spark.ml.util.DefaultParamsReadable;
+import org.apache.spark.ml.util.DefaultParamsWritable;
+import org.apache.spark.ml.util.MLReader;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** What {@link RipienoKMeans} has fitted. All that it knows is saved as parameters. */
+public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements DefaultParamsWritable {
+  private static final long serialVersionUID = 1;
+
+  private final String uid;
+  private final DoubleArrayArrayParam clusterCenters;
+  private final DoubleParam trainingCost;
+  private final IntParam iterationCount;
+  private final Param<String> featuresCol;
+  private final Param<String> predictionCol;
+
+  /** One without centroids, for who reads it. */
+  public RipienoKMeansModel(String uid) {
+    this.uid = uid;
+    clusterCenters = new DoubleArrayArrayParam(this, "clusterCenters", "the centroids");
+    trainingCost = new DoubleParam(uid, "trainingCost", "sum of the squared distances of all rows");
+    iterationCount = new IntParam(uid, "iterationCount", "iterations made");
+    featuresCol = new Param<>(uid, "featuresCol", "the column of vectors");
+    predictionCol = new Param<>(uid, "predictionCol", "the column of labels");
+    setDefault(featuresCol, "features");
+    setDefault(predictionCol, "prediction");
+  }
+
+  RipienoKMeansModel(String uid, double[][] centroids, double cost, int iterations) {
+    this(uid);
+    set(clusterCenters, centroids);
+    set(trainingCost, cost);
+    set(iterationCount, iterations);
+  }
+
+  /** Reads one that was saved. */
+  public static MLReader<RipienoKMeansModel> read() {
+    return new Saved().read();
+  }
+
+  /** Reads one that was saved. */
+  public static RipienoKMeansModel load(String path) {
+    return read().load(path);
+  }
+
+  /** The centroids, one after the other. */
+  public double[][] getClusterCenters() {
+    return $(clusterCenters);
+  }
+
+  /** The sum of the squared distances of all rows to their centroids. */
+  public double getTrainingCost() {
+    return (Double) $(trainingCost);
+  }
+
+  /** How many iterations were made. */
+  public int getIterationCount() {
+    return (Integer) $(iterationCount);
+  }
+
+  /** The number of the centroid that is nearest to a point; of equally near ones the first. */
+  public int predict(Vector point) {
+    return nearest(getClusterCenters(), point.toArray());
+  }
+
+  @Override
+  public Dataset<Row> transform(Dataset<?> dataset) {
+    transformSchema(dataset.schema());
+    double[][] centroids = getClusterCenters();
+    UDF1<Vector, Integer> label = point -> nearest(centroids, point.toArray());
+    UserDefinedFunction labelled = udf(label, DataTypes.IntegerType).asNonNullable();
+    return dataset.withColumn($(predictionCol), labelled.apply(col($(featuresCol))));
+  }
+
+  @Override
+  public StructType transformSchema(StructType schema) {
+    return Columns.withPrediction(schema, $(featuresCol), $(predictionCol));
+  }
+
+  @Override
+  public RipienoKMeansModel copy(ParamMap extra) {
+    return this.<RipienoKMeansModel>defaultCopy(extra).setParent(parent());
+  }
+
+  @Override
+  public String uid() {
+    return uid;
+  }
+
+  public DoubleArrayArrayParam clusterCenters() {
+    return clusterCenters;
+  }
+
+  public DoubleParam trainingCost() {
+    return trainingCost;
+  }
+
+  public IntParam iterationCount() {
+    return iterationCount;
+  }
+
+  public Param<String> featuresCol() {
+    return featuresCol;
+  }
+
+  public Param<String> predictionCol() {
+    return predictionCol;
+  }
+
+  private static int nearest(double[][] centroids, double[] point) {
+    int label = 0;
+    double best = Double.POSITIVE_INFINITY;
+    for (int number = 0; number < centroids.length; number++) {
+      double distance = 0;
+      for (int column = 0; column < point.length; column++) {
+        double difference = point[column] - centroids[number][column];
+        distance += difference * difference;
+      }
+      if (distance < best) {
+        best = distance;
+        label = number;
+      }
+    }
+    return label;
+  }
+
+  private static final class Saved implements DefaultParamsReadable<RipienoKMeansModel> {}
+}

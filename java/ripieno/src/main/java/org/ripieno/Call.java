@@ -1,0 +1,127 @@
+package org.ripieno;
+
+import java.lang.ref.Reference;
+
+/** One call of a collective: what it is, beside the memory that it works on. */
+final class Call {
+  // As native code numbers them.
+  static final int BROADCAST = 0;
+  static final int REDUCE = 1;
+  static final int ALLREDUCE = 2;
+  static final int SCAN = 3;
+  static final int EXSCAN = 4;
+  static final int ALLGATHER = 5;
+  static final int REDUCE_SCATTER = 6;
+  static final int GATHER = 7;
+  static final int SCATTER = 8;
+  static final int ALLTOALL = 9;
+  static final int ROTATE = 10;
+  static final int SEND = 11;
+  static final int RECEIVE = 12;
+
+  private static final int NO_OP = Op.SUM.ordinal();
+
+  private final int collective;
+  private int op = NO_OP;
+  private long number;
+  private long[] counts;
+  private long[] inCounts;
+
+  private Call(int collective) {
+    this.collective = collective;
+  }
+
+  static Call of(int collective) {
+    return new Call(collective);
+  }
+
+  Call op(Op op) {
+    this.op = op.ordinal();
+    return this;
+  }
+
+  /** The root, the peer or the distance. */
+  Call number(long number) {
+    this.number = number;
+    return this;
+  }
+
+  Call counts(long[] counts) {
+    this.counts = counts;
+    return this;
+  }
+
+  Call inCounts(long[] counts) {
+    this.inCounts = counts;
+    return this;
+  }
+
+  /** Runs to the end, in one memory. */
+  void run(Communicator communicator, Values values) {
+    check(values);
+    Native.run(
+        communicator.address(),
+        collective,
+        op,
+        number,
+        counts,
+        inCounts,
+        values.element,
+        values.address,
+        values.bytes,
+        0,
+        0);
+    keep(communicator, values.kept);
+  }
+
+  /** Runs to the end, from one memory to another. */
+  void run(Communicator communicator, Values out, Values into) {
+    Native.run(
+        communicator.address(),
+        collective,
+        op,
+        number,
+        counts,
+        inCounts,
+        out.element,
+        out.address,
+        out.bytes,
+        into.address,
+        into.bytes);
+    keep(communicator, out.kept);
+    keep(communicator, into.kept);
+  }
+
+  /** Begins, and goes on by itself. */
+  long start(Communicator communicator, Values values) {
+    check(values);
+    long handle =
+        Native.start(
+            communicator.address(),
+            collective,
+            op,
+            number,
+            counts,
+            inCounts,
+            values.element,
+            values.address,
+            values.bytes,
+            0,
+            0,
+            values.kept);
+    keep(communicator, values.kept);
+    return handle;
+  }
+
+  /** Where nothing is combined, as in a world of one, nobody else would find it. */
+  private void check(Values values) {
+    if (op >= Op.AND.ordinal() && values.areFloating()) {
+      throw new InputException(Op.values()[op] + " of float or double: expected integers");
+    }
+  }
+
+  private static void keep(Communicator communicator, Object kept) {
+    Reference.reachabilityFence(kept);
+    Reference.reachabilityFence(communicator);
+  }
+}

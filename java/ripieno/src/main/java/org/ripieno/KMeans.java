@@ -1,0 +1,491 @@
+package org.ripieno;
+
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.SplittableRandom;
+import java.util.stream.IntStream;
+
+/**
+ * K-means on rows that lie with many ranks, by Lloyd's iteration: every rank assigns its rows, sums are added up, and
+ * every rank moves its own copy of the centroids. Centroids and labels are the same bits as those of {@code rp.KMeans}
+ * of Python that starts from the same centroids with as many ranks; rows of float are computed in float with sums in
+ * double.
+ *
+ * <p>Cost of an iteration: {@code n·k·d} shared by the ranks, and one allreduce of {@code k·(d+1)} doubles. Parameters
+ * have the names of Spark's MLlib; the rule to stop, and new rows for empty clusters, are scikit-learn's.
+ *
+ * <p>Sources: Lloyd, "Least squares quantization in PCM", 1982; Bahmani et al., "Scalable k-means++", VLDB 2012, for the
+ * start.
+ */
+public final class KMeans implements Serializable {
+  private static final long serialVersionUID = 1;
+
+  /** Entries of what ranks add up beside sums and weights: as Python's estimator, so that the bits are its. */
+  private static final int EXTRA = 6;
+
+  private static final int NO_CENTROID = -1;
+  private static final long ROW_STREAM = 0x9E3779B97F4A7C15L;
+
+  private int k = 2;
+  private int maxIter = 300;
+  private double tol = 1e-4;
+  private long seed;
+  private int initSteps = 2;
+  private int threads = 1;
+  private double[][] initialCentroids;
+
+  /** How many clusters; 2 unless it is set. */
+  public KMeans setK(int k) {
+    this.k = checked("k", k, 1);
+    return this;
+  }
+
+  /** Iterations at most; 300 unless it is set. */
+  public KMeans setMaxIter(int maxIter) {
+    this.maxIter = checked("maxIter", maxIter, 1);
+    return this;
+  }
+
+  /** Stops where the squared shift of the centroids is at most this times the mean variance of the columns; 1e-4. */
+  public KMeans setTol(double tol) {
+    if (!(tol >= 0)) {
+      throw new InputException("tol=" + tol + ": expected 0 or more");
+    }
+    this.tol = tol;
+    return this;
+  }
+
+  /** Of what is drawn; the same seed, the same fit, for any number of ranks. */
+  public KMeans setSeed(long seed) {
+    this.seed = seed;
+    return this;
+  }
+
+  /** Rounds of k-means‖ in which centroids to start from are drawn; 2 unless it is set. */
+  public KMeans setInitSteps(int initSteps) {
+    this.initSteps = checked("initSteps", initSteps, 1);
+    return this;
+  }
+
+  /** Threads of each rank. */
+  public KMeans setThreads(int threads) {
+    this.threads = checked("threads", threads, 1);
+    return this;
+  }
+
+  /** Starts from these centroids, the same on every rank. */
+  public KMeans setInitialCentroids(double[][] centroids) {
+    this.initialCentroids = centroids;
+    return this;
+  }
+
+  /**
+   * Fits: called by every rank.
+   *
+   * @param rows this rank's rows, of the same columns and type on every rank; none is allowed
+   * @throws InputException on every rank, if a value is not finite, there are fewer rows than clusters, or centroids to
+   *     start from do not fit
+   */
+  public KMeansModel fit(Communicator communicator, Points rows) {
+    return new Fit(communicator, rows).run();
+  }
+
+  private static int checked(String name, int value, int least) {
+    if (value < least) {
+      throw new InputException(name + "=" + value + ": expected " + least + " or more");
+    }
+    return value;
+  }
+
+  /** One fit of one rank. */
+  private final class Fit {
+    private final Communicator communicator;
+    private final Points rows;
+    private final int columns;
+    private final int count;
+    private final long offset;
+    private final long total;
+
+    Fit(Communicator communicator, Points rows) {
+      this.communicator = communicator;
+      this.rows = rows;
+      columns = rows.columns();
+      count = Math.toIntExact(rows.count());
+      long bad = Native.firstNonFinite(rows.address(), threads);
+      long[] told = communicator.allgather(new long[] {count, bad, columns, rows.element()});
+      long before = 0;
+      long all = 0;
+      for (int rank = 0; rank < communicator.size(); rank++) {
+        before += rank < communicator.rank() ? told[4 * rank] : 0;
+        all += told[4 * rank];
+        check(rank, told);
+      }
+      offset = before;
+      total = all;
+      if (total < k) {
+        throw new InputException(total + " rows: expected at least k=" + k);
+      }
+    }
+
+    private void check(int rank, long[] told) {
+      if (told[4 * rank + 2] != told[2] || told[4 * rank + 3] != told[3]) {
+        throw new InputException(kindOf(rank, told) + ", " + kindOf(0, told) + ": expected the same on every rank");
+      }
+      long bad = told[4 * rank + 1];
+      if (bad >= 0) {
+        throw new InputException(
+            "rank " + rank + ", row " + bad / columns + ", column " + bad % columns + ": expected a finite number");
+      }
+    }
+
+    private String kindOf(int rank, long[] told) {
+      String type = told[4 * rank + 3] == Points.FLOAT ? "float" : "double";
+      return "rank " + rank + " has " + told[4 * rank + 2] + " columns of " + type;
+    }
+
+    KMeansModel run() {
+      double scaledTol = tol == 0 ? 0 : tol * meanVariance();
+      Object centroids = initialCentroids == null ? new Seeding().centroids() : given();
+      Native.forgetPasses(rows.address());
+      int[] labels = new int[count];
+      int[] previous = new int[count];
+      Arrays.fill(labels, NO_CENTROID);
+      double[] distances = new double[count];
+      double inertia = 0;
+      boolean hasMoved = false;
+      int iteration = 0;
+      while (iteration < maxIter) {
+        iteration++;
+        int[] swapped = labels;
+        labels = previous;
+        previous = swapped;
+        double[] sums = new double[k * columns];
+        double[] weights = new double[k];
+        inertia = pass(centroids, labels, distances, sums, weights);
+        double[] added = Arrays.copyOf(sums, sums.length + k + EXTRA);
+        System.arraycopy(weights, 0, added, sums.length, k);
+        added[sums.length + k] = inertia;
+        added[sums.length + k + 1] = Arrays.equals(labels, previous) ? 0 : 1;
+        added[sums.length + k + 2] = count;
+        communicator.allreduce(added, Op.SUM);
+        sums = Arrays.copyOf(added, sums.length);
+        weights = Arrays.copyOfRange(added, sums.length, sums.length + k);
+        inertia = added[sums.length + k];
+        boolean hasChanged = added[sums.length + k + 1] > 0;
+        boolean hasReseeded = giveRowsToEmpty(labels, distances, sums, weights);
+        double shift = recenter(centroids, sums, weights);
+        hasMoved = hasChanged || hasReseeded;
+        if (!hasChanged || shift <= scaledTol) {
+          break;
+        }
+      }
+      if (hasMoved) {
+        // The centroids have shifted since the labels were taken.
+        pass(centroids, labels, distances, new double[k * columns], new double[k]);
+        inertia = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
+      }
+      if (!Double.isFinite(inertia)) {
+        throw new InputException("the rows lie too far apart for squared distances: scale them");
+      }
+      return new KMeansModel(centroids, columns, labels, inertia, iteration);
+    }
+
+    private Object given() {
+      if (initialCentroids.length != k || Arrays.stream(initialCentroids).anyMatch(row -> row.length != columns)) {
+        throw new InputException("initialCentroids: expected k=" + k + " rows of " + columns + " values");
+      }
+      Object centroids = rows.newValues((long) k * columns);
+      for (int at = 0; at < k * columns; at++) {
+        set(centroids, at, initialCentroids[at / columns][at % columns]);
+      }
+      return centroids;
+    }
+
+    private double meanVariance() {
+      double[] mean = columnSums(new double[0]);
+      for (int column = 0; column < columns; column++) {
+        mean[column] /= total;
+      }
+      double[] squares = columnSums(mean);
+      return Arrays.stream(squares).map(square -> square / total).sum() / columns;
+    }
+
+    private double[] columnSums(double[] mean) {
+      double[] sums = new double[columns];
+      try (Values from = Values.of(mean);
+          Values to = Values.of(sums)) {
+        Native.columnSums(rows.address(), from.address, from.bytes, to.address, to.bytes);
+        to.copyBack();
+      }
+      return communicator.allreduce(sums, Op.SUM);
+    }
+
+    private double pass(Object centroids, int[] labels, double[] distances, double[] sums, double[] weights) {
+      try (Values at = Values.of(centroids);
+          Values labelled = Values.room(labels);
+          Values far = Values.room(distances);
+          Values summed = Values.room(sums);
+          Values weighed = Values.room(weights)) {
+        double inertia =
+            Native.pass(
+                rows.address(),
+                at.address,
+                at.bytes,
+                labelled.address,
+                labelled.bytes,
+                far.address,
+                far.bytes,
+                summed.address,
+                summed.bytes,
+                weighed.address,
+                weighed.bytes,
+                threads);
+        for (Values each : new Values[] {labelled, far, summed, weighed}) {
+          each.copyBack();
+        }
+        return inertia;
+      }
+    }
+
+    private double recenter(Object centroids, double[] sums, double[] weights) {
+      try (Values at = Values.of(centroids);
+          Values summed = Values.of(sums);
+          Values weighed = Values.of(weights)) {
+        double shift =
+            Native.recenter(
+                at.element, at.address, at.bytes, summed.address, summed.bytes, weighed.address, weighed.bytes);
+        at.copyBack();
+        return shift;
+      }
+    }
+
+    /**
+     * Gives each cluster without rows one of those that are farthest from their centroids: the first empty one the
+     * farthest of all ranks; of equally far rows the one with the lowest number is first. Rows that lie on their
+     * centroid stay.
+     */
+    private boolean giveRowsToEmpty(int[] labels, double[] distances, double[] sums, double[] weights) {
+      int[] empty = IntStream.range(0, k).filter(cluster -> weights[cluster] == 0).toArray();
+      if (empty.length == 0) {
+        return false;
+      }
+      int[] mine = farthest(distances, empty.length);
+      double[] far = new double[mine.length];
+      long[] numbers = new long[mine.length];
+      int[] clusters = new int[mine.length];
+      Object points = rows.newValues((long) mine.length * columns);
+      for (int at = 0; at < mine.length; at++) {
+        far[at] = distances[mine[at]];
+        numbers[at] = offset + mine[at];
+        clusters[at] = labels[mine[at]];
+        System.arraycopy(rows.row(mine[at]), 0, points, at * columns, columns);
+      }
+      double[] allFar = communicator.allgather(far);
+      long[] allNumbers = communicator.allgather(numbers);
+      int[] allClusters = communicator.allgather(clusters);
+      Object allPoints = communicator.allgather(points);
+      Integer[] order = new Integer[allFar.length];
+      Arrays.setAll(order, at -> at);
+      Arrays.sort(
+          order,
+          (a, b) ->
+              allFar[a] != allFar[b]
+                  ? Double.compare(allFar[b], allFar[a])
+                  : Long.compare(allNumbers[a], allNumbers[b]));
+      int moved = 0;
+      while (moved < Math.min(empty.length, order.length) && allFar[order[moved]] > 0) {
+        moved++;
+      }
+      for (int at = 0; at < moved; at++) {
+        weights[allClusters[order[at]]] -= 1;
+        for (int column = 0; column < columns; column++) {
+          sums[allClusters[order[at]] * columns + column] -= get(allPoints, order[at] * columns + column);
+        }
+      }
+      for (int at = 0; at < moved; at++) {
+        weights[empty[at]] = 1;
+        for (int column = 0; column < columns; column++) {
+          sums[empty[at] * columns + column] = get(allPoints, order[at] * columns + column);
+        }
+      }
+      return moved > 0;
+    }
+
+    /** The numbers here of the rows with the largest distances, the largest first; of equal ones the first. */
+    private int[] farthest(double[] distances, int wanted) {
+      return IntStream.range(0, count)
+          .boxed()
+          .sorted(
+              (a, b) ->
+                  distances[a] != distances[b] ? Double.compare(distances[b], distances[a]) : Integer.compare(a, b))
+          .limit(wanted)
+          .mapToInt(Integer::intValue)
+          .toArray();
+    }
+
+    private void set(Object values, int at, double value) {
+      if (values instanceof float[] floats) {
+        floats[at] = (float) value;
+      } else {
+        ((double[]) values)[at] = value;
+      }
+    }
+
+    private double get(Object values, int at) {
+      return values instanceof float[] floats ? floats[at] : ((double[]) values)[at];
+    }
+
+    /** Centroids to start from, by k-means‖: candidates of some rounds, of which k are chosen by their weight. */
+    private final class Seeding {
+      private final double[] distances = new double[count];
+      private final int[] closest = new int[count];
+      private Object candidates = rows.newValues(0);
+
+      Seeding() {
+        Arrays.fill(distances, Double.POSITIVE_INFINITY);
+      }
+
+      Object centroids() {
+        add(rowsOf(new long[] {new SplittableRandom(seed).nextLong(total)}));
+        for (int step = 1; step <= initSteps; step++) {
+          double cost = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
+          if (cost == 0) {
+            break;
+          }
+          add(drawn(step, 2.0 * k / cost));
+        }
+        fillUp();
+        double[] weights = new double[Math.toIntExact(candidateCount())];
+        for (int candidate : closest) {
+          weights[candidate]++;
+        }
+        communicator.allreduce(weights, Op.SUM);
+        return chosen(weights);
+      }
+
+      private long candidateCount() {
+        return Values.countOf(candidates) / columns;
+      }
+
+      /** A number in [0, 1) for a row, which depends on nothing but the seed, the step and the row's number. */
+      private double draw(int step, int row) {
+        long stream = seed + step * ROW_STREAM;
+        return new SplittableRandom(stream ^ (offset + row) * ROW_STREAM).nextDouble();
+      }
+
+      private Object drawn(int step, double scale) {
+        int[] taken =
+            IntStream.range(0, count)
+                .filter(row -> draw(step, row) < distances[row] * scale)
+                .toArray();
+        Object mine = rows.newValues((long) taken.length * columns);
+        for (int at = 0; at < taken.length; at++) {
+          System.arraycopy(rows.row(taken[at]), 0, mine, at * columns, columns);
+        }
+        return communicator.allgather(mine);
+      }
+
+      /** Rows by their numbers among those of all ranks, in this order. */
+      private Object rowsOf(long[] numbers) {
+        double[] found = new double[numbers.length * columns];
+        for (int at = 0; at < numbers.length; at++) {
+          if (numbers[at] >= offset && numbers[at] < offset + count) {
+            Object row = rows.row(numbers[at] - offset);
+            for (int column = 0; column < columns; column++) {
+              found[at * columns + column] = get(row, column);
+            }
+          }
+        }
+        communicator.allreduce(found, Op.SUM);
+        Object taken = rows.newValues(found.length);
+        for (int at = 0; at < found.length; at++) {
+          set(taken, at, found[at]);
+        }
+        return taken;
+      }
+
+      private void add(Object more) {
+        int before = Math.toIntExact(candidateCount());
+        if (Values.countOf(more) > 0) {
+          try (Values centres = Values.of(more);
+              Values far = Values.of(distances);
+              Values numbers = Values.of(closest)) {
+            Native.lowerDistances(
+                rows.address(),
+                centres.address,
+                centres.bytes,
+                before,
+                far.address,
+                far.bytes,
+                numbers.address,
+                numbers.bytes,
+                threads);
+            far.copyBack();
+            numbers.copyBack();
+          }
+        }
+        Object all = rows.newValues((long) before * columns + Values.countOf(more));
+        System.arraycopy(candidates, 0, all, 0, before * columns);
+        System.arraycopy(more, 0, all, before * columns, Math.toIntExact(Values.countOf(more)));
+        candidates = all;
+      }
+
+      /** Where there are fewer candidates than clusters, rows by lot. */
+      private void fillUp() {
+        SplittableRandom lot = new SplittableRandom(~seed);
+        while (candidateCount() < k) {
+          add(rowsOf(lot.longs(k - candidateCount(), 0, total).toArray()));
+        }
+      }
+
+      /** k of the candidates, each drawn by its weight times its squared distance to those that are chosen. */
+      private Object chosen(double[] weights) {
+        SplittableRandom lot = new SplittableRandom(seed);
+        double[] nearest = new double[weights.length];
+        Arrays.fill(nearest, 1);
+        Object centroids = rows.newValues((long) k * columns);
+        for (int cluster = 0; cluster < k; cluster++) {
+          int next = drawnBy(weights, nearest, lot);
+          System.arraycopy(candidates, next * columns, centroids, cluster * columns, columns);
+          for (int candidate = 0; candidate < weights.length; candidate++) {
+            double squared = squaredDistance(next, candidate);
+            nearest[candidate] = cluster == 0 ? squared : Math.min(nearest[candidate], squared);
+          }
+        }
+        return centroids;
+      }
+
+      private int drawnBy(double[] weights, double[] nearest, SplittableRandom lot) {
+        double all = 0;
+        for (int candidate = 0; candidate < weights.length; candidate++) {
+          all += weights[candidate] * nearest[candidate];
+        }
+        if (all == 0) {
+          return lot.nextInt(weights.length);
+        }
+        double left = lot.nextDouble() * all;
+        int last = 0;
+        for (int candidate = 0; candidate < weights.length; candidate++) {
+          double share = weights[candidate] * nearest[candidate];
+          if (share > 0) {
+            last = candidate;
+            left -= share;
+            if (left < 0) {
+              break;
+            }
+          }
+        }
+        return last;
+      }
+
+      private double squaredDistance(int a, int b) {
+        double sum = 0;
+        for (int column = 0; column < columns; column++) {
+          double difference = get(candidates, a * columns + column) - get(candidates, b * columns + column);
+          sum += difference * difference;
+        }
+        return sum;
+      }
+    }
+  }
+}

@@ -1,0 +1,166 @@
+package org.ripieno;
+
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * Rows under keys: {@code long} numbers or strings, and for each key a row of as many elements of one type. With {@link
+ * Combine#CONCAT} a key has several rows, which lie together.
+ */
+public final class KeyedRows {
+  private final Object keys;
+  private final Object values;
+  private final int width;
+  private final long[] counts;
+
+  private KeyedRows(Object keys, Object values, int width, long[] counts) {
+    this.keys = keys;
+    this.values = values;
+    this.width = width;
+    this.counts = counts;
+  }
+
+  /**
+   * Rows under numbers.
+   *
+   * @param keys one for each row; they may repeat
+   * @param values an array of {@code keys.length * width} elements, row after row
+   * @param width elements of a row
+   */
+  public static KeyedRows of(long[] keys, Object values, int width) {
+    return checked(keys, keys.length, values, width);
+  }
+
+  /** Rows under strings. */
+  public static KeyedRows of(String[] keys, Object values, int width) {
+    return checked(keys, keys.length, values, width);
+  }
+
+  /** The keys, if they are numbers. */
+  public long[] longKeys() {
+    return (long[]) keys;
+  }
+
+  /** The keys, if they are strings. */
+  public String[] stringKeys() {
+    return (String[]) keys;
+  }
+
+  /** The rows, one after the other: {@code rows.values(double[].class)}. */
+  public <A> A values(Class<A> type) {
+    return type.cast(values);
+  }
+
+  /** Elements of a row. */
+  public int width() {
+    return width;
+  }
+
+  /** How many rows each key has, or null if each has one. */
+  public long[] counts() {
+    return counts;
+  }
+
+  /** How many keys. */
+  public int keyCount() {
+    return keys instanceof long[] numbers ? numbers.length : ((String[]) keys).length;
+  }
+
+  KeyedRows regrouped(Communicator communicator, Combine combine, int threads) {
+    boolean areNumbers = keys instanceof long[];
+    byte[][] texts = areNumbers ? null : encoded((String[]) keys);
+    long block;
+    try (Values offsets = Values.of(areNumbers ? new long[0] : ends(texts));
+        Values data = Values.of(areNumbers ? keys : joined(texts));
+        Values memory = Values.of(values)) {
+      block =
+          Native.regroup(
+              communicator.address(),
+              offsets.address,
+              offsets.bytes,
+              data.address,
+              data.bytes,
+              memory.element,
+              width,
+              memory.address,
+              memory.bytes,
+              combine.number(),
+              threads);
+    }
+    Reference.reachabilityFence(communicator);
+    return taken(block, areNumbers);
+  }
+
+  private KeyedRows taken(long block, boolean areNumbers) {
+    long[] sizes = new long[4];
+    Native.blockSizes(block, sizes);
+    int keyCount = Math.toIntExact(sizes[0]);
+    Object ownKeys = areNumbers ? new long[keyCount] : new byte[Math.toIntExact(sizes[1])];
+    long[] ends = new long[areNumbers ? 0 : keyCount + 1];
+    long[] ownCounts = new long[sizes[2] == 0 ? 0 : keyCount];
+    Object own = Values.newArray(values, sizes[3] / Values.sizeOf(values));
+    try (Values offsets = Values.room(ends);
+        Values data = Values.room(ownKeys);
+        Values numbers = Values.room(ownCounts);
+        Values memory = Values.room(own)) {
+      Native.takeBlock(
+          block,
+          offsets.address,
+          offsets.bytes,
+          data.address,
+          data.bytes,
+          numbers.address,
+          numbers.bytes,
+          memory.address,
+          memory.bytes);
+      for (Values each : new Values[] {offsets, data, numbers, memory}) {
+        each.copyBack();
+      }
+    }
+    Object made = areNumbers ? ownKeys : strings((byte[]) ownKeys, ends);
+    return new KeyedRows(made, own, width, sizes[2] == 0 ? null : ownCounts);
+  }
+
+  private static KeyedRows checked(Object keys, int keyCount, Object values, int width) {
+    long count = Values.countOf(values);
+    if (width < 0 || count != (long) keyCount * width) {
+      throw new InputException(
+          count + " elements for " + keyCount + " keys: expected a row of " + width + " for each");
+    }
+    return new KeyedRows(keys, values, width, null);
+  }
+
+  private static byte[][] encoded(String[] keys) {
+    byte[][] texts = new byte[keys.length][];
+    for (int key = 0; key < keys.length; key++) {
+      texts[key] = keys[key].getBytes(StandardCharsets.UTF_8);
+    }
+    return texts;
+  }
+
+  private static long[] ends(byte[][] texts) {
+    long[] ends = new long[texts.length + 1];
+    for (int key = 0; key < texts.length; key++) {
+      ends[key + 1] = ends[key] + texts[key].length;
+    }
+    return ends;
+  }
+
+  private static byte[] joined(byte[][] texts) {
+    ByteBuffer all = ByteBuffer.allocate(Math.toIntExact(ends(texts)[texts.length]));
+    for (byte[] text : texts) {
+      all.put(text);
+    }
+    return all.array();
+  }
+
+  private static String[] strings(byte[] data, long[] ends) {
+    String[] strings = new String[ends.length - 1];
+    for (int key = 0; key < strings.length; key++) {
+      int begin = (int) ends[key];
+      strings[key] = new String(data, begin, (int) ends[key + 1] - begin, StandardCharsets.UTF_8);
+    }
+    return strings;
+  }
+}

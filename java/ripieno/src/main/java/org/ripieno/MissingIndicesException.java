@@ -1,0 +1,10 @@
+package org.ripieno;
+
+/** A sparse reduction wants indices that no rank contributes. */
+public final class MissingIndicesException extends RipienoException {
+  private static final long serialVersionUID = 1;
+
+  MissingIndicesException(String message) {
+    super(message);
+  }
+}

@@ -1,0 +1,180 @@
+package org.ripieno;
+
+/**
+ * The native library. Addresses of memory are those of direct buffers, which the caller keeps reachable until the call
+ * has ended; addresses of objects are freed once, when nobody can use them any more.
+ */
+final class Native {
+  /** What is not set. */
+  static final int UNSET = -1;
+
+  static {
+    Library.load();
+  }
+
+  private Native() {}
+
+  static native long address(Object directBuffer);
+
+  static native String newToken();
+
+  static native long meet(
+      int rank,
+      int worldSize,
+      String token,
+      String host,
+      String rack,
+      int firstPort,
+      int lastPort,
+      int links,
+      int tls,
+      long rendezvousTimeoutMs,
+      long heartbeatTimeoutMs,
+      Exchange exchange,
+      String directory,
+      String storeHost,
+      int storePort);
+
+  static native void run(
+      long communicator,
+      int collective,
+      int op,
+      long number,
+      long[] counts,
+      long[] inCounts,
+      int element,
+      long first,
+      long firstBytes,
+      long second,
+      long secondBytes);
+
+  static native long start(
+      long communicator,
+      int collective,
+      int op,
+      long number,
+      long[] counts,
+      long[] inCounts,
+      int element,
+      long first,
+      long firstBytes,
+      long second,
+      long secondBytes,
+      Object kept);
+
+  static native void join(long handle);
+
+  static native boolean isDone(long handle);
+
+  static native void freeHandle(long handle);
+
+  static native void barrier(long communicator);
+
+  static native void abort(long communicator, String host, String cause, String traceback);
+
+  static native void close(long communicator);
+
+  static native void free(long communicator);
+
+  static native long sparse(
+      long communicator,
+      long outIndices,
+      long outBytes,
+      long inIndices,
+      long inBytes,
+      long size,
+      String degrees,
+      boolean missingIsZero,
+      double denseAbove);
+
+  static native void sparseReduce(
+      long reduction, int element, int width, int op, long values, long valuesBytes, long into, long intoBytes);
+
+  static native String sparseDegrees(long reduction);
+
+  static native void freeSparse(long reduction);
+
+  static native long regroup(
+      long communicator,
+      long offsets,
+      long offsetsBytes,
+      long keys,
+      long keysBytes,
+      int element,
+      int width,
+      long values,
+      long valuesBytes,
+      int combine,
+      int threads);
+
+  static native void blockSizes(long block, long[] sizes);
+
+  static native void takeBlock(
+      long block,
+      long offsets,
+      long offsetsBytes,
+      long keys,
+      long keysBytes,
+      long counts,
+      long countsBytes,
+      long values,
+      long valuesBytes);
+
+  static native long newRows(int element, int columns);
+
+  static native void addRows(long rows, long at, long bytes);
+
+  static native void freeRows(long rows);
+
+  static native long firstNonFinite(long rows, int threads);
+
+  static native void takeRow(long rows, long number, long at, long bytes);
+
+  static native void columnSums(long rows, long mean, long meanBytes, long sums, long sumsBytes);
+
+  static native double pass(
+      long rows,
+      long centroids,
+      long centroidsBytes,
+      long labels,
+      long labelsBytes,
+      long distances,
+      long distancesBytes,
+      long sums,
+      long sumsBytes,
+      long weights,
+      long weightsBytes,
+      int threads);
+
+  static native void forgetPasses(long rows);
+
+  static native void assign(
+      long rows,
+      long centroids,
+      long centroidsBytes,
+      long labels,
+      long labelsBytes,
+      long distances,
+      long distancesBytes,
+      int threads);
+
+  static native void lowerDistances(
+      long rows,
+      long centres,
+      long centresBytes,
+      int firstNumber,
+      long distances,
+      long distancesBytes,
+      long closest,
+      long closestBytes,
+      int threads);
+
+  static native double recenter(
+      int element,
+      long centroids,
+      long centroidsBytes,
+      long sums,
+      long sumsBytes,
+      long weights,
+      long weightsBytes);
+}

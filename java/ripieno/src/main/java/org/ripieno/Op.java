@@ -1,0 +1,19 @@
+package org.ripieno;
+
+/** How elements of ranks combine. Floating-point minima and maxima are NaN if any element is; integers wrap around. */
+public enum Op {
+  /** Addition. */
+  SUM,
+  /** Multiplication. */
+  PROD,
+  /** The smaller. */
+  MIN,
+  /** The larger. */
+  MAX,
+  /** Bitwise and, of integers. */
+  AND,
+  /** Bitwise or, of integers. */
+  OR,
+  /** Bitwise exclusive or, of integers. */
+  XOR
+}

@@ -1,0 +1,200 @@
+package org.ripieno;
+
+import java.lang.reflect.Array;
+import java.nio.Buffer;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.DoubleBuffer;
+import java.nio.FloatBuffer;
+import java.nio.IntBuffer;
+import java.nio.LongBuffer;
+import java.nio.ShortBuffer;
+
+/**
+ * The memory of a call: a direct buffer from its position to its limit, or a copy of an array of byte, short, int,
+ * long, float or double.
+ */
+final class Values implements AutoCloseable {
+  /** The types by their numbers in native code. */
+  private static final Class<?>[] TYPES = {
+    byte.class, short.class, int.class, long.class, float.class, double.class
+  };
+
+  private static final int[] SIZES = {1, 2, 4, 8, 4, 8};
+  private static final int FLOAT = 4;
+  private static final int DOUBLE = 5;
+
+  final int element;
+  final long address;
+  final long bytes;
+
+  /** What the memory lies in. */
+  final Object kept;
+
+  /** The array that this is a copy of, if it is. */
+  private final Object array;
+
+  private final Lent lent;
+
+  private Values(int element, long address, long bytes, Object kept, Object array, Lent lent) {
+    this.element = element;
+    this.address = address;
+    this.bytes = bytes;
+    this.kept = kept;
+    this.array = array;
+    this.lent = lent;
+  }
+
+  /** An array's elements, or the buffer itself. */
+  static Values of(Object values) {
+    Values room = room(values);
+    if (room.array != null) {
+      copyIn(room.lent.bytes, room.array);
+    }
+    return room;
+  }
+
+  /** The same, where nothing is read of it. */
+  static Values room(Object values) {
+    if (values instanceof Buffer buffer) {
+      return ofBuffer(buffer);
+    }
+    int element = elementOf(values);
+    Lent lent = Lent.of((long) Array.getLength(values) * SIZES[element]);
+    return new Values(element, lent.address, lent.bytes.limit(), lent.bytes, values, lent);
+  }
+
+  /** Copies what the memory holds to the array that it is a copy of. */
+  void copyBack() {
+    if (array != null) {
+      copyOut(lent.bytes, array);
+    }
+  }
+
+  /** Gives lent memory back. */
+  @Override
+  public void close() {
+    if (lent != null) {
+      lent.close();
+    }
+  }
+
+  boolean areFloating() {
+    return element >= FLOAT;
+  }
+
+  /** The number of the type of an array or a buffer. */
+  static int elementOf(Object values) {
+    if (values instanceof Buffer buffer) {
+      return elementOfBuffer(buffer);
+    }
+    Class<?> type = values == null ? null : values.getClass().getComponentType();
+    for (int element = 0; element < TYPES.length; element++) {
+      if (TYPES[element] == type) {
+        return element;
+      }
+    }
+    String given = values == null ? "null" : values.getClass().getTypeName();
+    throw new InputException(
+        given + ": expected an array of byte, short, int, long, float or double, or a direct buffer of java.nio");
+  }
+
+  static long sizeOf(Object values) {
+    return SIZES[elementOf(values)];
+  }
+
+  static long countOf(Object values) {
+    return values instanceof Buffer buffer ? buffer.remaining() : Array.getLength(values);
+  }
+
+  /** A new array of the type of these values. */
+  @SuppressWarnings("unchecked")
+  static <A> A newArray(A like, long count) {
+    int element = elementOf(like);
+    if (like instanceof Buffer) {
+      throw new InputException("a buffer where a new array is to be made: give an array, or use the form in place");
+    }
+    if (count > Integer.MAX_VALUE - 8) {
+      throw new InputException(count + " elements in one array: expected fewer than 2^31");
+    }
+    return (A) Array.newInstance(TYPES[element], (int) count);
+  }
+
+  private static Values ofBuffer(Buffer buffer) {
+    int element = elementOfBuffer(buffer);
+    if (!buffer.isDirect() || buffer.isReadOnly()) {
+      throw new InputException(buffer + ": expected a direct buffer that may be written to");
+    }
+    if (orderOf(buffer) != ByteOrder.nativeOrder()) {
+      throw new InputException(buffer + " is " + orderOf(buffer) + ": expected order(ByteOrder.nativeOrder())");
+    }
+    long offset = (long) buffer.position() * SIZES[element];
+    long bytes = (long) buffer.remaining() * SIZES[element];
+    return new Values(element, Native.address(buffer) + offset, bytes, buffer, null, null);
+  }
+
+  private static int elementOfBuffer(Buffer buffer) {
+    if (buffer instanceof ByteBuffer) {
+      return 0;
+    } else if (buffer instanceof ShortBuffer) {
+      return 1;
+    } else if (buffer instanceof IntBuffer) {
+      return 2;
+    } else if (buffer instanceof LongBuffer) {
+      return 3;
+    } else if (buffer instanceof FloatBuffer) {
+      return FLOAT;
+    } else if (buffer instanceof DoubleBuffer) {
+      return DOUBLE;
+    }
+    throw new InputException(buffer + ": expected a buffer of bytes, short, int, long, float or double");
+  }
+
+  private static ByteOrder orderOf(Buffer buffer) {
+    if (buffer instanceof ShortBuffer shorts) {
+      return shorts.order();
+    } else if (buffer instanceof IntBuffer ints) {
+      return ints.order();
+    } else if (buffer instanceof LongBuffer longs) {
+      return longs.order();
+    } else if (buffer instanceof FloatBuffer floats) {
+      return floats.order();
+    } else if (buffer instanceof DoubleBuffer doubles) {
+      return doubles.order();
+    }
+    // Bytes have none.
+    return ByteOrder.nativeOrder();
+  }
+
+  private static void copyIn(ByteBuffer bytes, Object array) {
+    if (array instanceof double[] doubles) {
+      bytes.asDoubleBuffer().put(doubles);
+    } else if (array instanceof float[] floats) {
+      bytes.asFloatBuffer().put(floats);
+    } else if (array instanceof long[] longs) {
+      bytes.asLongBuffer().put(longs);
+    } else if (array instanceof int[] ints) {
+      bytes.asIntBuffer().put(ints);
+    } else if (array instanceof short[] shorts) {
+      bytes.asShortBuffer().put(shorts);
+    } else {
+      bytes.duplicate().put((byte[]) array);
+    }
+  }
+
+  private static void copyOut(ByteBuffer bytes, Object array) {
+    if (array instanceof double[] doubles) {
+      bytes.asDoubleBuffer().get(doubles);
+    } else if (array instanceof float[] floats) {
+      bytes.asFloatBuffer().get(floats);
+    } else if (array instanceof long[] longs) {
+      bytes.asLongBuffer().get(longs);
+    } else if (array instanceof int[] ints) {
+      bytes.asIntBuffer().get(ints);
+    } else if (array instanceof short[] shorts) {
+      bytes.asShortBuffer().get(shorts);
+    } else {
+      bytes.duplicate().get((byte[]) array);
+    }
+  }
+}

@@ -1,0 +1,153 @@
+package org.ripieno;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.ByteBuffer;
+import java.nio.DoubleBuffer;
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Future;
+import org.junit.jupiter.api.Test;
+
+class FailuresTest {
+  @Test
+  void ranksThatDifferAllHearWhoCalledWhat() throws Exception {
+    for (Future<double[]> ended :
+        Ranks.ended(3, comm -> comm.allreduce(new double[comm.rank() == 2 ? 5 : 4], Op.SUM))) {
+      Throwable told = assertThrows(ExecutionException.class, ended::get).getCause();
+      assertInstanceOf(CollectiveMismatchException.class, told);
+      assertTrue(told.getMessage().contains("rank 2"), told.getMessage());
+    }
+  }
+
+  @Test
+  void aRankThatGivesUpIsNamedToAll() throws Exception {
+    List<Future<Object>> all =
+        Ranks.ended(
+            3,
+            comm -> {
+              if (comm.rank() == 1) {
+                comm.abort(new IllegalStateException("no more rows"));
+                return null;
+              }
+              return comm.allreduce(new int[1], Op.SUM);
+            });
+    for (int rank : new int[] {0, 2}) {
+      Throwable told = assertThrows(ExecutionException.class, all.get(rank)::get).getCause();
+      RankFailedException failed = assertInstanceOf(RankFailedException.class, told);
+      assertEquals(1, failed.rank());
+      assertTrue(failed.reason().contains("no more rows"), failed.reason());
+      assertTrue(failed.traceback().contains("FailuresTest"), failed.traceback());
+    }
+  }
+
+  @Test
+  void whoIsInterruptedLeavesAndTheOthersHearOfIt() throws Exception {
+    List<Future<Object>> all =
+        Ranks.ended(
+            2,
+            comm -> {
+              if (comm.rank() == 1) {
+                Thread waiting = Thread.currentThread();
+                new Thread(
+                        () -> {
+                          try {
+                            Thread.sleep(300);
+                          } catch (InterruptedException never) {
+                            throw new AssertionError(never);
+                          }
+                          waiting.interrupt();
+                        })
+                    .start();
+                try {
+                  comm.barrier();
+                } finally {
+                  assertTrue(Thread.interrupted());
+                }
+              } else {
+                Thread.sleep(3000);
+                comm.barrier();
+              }
+              return null;
+            });
+    assertInstanceOf(
+        InterruptedCallException.class, assertThrows(ExecutionException.class, all.get(1)::get).getCause());
+    assertInstanceOf(
+        RankFailedException.class, assertThrows(ExecutionException.class, all.get(0)::get).getCause());
+  }
+
+  @Test
+  void whatCannotBeRightIsToldAndTheJobGoesOn() throws Exception {
+    Ranks.run(
+        1,
+        comm -> {
+          assertThrows(InputException.class, () -> comm.allreduce("text", Op.SUM));
+          assertThrows(InputException.class, () -> comm.allreduce(new boolean[1], Op.SUM));
+          assertThrows(InputException.class, () -> comm.allreduce(null, Op.SUM));
+          assertThrows(InputException.class, () -> comm.allreduce(DoubleBuffer.allocate(3), Op.SUM));
+          DoubleBuffer foreign = ByteBuffer.allocateDirect(24).asDoubleBuffer();
+          assertTrue(
+              assertThrows(InputException.class, () -> comm.allreduce(foreign, Op.SUM))
+                  .getMessage()
+                  .contains("nativeOrder"));
+          assertThrows(InputException.class, () -> comm.allreduce(new double[1], Op.XOR));
+          assertThrows(InputException.class, () -> comm.broadcast(new int[1], 4));
+          assertThrows(InputException.class, () -> comm.allgather(new int[2], new long[] {1, 1}));
+          assertThrows(InputException.class, () -> comm.allgather(new int[2], new long[] {-1}));
+          assertThrows(InputException.class, () -> KeyedRows.of(new long[2], new int[3], 2));
+          assertThrows(
+              InputException.class, () -> comm.sparse(new long[] {-1}, new long[0]));
+          assertThrows(
+              InputException.class,
+              () -> comm.sparse(new long[] {1}, new long[0], new SparseReduction.Options().degrees("7x2")));
+          return comm.allreduce(new int[] {1}, Op.SUM);
+        });
+  }
+
+  @Test
+  void whatIsClosedSaysSo() throws Exception {
+    Communicator comm = Communicator.meet(0, 1, "secret", mine -> new String[] {mine});
+    comm.close();
+    comm.close();
+    assertThrows(CommunicatorClosedException.class, comm::barrier);
+  }
+
+  @Test
+  void ranksThatDoNotMeetAreToldOf() {
+    Meeting alone = Communicator.meeting(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
+    assertThrows(RendezvousException.class, () -> alone.at("127.0.0.1", 0 + 45_871));
+    assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
+    assertThrows(InputException.class, () -> Communicator.meeting(0, 1, ""));
+    RuntimeException own = new IllegalArgumentException("no engine");
+    RuntimeException told =
+        assertThrows(
+            RuntimeException.class,
+            () ->
+                Communicator.meet(
+                    0,
+                    2,
+                    "secret",
+                    mine -> {
+                      throw own;
+                    }));
+    assertTrue(told == own || told.getMessage().contains("no engine"), told.toString());
+  }
+
+  @Test
+  void classLoadersHaveTheirOwnLibraries() throws Exception {
+    URL[] classes = {Communicator.class.getProtectionDomain().getCodeSource().getLocation()};
+    for (int each = 0; each < 2; each++) {
+      try (URLClassLoader loader = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader())) {
+        Class<?> other = loader.loadClass("org.ripieno.Communicator");
+        assertTrue(other != Communicator.class);
+        assertEquals(64, ((String) other.getMethod("newToken").invoke(null)).length());
+      }
+    }
+  }
+}
