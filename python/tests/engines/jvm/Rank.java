@@ -1,0 +1,90 @@
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.HexFormat;
+import org.ripieno.Communicator;
+import org.ripieno.KMeans;
+import org.ripieno.KMeansModel;
+import org.ripieno.Op;
+import org.ripieno.Points;
+import org.ripieno.RankFailedException;
+
+/** A rank of a job among ranks of other languages: Rank FOLDER TOKEN RANK SIZE PROGRAM. */
+public final class Rank {
+  public static void main(String[] words) throws Exception {
+    int rank = Integer.parseInt(words[2]);
+    int size = Integer.parseInt(words[3]);
+    try (Communicator comm =
+        Communicator.meeting(rank, size, words[1])
+            .heartbeatTimeout(Duration.ofSeconds(5))
+            .over(Path.of(words[0]))) {
+      switch (words[4]) {
+        case "sums" -> sums(comm);
+        case "kmeans" -> kmeans(comm);
+        default -> failing(comm);
+      }
+    }
+  }
+
+  private static void sums(Communicator comm) {
+    double[] values = new double[1000];
+    Arrays.setAll(values, at -> at + 0.1 * comm.rank());
+    comm.allreduce(values, Op.SUM);
+    int[] root = comm.broadcast(new int[] {comm.rank() * 7, 3}, comm.size() - 1);
+    float[] largest = comm.allreduce(new float[] {comm.rank(), -1}, Op.MAX);
+    comm.barrier();
+    System.out.println(bits(values[999]) + " " + Arrays.toString(root) + " " + Arrays.toString(largest));
+  }
+
+  /** As the test draws them: a linear congruential generator. */
+  private static void kmeans(Communicator comm) {
+    int rows = 3000;
+    int columns = 5;
+    int k = 20;
+    float[][] all = new float[rows][columns];
+    long state = 7;
+    for (float[] row : all) {
+      for (int column = 0; column < columns; column++) {
+        state = (state * 1103515245 + 12345) & 0x7fffffff;
+        row[column] = state / 1048576.0f;
+      }
+    }
+    double[][] start = new double[k][columns];
+    for (int cluster = 0; cluster < k; cluster++) {
+      for (int column = 0; column < columns; column++) {
+        start[cluster][column] = all[cluster][column];
+      }
+    }
+    try (Points points = Points.ofFloats(columns)) {
+      for (int row = rows * comm.rank() / comm.size(); row < rows * (comm.rank() + 1) / comm.size(); row++) {
+        points.add(all[row]);
+      }
+      KMeansModel model =
+          new KMeans().setK(k).setInitialCentroids(start).setMaxIter(40).setTol(1e-4).fit(comm, points);
+      StringBuilder told = new StringBuilder();
+      for (double[] centroid : model.centroids()) {
+        for (double value : centroid) {
+          told.append(bits(value)).append(' ');
+        }
+      }
+      System.out.println(model.iterationCount() + " " + Arrays.hashCode(model.labels()) + " " + told);
+    }
+  }
+
+  private static void failing(Communicator comm) throws InterruptedException {
+    comm.barrier();
+    System.out.println("here");
+    if (comm.rank() == comm.size() - 1) {
+      Thread.sleep(60_000);
+    }
+    try {
+      comm.allreduce(new double[3], Op.SUM);
+    } catch (RankFailedException failed) {
+      System.out.println("rank " + failed.rank() + " failed: " + failed.reason());
+    }
+  }
+
+  private static String bits(double value) {
+    return HexFormat.of().toHexDigits(Double.doubleToLongBits(value));
+  }
+}

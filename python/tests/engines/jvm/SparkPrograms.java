@@ -1,0 +1,149 @@
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Random;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.ml.Pipeline;
+import org.apache.spark.ml.PipelineModel;
+import org.apache.spark.ml.PipelineStage;
+import org.apache.spark.ml.clustering.KMeans;
+import org.apache.spark.ml.feature.VectorAssembler;
+import org.apache.spark.ml.linalg.Vector;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.ripieno.Communicator;
+import org.ripieno.Op;
+import org.ripieno.spark.Ripieno;
+import org.ripieno.spark.RipienoKMeans;
+import org.ripieno.spark.RipienoKMeansModel;
+
+/** What is run on Spark: SparkPrograms FOLDER, by spark-submit. */
+public final class SparkPrograms {
+  private static final int CLUMPS = 5;
+
+  public static void main(String[] words) throws Exception {
+    SparkSession spark =
+        SparkSession.builder()
+            .appName("ripieno")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.executor.memory", "512m")
+            .config("spark.stage.maxConsecutiveAttempts", "1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .getOrCreate();
+    try {
+      sums(spark);
+      clusters(spark, words[0]);
+      refused(spark);
+      failing(spark);
+    } finally {
+      spark.stop();
+    }
+  }
+
+  private static void sums(SparkSession spark) {
+    List<Double> numbers = new ArrayList<>();
+    for (int number = 0; number < 1000; number++) {
+      numbers.add((double) number);
+    }
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    List<double[]> sums = Ripieno.run(context.parallelize(numbers, 7), 2, SparkPrograms::sum);
+    System.out.println("sums " + Arrays.toString(sums.get(0)) + " " + Arrays.toString(sums.get(1)));
+  }
+
+  private static double[] sum(Communicator comm, Iterator<Double> rows) {
+    double[] sum = {0, 0, comm.size()};
+    while (rows.hasNext()) {
+      sum[0] += rows.next();
+      sum[1]++;
+    }
+    return comm.allreduce(sum, Op.SUM);
+  }
+
+  private static void clusters(SparkSession spark, String folder) throws Exception {
+    Random random = new Random(3);
+    List<Row> rows = new ArrayList<>();
+    for (int row = 0; row < 2000; row++) {
+      double at = 20 * (row % CLUMPS);
+      rows.add(RowFactory.create(at + random.nextGaussian(), at + random.nextGaussian(), row));
+    }
+    StructType schema =
+        new StructType().add("x", DataTypes.DoubleType).add("y", DataTypes.DoubleType).add("id", DataTypes.IntegerType);
+    Dataset<Row> table = spark.createDataFrame(rows, schema).repartition(2);
+    VectorAssembler assembler = new VectorAssembler().setInputCols(new String[] {"x", "y"}).setOutputCol("point");
+    RipienoKMeans ours =
+        new RipienoKMeans().setK(CLUMPS).setFeaturesCol("point").setPredictionCol("label").setSeed(1).setMaxIter(50);
+    PipelineModel fitted = new Pipeline().setStages(new PipelineStage[] {assembler, ours}).fit(table);
+    Dataset<Row> vectors = assembler.transform(table);
+    org.apache.spark.ml.clustering.KMeansModel peer =
+        new KMeans().setK(CLUMPS).setFeaturesCol("point").setSeed(1).setMaxIter(50).setTol(1e-12).fit(vectors);
+    RipienoKMeansModel model = (RipienoKMeansModel) fitted.stages()[1];
+    System.out.println("centers " + sorted(model.getClusterCenters()));
+    double[][] peers = Arrays.stream(peer.clusterCenters()).map(Vector::toArray).toArray(double[][]::new);
+    System.out.println("centers " + sorted(peers));
+    System.out.println("cost " + model.getTrainingCost());
+    System.out.println("cost " + peer.summary().trainingCost());
+
+    String path = Path.of(folder, "model").toString();
+    fitted.write().overwrite().save(path);
+    PipelineModel loaded = PipelineModel.load(path);
+    Dataset<Row> labelled = loaded.transform(table);
+    Dataset<Row> both = labelled.join(peer.transform(vectors).select("id", "prediction"), "id");
+    System.out.println("pairs of labels " + both.groupBy("label", "prediction").count().count());
+    RipienoKMeans read = RipienoKMeans.load(saved(ours, Path.of(folder, "estimator").toString()));
+    System.out.println("read " + read.extractParamMap().toSeq().size() + " " + (int) read.getOrDefault(read.k()));
+    RipienoKMeansModel floats = ours.setElementType("float").setWorkers(2).fit(vectors);
+    System.out.println("float " + Math.abs(floats.getTrainingCost() / model.getTrainingCost() - 1));
+  }
+
+  private static String saved(RipienoKMeans estimator, String path) throws Exception {
+    estimator.write().overwrite().save(path);
+    return path;
+  }
+
+  private static String sorted(double[][] centers) {
+    Arrays.sort(centers, (a, b) -> Double.compare(a[0], b[0]));
+    StringBuilder told = new StringBuilder();
+    for (double[] center : centers) {
+      told.append(String.format("%.6f,%.6f ", center[0], center[1]));
+    }
+    return told.toString();
+  }
+
+  private static void refused(SparkSession spark) {
+    Dataset<Row> table = spark.range(10).toDF("features");
+    try {
+      new RipienoKMeans().fit(table);
+    } catch (IllegalArgumentException told) {
+      System.out.println("refused " + told.getMessage());
+    }
+    try {
+      new RipienoKMeans().setFeaturesCol("nothing").fit(table);
+    } catch (IllegalArgumentException told) {
+      System.out.println("refused " + told.getMessage());
+    }
+  }
+
+  private static void failing(SparkSession spark) {
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    try {
+      Ripieno.run(
+          context.parallelize(List.of(1, 2), 2),
+          2,
+          (comm, rows) -> {
+            if (comm.rank() == 1) {
+              throw new IllegalStateException("no such table");
+            }
+            return comm.allreduce(new double[1], Op.SUM);
+          });
+    } catch (Exception told) {
+      System.out.println("failed " + told.getMessage().contains("no such table"));
+    }
+  }
+}

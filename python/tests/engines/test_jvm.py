@@ -1,0 +1,187 @@
+"""The jars of Java and Spark, as who has them uses them; what needs no other process is tested by Maven beside them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import ripieno as rp
+import spark_sessions
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILT = ROOT / "target" / "jvm"
+PROGRAMS = Path(__file__).parent / "jvm"
+TOKEN = "a secret of this test"
+#: A JVM begins and ends in less, on cores that others use.
+PATIENCE_S = 120.0
+
+pytestmark = pytest.mark.skipif(not (BUILT / ".built").exists(), reason="no jars: make jvm")
+
+
+def _jars() -> list[Path]:
+    return sorted(path for path in BUILT.glob("*/ripieno*.jar"))
+
+
+def _jdks() -> list[str]:
+    """The Java on the path, and a newer one where it is installed."""
+    found = [shutil.which("java") or "java"]
+    newer = sorted(Path("/usr/lib/jvm").glob("*25*/bin/java"))
+    return [*found, *(str(java) for java in newer[:1])]
+
+
+@pytest.fixture(scope="module", params=_jdks(), ids=lambda java: "newer" if "25" in java else "path")
+def java(request: pytest.FixtureRequest) -> str:
+    """A Java machine."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A jar of the programs beside this file."""
+    folder = tmp_path_factory.mktemp("classes")
+    spark = [str(path) for path in _spark_jars()]
+    path = os.pathsep.join([*map(str, _jars()), *spark])
+    sources = [str(source) for source in sorted(PROGRAMS.glob("*.java")) if spark or source.stem == "Rank"]
+    subprocess.run(["javac", "-cp", path, "-d", str(folder / "made"), *sources], check=True)
+    jar = folder / "programs.jar"
+    subprocess.run(["jar", "--create", "--file", str(jar), "-C", str(folder / "made"), "."], check=True)
+    return jar
+
+
+def _spark_jars() -> list[Path]:
+    if spark_sessions.missing() is not None:
+        return []
+    import pyspark
+
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
+
+
+def _rank(java: str, classes: Path, folder: Path, rank: int, size: int, program: str) -> subprocess.Popen[str]:
+    path = os.pathsep.join(map(str, [classes, *_jars()]))
+    options = ["-Xcheck:jni", "-Xmx256m", "--enable-native-access=ALL-UNNAMED"]
+    words = [java, *options, "-cp", path, "Rank", str(folder), TOKEN, str(rank), str(size), program]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.fixture
+def ranks(java: str, classes: Path, tmp_path: Path) -> Iterator[Iterator[subprocess.Popen[str]]]:
+    """Starts ranks of Java, which end with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(rank: int, size: int, program: str) -> subprocess.Popen[str]:
+        started.append(_rank(java, classes, tmp_path, rank, size, program))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _told(process: subprocess.Popen[str]) -> list[str]:
+    """The lines of a rank that ends well."""
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, out
+    assert "WARNING" not in out and "FATAL" not in out, out
+    return out.splitlines()
+
+
+PYTHON_RANK = """
+import struct
+import numpy as np, ripieno as rp
+comm = rp.init()
+values = comm.allreduce(np.arange(1000) + 0.1 * comm.rank)
+root = comm.broadcast(np.array([comm.rank * 7, 3], np.int32), comm.world_size - 1, out=np.zeros(2, np.int32))
+largest = comm.allreduce(np.array([comm.rank, -1], np.float32), op="max")
+comm.barrier()
+print(struct.pack(">d", values[999]).hex(), root.tolist(), list(map(float, largest)))
+"""
+
+
+def test_ranks_of_java_and_of_python_compute_together(ranks, tmp_path):
+    size = 3
+    java = [ranks(rank, size, "sums") for rank in (0, 2)]
+    place = {"RIPIENO_DIRECTORY": str(tmp_path), "RIPIENO_TOKEN": TOKEN, "RANK": "1", "WORLD_SIZE": str(size)}
+    python = subprocess.run(
+        [sys.executable, "-c", PYTHON_RANK],
+        env=os.environ | place,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert python.returncode == 0, python.stderr
+    bits = python.stdout.split()[0]
+    for process in java:
+        assert _told(process) == [f"{bits} [14, 3] [2.0, -1.0]"]
+
+
+def _drawn(count: int, columns: int) -> np.ndarray:
+    """As `Rank.java` draws them."""
+    state, values = 7, np.empty(count * columns, np.float32)
+    for at in range(len(values)):
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        values[at] = np.float32(state) / np.float32(1048576)
+    return values.reshape(count, columns)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_kmeans_of_java_has_the_bits_of_pythons(ranks, size):
+    rows = _drawn(3000, 5)
+    model = rp.KMeans(20, init=rows[:20].copy(), max_iter=40, tol=1e-4, workers=size).fit(rows)
+    java = [ranks(rank, size, "kmeans") for rank in range(size)]
+    told = [_told(process)[-1].split() for process in java]
+    wanted = [struct.pack(">d", value).hex() for value in model.cluster_centers_.ravel()]
+    assert told[0][0] == str(model.n_iter_)
+    assert all(each[2:] == wanted for each in told)
+    labels = np.array_split(model.labels_, size)
+    for each, own in zip(told, labels, strict=True):
+        number = 1
+        for label in own.tolist():
+            number = (31 * number + label) & 0xFFFFFFFF
+        assert int(each[1]) & 0xFFFFFFFF == number
+
+
+def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
+    size = 3
+    java = [ranks(rank, size, "failing") for rank in range(size)]
+    assert java[2].stdout is not None
+    assert java[2].stdout.readline() == "here\n"
+    java[2].send_signal(signal.SIGKILL)
+    for process in java[:2]:
+        assert _told(process)[1].startswith("rank 2 failed: ")
+    assert java[2].wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])
+def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
+    reason = spark_sessions.missing()
+    if reason is not None:
+        pytest.skip(reason)
+    jars = ",".join(map(str, _jars()))
+    options = ["--master", master, "--jars", jars, "--class", "SparkPrograms", "--driver-memory", "512m"]
+    home = _spark_jars()[0].parents[1]
+    command = [str(home / "bin/spark-submit"), *options, str(classes), str(tmp_path)]
+    place = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    ran = subprocess.run(command, capture_output=True, text=True, env=os.environ | place, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    told = [line for line in ran.stdout.splitlines() if line.split()[0] in KINDS]
+    assert told[0] == "sums [499500.0, 1000.0, 4.0] [499500.0, 1000.0, 4.0]"
+    centers, peers, cost, peer_cost = (line.split(maxsplit=1)[1] for line in told[1:5])
+    assert centers == peers
+    assert float(cost) == pytest.approx(float(peer_cost), rel=1e-9)
+    assert told[5] == "pairs of labels 5"
+    assert told[6].startswith("read ") and told[6].endswith(" 5")
+    assert float(told[7].split()[1]) < 1e-5
+    assert "expected vectors" in told[8] and "expected one of features" in told[9]
+    assert told[10] == "failed true"
+
+
+KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "refused", "failed"}
