@@ -1,6 +1,6 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
-benches/run.py [als|faults|host|cluster|dashboard|encryption|mds|memory|replicas|kmeans|linear|logistic|networkx|
+benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
                 pagerank|regroup|seeding|sgd|shuffle|spark|torch|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -22,6 +22,7 @@ import dashboard  # noqa: E402
 import encryption  # noqa: E402
 import faults  # noqa: E402
 import host  # noqa: E402
+import jvm  # noqa: E402
 import kmeans  # noqa: E402
 import linear  # noqa: E402
 import logistic  # noqa: E402
@@ -49,6 +50,7 @@ NAMES = (
     "cluster",
     "dashboard",
     "encryption",
+    "jvm",
     "memory",
     "replicas",
     "kmeans",
@@ -146,6 +148,7 @@ def _cases(
         "cluster": cluster,
         "dashboard": dashboard,
         "encryption": encryption,
+        "jvm": jvm,
         "memory": memory,
         "replicas": replicas,
         "shuffle": shuffle,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -185,3 +186,22 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
 
 
 KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "refused", "failed"}
+
+
+@pytest.mark.parametrize("case", ["array", "aggregate", "kmeans"])
+def test_the_jvm_is_measured_beside_spark_flink_and_python(tmp_path, case):
+    if spark_sessions.missing() is not None:
+        pytest.skip(str(spark_sessions.missing()))
+    target = tmp_path / "figures.json"
+    command = [sys.executable, str(ROOT / "benches/run.py"), "jvm", "--case", case, "--quick", "--json", str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(target.read_text())["reports"]
+    peers = [peer for figure in report["figures"] for peer in figure["peers"]]
+    wanted = {
+        "array": ["2 ranks of Python"] * 2,
+        "aggregate": ["treeAggregate"],
+        "kmeans": ["MLlib", "Flink", "Python"],
+    }
+    # Flink comes from afar.
+    assert peers == wanted[case] or "Flink takes no part" in str(report["remarks"])

@@ -1,0 +1,254 @@
+"""From the JVM: sums of 80 MB in arrays and direct buffers, beside the native ones and Spark's treeAggregate; K-means
+from Spark's side beside MLlib, Flink and Python, as in figure 16 of the paper on threads and processes.
+
+Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
+figures 15 and 16. Flink's program is its own example. An iteration is the difference of a long fit and a short one, by
+their iterations, but for Python's, which are in its report.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import ripieno as rp
+from effort import Effort, Measured
+from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.bench.toolchain import Skipped
+from ripieno.comm.communicator import Communicator
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = Path(__file__).with_name("jvm")
+JARS = ROOT / "target/jvm"
+TIMEOUT_S = 900.0
+
+LENGTH, QUICK_LENGTH = 10_000_000, 10_000
+SUM_TURNS = 5
+#: Of the native sum with a direct buffer or an array, and of treeAggregate's.
+ARRAY_TARGET, AGGREGATE_TARGET = 1.5, 1 / 10
+
+POINTS, QUICK_POINTS = 100_000, 2_000
+CENTROIDS, QUICK_CENTROIDS = (1_000, 4_000, 16_000), (10,)
+#: Iterations of a short fit and a long one.
+FEW, MANY = 2, 7
+#: What an iteration is to take of MLlib's and Flink's, and of Python's.
+PEER_TARGET, PYTHON_TARGET = 1 / 5, 1.05
+
+#: What Flink needs to see of the JDK.
+OPENED = ("java.lang", "java.util", "java.nio")
+
+
+def cases() -> dict[str, Measured]:
+    """What can be measured alone, by name."""
+    return {"array": _arrays, "aggregate": _aggregates, "kmeans": _kmeans}
+
+
+def _arrays(report: Measurements, effort: Effort) -> None:
+    length = QUICK_LENGTH if effort.quick else LENGTH
+    turns = 2 if effort.quick else SUM_TURNS
+    in_array, in_buffer, native = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = _compiled("AllreduceTurns", Path(folder), [])
+        for _ in range(effort.runs(3)):
+            for line in _java_ranks(path, length, turns):
+                array, buffer = map(float, line.split())
+                in_array.append(array)
+                in_buffer.append(buffer)
+            with rp.launch(workers=2) as job:
+                native.extend(job.run(_summed, length, turns)[0])
+    for row, ours in (("double[]", in_array), ("direct buffer", in_buffer)):
+        report.figures.append(
+            Figure(
+                case=f"allreduce of {8 * length / 1e6:g} MB, 2 ranks of Java",
+                row=row,
+                ours=Samples(tuple(ours)),
+                peers={"2 ranks of Python": Samples(tuple(native))},
+                limit_s=None,
+                limit="",
+                work=8 * length / 1e9,
+                rate_unit="GB/s",
+                targets={"peer": ARRAY_TARGET},
+            )
+        )
+
+
+def _summed(comm: Communicator, length: int, turns: int) -> list[float]:
+    values, seconds = np.ones(length), []
+    for turn in range(-2, turns):
+        values[:] = 1.0
+        comm.barrier()
+        begin = time.perf_counter()
+        comm.allreduce(values, out=values)
+        if turn >= 0:
+            seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def _java_ranks(path: str, length: int, turns: int) -> list[str]:
+    """What rank 0 of two prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        token = secrets.token_hex(16)
+        command = ["java", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-cp", path, "AllreduceTurns", folder, token]
+        ranks = [
+            subprocess.Popen(
+                [*command, str(rank), "2", str(length), str(turns)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            )
+            for rank in range(2)
+        ]
+        told = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+    for rank, (_, errors) in zip(ranks, told, strict=True):
+        if rank.returncode:
+            raise RuntimeError(f"a rank of Java ended with {rank.returncode}: {errors.decode()}")
+    return told[0][0].decode().splitlines()
+
+
+def _aggregates(report: Measurements, effort: Effort) -> None:
+    length = QUICK_LENGTH if effort.quick else LENGTH
+    turns = effort.runs(SUM_TURNS)
+    found = np.array(_spark_turns("local-cluster[2,1,3072]", "3g", ["sum", str(length), str(turns)]))
+    report.figures.append(
+        Figure(
+            case=f"sum of {8 * length / 1e6:g} MB between executors",
+            row="double[]",
+            ours=Samples(tuple(found[:, 0])),
+            peers={"treeAggregate": Samples(tuple(found[:, 1]))},
+            limit_s=None,
+            limit="",
+            work=8 * length / 1e9,
+            rate_unit="GB/s",
+            targets={"peer": AGGREGATE_TARGET},
+        )
+    )
+
+
+def _kmeans(report: Measurements, effort: Effort) -> None:
+    count = QUICK_POINTS if effort.quick else POINTS
+    turns = effort.runs(3)
+    for k in QUICK_CENTROIDS if effort.quick else CENTROIDS:
+        words = ["kmeans", *map(str, (count, k, FEW, MANY, turns))]
+        found = np.array(_spark_turns("local[2]", "3g", words))
+        ours, mllib = ((found[:, at + 1] - found[:, at]) / (MANY - FEW) for at in (0, 2))
+        peers = {"MLlib": mllib, "Flink": _flink(report, count, k, turns), "Python": _python(count, k, turns)}
+        for name, seconds in peers.items():
+            if seconds is not None:
+                report.figures.append(
+                    Figure(
+                        case=f"iteration of K-means, {count:,} × 2, 2 cores, beside {name}",
+                        row=f"{k:,} centroids",
+                        ours=Samples(tuple(ours)),
+                        peers={name: Samples(tuple(seconds))},
+                        limit_s=None,
+                        limit="",
+                        work=count * k / 1e9,
+                        rate_unit="G distances/s",
+                        targets={"peer": PYTHON_TARGET if name == "Python" else PEER_TARGET},
+                    )
+                )
+
+
+def _python(count: int, k: int, turns: int) -> list[float]:
+    """Seconds of an iteration of each fit, by two ranks of Python."""
+    rows = np.random.default_rng(0).random((count, 2))
+    with rp.launch(workers=2, threads=1) as job:
+        fits = [
+            rp.KMeans(k, init="random", max_iter=MANY, tol=0, n_init=1, random_state=0, engine=job).fit(rows)
+            for _ in range(turns)
+        ]
+    return [statistics.median(each.seconds for each in fit.report_.iterations) for fit in fits]
+
+
+def _flink(report: Measurements, count: int, k: int, turns: int) -> list[float] | None:
+    """The same of Flink's example, by the difference of two jobs; None without Flink."""
+    try:
+        jars = _flink_jars()
+    except Skipped as skipped:
+        report.remark(str(skipped))
+        return None
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        points, centroids = Path(folder) / "points", Path(folder) / "centroids"
+        np.savetxt(points, random.random((count, 2)), fmt="%.6f")
+        np.savetxt(centroids, np.column_stack([np.arange(k), random.random((k, 2))]), fmt=["%d", "%.6f", "%.6f"])
+        opened = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in OPENED]
+        command = [
+            "java",
+            *opened,
+            "-Xmx3g",
+            "-cp",
+            str(jars / "*"),
+            "org.apache.flink.examples.java.clustering.KMeans",
+        ]
+        command += ["--points", str(points), "--centroids", str(centroids), "--output", str(Path(folder) / "out")]
+        return [(_job_s(command, MANY) - _job_s(command, FEW)) / (MANY - FEW) for _ in range(turns)]
+
+
+def _job_s(command: list[str], iterations: int) -> float:
+    shutil.rmtree(command[-1], ignore_errors=True)
+    begin = time.perf_counter()
+    subprocess.run([*command, "--iterations", str(iterations)], check=True, capture_output=True, timeout=TIMEOUT_S)
+    return time.perf_counter() - begin
+
+
+def _flink_jars() -> Path:
+    """Flink and its examples, fetched if they are not there."""
+    jars = ROOT / "target/flink"
+    if not list(jars.glob("flink-examples-batch*.jar")):
+        if shutil.which("mvn") is None:
+            raise Skipped("Flink takes no part: Maven fetches it (apt-get install maven)")
+        command = ["mvn", "--quiet", "--batch-mode", "--no-transfer-progress", "package"]
+        if subprocess.run(command, cwd=PROGRAMS, capture_output=True).returncode:
+            raise Skipped(f"Flink takes no part: {' '.join(command)} in {PROGRAMS} fails")
+    return jars
+
+
+def _spark_turns(master: str, memory: str, words: list[str]) -> list[list[float]]:
+    """What each turn took, by a program that spark-submit starts."""
+    home = _spark_home()
+    with tempfile.TemporaryDirectory() as folder:
+        _compiled("SparkTurns", Path(folder), sorted((home / "jars").glob("*.jar")))
+        jar = Path(folder) / "turns.jar"
+        subprocess.run(["jar", "--create", "--file", str(jar), "-C", folder, "."], check=True)
+        options = ["--master", master, "--driver-memory", memory, "--jars", ",".join(map(str, _jars()))]
+        for name, value in {
+            "spark.ui.enabled": "false",
+            "spark.executor.memory": memory,
+            "spark.driver.maxResultSize": "0",
+            "spark.local.dir": folder,
+        }.items():
+            options += ["--conf", f"{name}={value}"]
+        command = [str(home / "bin/spark-submit"), *options, "--class", "SparkTurns", str(jar), *words]
+        place = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | place, timeout=TIMEOUT_S)
+    if done.returncode:
+        raise RuntimeError(f"SparkTurns {' '.join(words)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    lines = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("turn ")]
+    return [[float(word) for word in line] for line in lines]
+
+
+def _spark_home() -> Path:
+    try:
+        import pyspark
+    except ImportError as error:
+        raise Skipped("PySpark is not installed: make bench installs it") from error
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+
+
+def _jars() -> list[Path]:
+    found = sorted(JARS.glob("*/ripieno*.jar"))
+    if not found or shutil.which("javac") is None:
+        raise Skipped("the JVM takes no part: make jvm, which needs a JDK and Maven")
+    return found
+
+
+def _compiled(program: str, folder: Path, jars: list[Path]) -> str:
+    """The class path of a program that is compiled into a folder."""
+    path = os.pathsep.join(map(str, [*_jars(), *jars]))
+    subprocess.run(["javac", "-cp", path, "-d", str(folder), str(PROGRAMS / f"{program}.java")], check=True)
+    return os.pathsep.join([str(folder), *map(str, _jars())])

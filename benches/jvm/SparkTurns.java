@@ -1,0 +1,130 @@
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Random;
+import org.apache.spark.api.java.JavaRDD;
+import org.apache.spark.api.java.JavaSparkContext;
+import org.apache.spark.ml.clustering.KMeans;
+import org.apache.spark.ml.linalg.SQLDataTypes;
+import org.apache.spark.ml.linalg.Vectors;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.StructType;
+import org.ripieno.Op;
+import org.ripieno.spark.Ripieno;
+import org.ripieno.spark.RipienoKMeans;
+
+/**
+ * By turns what Spark does by itself and by ranks in its executors, each line with the seconds of both:
+ *
+ * <p>SparkTurns sum LENGTH TURNS: the sum of a vector of doubles of each slot, by treeAggregate, and by allreduce.
+ *
+ * <p>SparkTurns kmeans COUNT K FEW MANY TURNS: fits of points of two columns, of few and of many iterations: few and many
+ * of ours, few and many of MLlib's.
+ */
+public final class SparkTurns {
+  private static final int SLOTS = 2;
+
+  public static void main(String[] words) {
+    SparkSession spark = SparkSession.builder().appName("ripieno").getOrCreate();
+    spark.sparkContext().setLogLevel("ERROR");
+    try {
+      if (words[0].equals("sum")) {
+        sums(new JavaSparkContext(spark.sparkContext()), Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+      } else {
+        int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
+        clusters(spark, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]);
+      }
+    } finally {
+      spark.stop();
+    }
+  }
+
+  private static void sums(JavaSparkContext context, int length, int turns) {
+    JavaRDD<Integer> slots = context.parallelize(List.of(0, 1), SLOTS).cache();
+    slots.count();
+    for (int turn = -1; turn < turns; turn++) {
+      long begin = System.nanoTime();
+      double[] summed =
+          slots.treeAggregate(
+              new double[0],
+              (sum, slot) -> added(sum, ones(length)),
+              SparkTurns::added);
+      double bySpark = (System.nanoTime() - begin) / 1e9;
+      double byRanks =
+          Ripieno.run(
+                  slots,
+                  SLOTS,
+                  (comm, rows) -> {
+                    double[] values = ones(length);
+                    comm.barrier();
+                    long own = System.nanoTime();
+                    comm.allreduce(values, Op.SUM);
+                    return (System.nanoTime() - own) / 1e9;
+                  })
+              .stream()
+              .max(Double::compare)
+              .orElseThrow();
+      if (summed[length - 1] != SLOTS) {
+        throw new AssertionError("the sum is " + summed[length - 1]);
+      }
+      if (turn >= 0) {
+        System.out.println("turn " + byRanks + " " + bySpark);
+      }
+    }
+  }
+
+  private static double[] ones(int length) {
+    double[] values = new double[length];
+    Arrays.fill(values, 1.0);
+    return values;
+  }
+
+  private static double[] added(double[] sum, double[] more) {
+    if (sum.length == 0) {
+      return more;
+    }
+    for (int at = 0; at < more.length; at++) {
+      sum[at] += more[at];
+    }
+    return sum;
+  }
+
+  private static void clusters(SparkSession spark, int count, int k, int few, int many, int turns) {
+    Random random = new Random(0);
+    List<Row> rows = new ArrayList<>();
+    for (int row = 0; row < count; row++) {
+      rows.add(RowFactory.create(Vectors.dense(random.nextDouble(), random.nextDouble())));
+    }
+    StructType schema = new StructType().add("features", SQLDataTypes.VectorType(), false);
+    Dataset<Row> table = spark.createDataFrame(rows, schema).repartition(SLOTS).cache();
+    table.count();
+    for (int turn = -1; turn < turns; turn++) {
+      double[] seconds = {ours(table, k, few), ours(table, k, many), mllib(table, k, few), mllib(table, k, many)};
+      if (turn >= 0) {
+        System.out.println("turn " + seconds[0] + " " + seconds[1] + " " + seconds[2] + " " + seconds[3]);
+      }
+    }
+  }
+
+  private static double ours(Dataset<Row> table, int k, int iterations) {
+    long begin = System.nanoTime();
+    int made = new RipienoKMeans().setK(k).setMaxIter(iterations).setTol(0).fit(table).getIterationCount();
+    return checked(begin, iterations, made);
+  }
+
+  private static double mllib(Dataset<Row> table, int k, int iterations) {
+    long begin = System.nanoTime();
+    int made = new KMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random").fit(table).summary().numIter();
+    return checked(begin, iterations, made);
+  }
+
+  private static double checked(long begin, int iterations, int made) {
+    if (made != iterations) {
+      throw new AssertionError(made + " iterations instead of " + iterations);
+    }
+    return (System.nanoTime() - begin) / 1e9;
+  }
+}
