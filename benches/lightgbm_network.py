@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 import click
 
 FEATURES, ROWS_PER_RANK = 200, 2_000
-#: LightGBM's own listeners.
+#: Of LightGBM's own listeners, one further each round: it cannot take a port again that it had a minute ago.
 FIRST_PORT = 12_400
 
 
-def rank(found: str, how: str, learner: str, trees: int, addresses: list[str]) -> None:
+def rank(found: str, how: str, learner: str, trees: int, port: int, addresses: list[str]) -> None:
     """Train as one rank; rank 0 writes seconds, bytes and a hash of the trees to file `found`."""
     import lightgbm as lgb
     import numpy as np
@@ -47,8 +47,8 @@ def rank(found: str, how: str, learner: str, trees: int, addresses: list[str]) -
             model = train()
         sent = net.bytes
     else:
-        machines = ",".join(f"{address}:{FIRST_PORT}" for address in addresses)
-        params |= {"machines": machines, "local_listen_port": FIRST_PORT, "time_out": 1}
+        machines = ",".join(f"{address}:{port}" for address in addresses)
+        params |= {"machines": machines, "local_listen_port": port, "time_out": 1}
         model = train()
     comm.barrier()
     if comm.rank == 0:
@@ -72,10 +72,13 @@ def main(hosts: int, rate: str, rounds: int, trees: int, learner: str) -> None:
     with TemporaryDirectory() as folder, Lab(hosts=hosts, rate=rate) as lab:
         found = Path(folder) / "found"
         addresses = [host.address for host in lab.hosts]
-        for _ in range(rounds):
+        for each in range(rounds):
             for how, seconds in taken.items():
-                command = [sys.executable, str(Path(__file__).resolve()), "rank", str(found), how, learner, str(trees)]
-                if lab.run([*command, *addresses], timeout_s=120, prefix=False) != 0:
+                command = [sys.executable, str(Path(__file__).resolve()), "rank", str(found), how, learner]
+                if (
+                    lab.run([*command, str(trees), str(FIRST_PORT + each), *addresses], timeout_s=120, prefix=False)
+                    != 0
+                ):
                     raise SystemExit(f"{how} has failed")
                 seconds_of, sent_of, model = json.loads(found.read_text())
                 seconds.append(seconds_of)
@@ -93,6 +96,6 @@ def main(hosts: int, rate: str, rounds: int, trees: int, learner: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["rank"]:
-        rank(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), sys.argv[6:])
+        rank(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]), int(sys.argv[6]), sys.argv[7:])
     else:
         main()
