@@ -61,6 +61,8 @@ def _measured(
                 peers={"Gloo": Samples(tuple(seconds["gloo"]))},
                 limit_s=8 * gradient_bytes / (bits_per_s("rate", RATE) * wire_share()) if run is _in_lab else None,
                 limit="the cable" if run is _in_lab else "",
+                work=gradient_bytes / 1e6,
+                rate_unit="MB/s",
                 targets={"peer": TARGET},
             )
         )
