@@ -16,7 +16,7 @@ logger = logging.getLogger("ripieno.launch")
 
 #: Ranks tell how they fare so often at most; and so that all pulses together cost this machine half a percent.
 PULSE_S = 0.5
-PULSE_COST_S = 0.4e-3
+PULSE_COST_S = 0.6e-3
 SHARE = 0.005
 
 
