@@ -163,6 +163,41 @@ impl<P: Point> Job for Clusters<'_, P> {
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
         self.sums.fill(0.0);
         self.weight_sums.fill(0.0);
+        match self.points.columns() {
+            1 => self.add::<1>(),
+            2 => self.add::<2>(),
+            3 => self.add::<3>(),
+            4 => self.add::<4>(),
+            5 => self.add::<5>(),
+            6 => self.add::<6>(),
+            7 => self.add::<7>(),
+            8 => self.add::<8>(),
+            _ => self.add_rows(),
+        }
+    }
+}
+
+impl<P: Point> Clusters<'_, P> {
+    /// The rows of few columns, of which a loop over columns would cost more than the additions.
+    #[inline(always)]
+    fn add<const COLUMNS: usize>(self) {
+        let (points, _) = self.points.values().as_chunks::<COLUMNS>();
+        let (sums, _) = self.sums.as_chunks_mut::<COLUMNS>();
+        let sums = &mut sums[..self.weight_sums.len()];
+        for (row, (point, &label)) in points.iter().zip(self.labels).enumerate() {
+            let cluster = (label as usize).wrapping_sub(self.first);
+            let Some(sum) = sums.get_mut(cluster) else { continue };
+            let weight = self.weights.map_or(1.0, |weights| weights[row]);
+            self.weight_sums[cluster] += weight;
+            for (sum, &value) in sum.iter_mut().zip(point) {
+                let value: f64 = value.into();
+                *sum += weight * value;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_rows(self) {
         let columns = self.points.columns();
         for (row, &label) in self.labels.iter().enumerate() {
             let cluster = (label as usize).wrapping_sub(self.first);
