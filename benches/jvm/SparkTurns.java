@@ -21,8 +21,8 @@ import org.ripieno.spark.RipienoKMeans;
  *
  * <p>SparkTurns sum LENGTH TURNS: the sum of a vector of doubles of each slot, by treeAggregate, and by allreduce.
  *
- * <p>SparkTurns kmeans COUNT K FEW MANY TURNS: fits of points of two columns, of few and of many iterations: few and many
- * of ours, few and many of MLlib's.
+ * <p>SparkTurns kmeans COUNT K FEW MANY MOST TURNS: fits of points of two columns from rows by lot, of few and of many
+ * iterations: few and most of ours, few and many of MLlib's.
  */
 public final class SparkTurns {
   private static final int SLOTS = 2;
@@ -35,7 +35,7 @@ public final class SparkTurns {
         sums(new JavaSparkContext(spark.sparkContext()), Integer.parseInt(words[1]), Integer.parseInt(words[2]));
       } else {
         int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
-        clusters(spark, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]);
+        clusters(spark, numbers);
       }
     } finally {
       spark.stop();
@@ -92,7 +92,12 @@ public final class SparkTurns {
     return sum;
   }
 
-  private static void clusters(SparkSession spark, int count, int k, int few, int many, int turns) {
+  private static void clusters(SparkSession spark, int[] numbers) {
+    int count = numbers[0];
+    int k = numbers[1];
+    int few = numbers[2];
+    int many = numbers[3];
+    int most = numbers[4];
     Random random = new Random(0);
     List<Row> rows = new ArrayList<>();
     for (int row = 0; row < count; row++) {
@@ -101,8 +106,8 @@ public final class SparkTurns {
     StructType schema = new StructType().add("features", SQLDataTypes.VectorType(), false);
     Dataset<Row> table = spark.createDataFrame(rows, schema).repartition(SLOTS).cache();
     table.count();
-    for (int turn = -1; turn < turns; turn++) {
-      double[] seconds = {ours(table, k, few), ours(table, k, many), mllib(table, k, few), mllib(table, k, many)};
+    for (int turn = -1; turn < numbers[5]; turn++) {
+      double[] seconds = {ours(table, k, few), ours(table, k, most), mllib(table, k, few), mllib(table, k, many)};
       if (turn >= 0) {
         System.out.println("turn " + seconds[0] + " " + seconds[1] + " " + seconds[2] + " " + seconds[3]);
       }
@@ -111,13 +116,15 @@ public final class SparkTurns {
 
   private static double ours(Dataset<Row> table, int k, int iterations) {
     long begin = System.nanoTime();
-    int made = new RipienoKMeans().setK(k).setMaxIter(iterations).setTol(0).fit(table).getIterationCount();
+    RipienoKMeans estimator = new RipienoKMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random");
+    int made = estimator.fit(table).getIterationCount();
     return checked(begin, iterations, made);
   }
 
   private static double mllib(Dataset<Row> table, int k, int iterations) {
     long begin = System.nanoTime();
-    int made = new KMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random").fit(table).summary().numIter();
+    KMeans estimator = new KMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random");
+    int made = estimator.fit(table).summary().numIter();
     return checked(begin, iterations, made);
   }
 

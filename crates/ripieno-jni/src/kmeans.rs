@@ -4,7 +4,7 @@ use crate::communicator::element;
 use crate::errors::{Throw, Thrown};
 use crate::memory::Region;
 use jni::EnvUnowned;
-use jni::objects::JClass;
+use jni::objects::{JClass, JIntArray, JLongArray};
 use jni::sys::{jdouble, jint, jlong};
 use ripieno::Element;
 use ripieno_kernels::{
@@ -361,4 +361,60 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
         Ok(moved.squared_shift)
     })
     .resolve::<Throw>()
+}
+
+/// Adds rows whose columns lie apart, each of `count` values of its type, from an address on.
+#[unsafe(no_mangle)]
+extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    rows: jlong,
+    addresses: JLongArray<'local>,
+    types: JIntArray<'local>,
+    count: jint,
+) {
+    env.with_env(|env| -> Result<(), Thrown> {
+        let (mut at, mut of) = (vec![0; addresses.len(env)?], vec![0; types.len(env)?]);
+        addresses.get_region(env, 0, &mut at)?;
+        types.get_region(env, 0, &mut of)?;
+        // SAFETY: as Java promises.
+        let rows = unsafe { rows_at(rows) };
+        let columns = at.into_iter().zip(of.into_iter().map(element));
+        match &mut rows.values {
+            Values::F32(values) => interleave(values, columns, count as usize, |value| value as f32),
+            Values::F64(values) => interleave(values, columns, count as usize, |value| value),
+        }
+        Ok(())
+    })
+    .resolve::<Throw>();
+}
+
+/// Puts `count` rows behind those that are there.
+fn interleave<T: Copy + Default>(
+    values: &mut Vec<T>,
+    columns: impl ExactSizeIterator<Item = (jlong, Element)>,
+    count: usize,
+    convert: impl Fn(f64) -> T + Copy,
+) {
+    let (begin, width) = (values.len(), columns.len());
+    values.resize(begin + count * width, T::default());
+    for (column, (at, element)) in columns.enumerate() {
+        let into = values[begin..].iter_mut().skip(column).step_by(width);
+        let bytes = Region::new(at, (count * element.size_bytes()) as jlong);
+        // SAFETY: Java holds the column, of so many values of this type, until this returns.
+        unsafe {
+            match element {
+                Element::I8 => fill(into, bytes.elements::<i8>(), |value| convert(f64::from(value))),
+                Element::I16 => fill(into, bytes.elements::<i16>(), |value| convert(f64::from(value))),
+                Element::I32 => fill(into, bytes.elements::<i32>(), |value| convert(f64::from(value))),
+                Element::I64 => fill(into, bytes.elements::<i64>(), |value| convert(value as f64)),
+                Element::F32 => fill(into, bytes.elements::<f32>(), |value| convert(f64::from(value))),
+                _ => fill(into, bytes.elements::<f64>(), convert),
+            }
+        }
+    }
+}
+
+fn fill<'a, S: Copy, T: 'a>(into: impl Iterator<Item = &'a mut T>, from: &[S], convert: impl Fn(S) -> T) {
+    into.zip(from).for_each(|(into, &value)| *into = convert(value));
 }

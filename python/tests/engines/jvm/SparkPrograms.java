@@ -4,6 +4,9 @@ import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Random;
+import org.apache.arrow.memory.RootAllocator;
+import org.apache.arrow.vector.Float8Vector;
+import org.apache.arrow.vector.IntVector;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.ml.Pipeline;
 import org.apache.spark.ml.PipelineModel;
@@ -17,8 +20,14 @@ import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.ripieno.Communicator;
+import org.ripieno.InputException;
 import org.ripieno.Op;
+import org.ripieno.Points;
+import org.ripieno.spark.ArrowPoints;
 import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 import org.ripieno.spark.RipienoKMeansModel;
@@ -40,8 +49,12 @@ public final class SparkPrograms {
     try {
       sums(spark);
       clusters(spark, words[0]);
+      arrow();
       refused(spark);
       failing(spark);
+      if (spark.sparkContext().master().startsWith("local-cluster")) {
+        killed(spark);
+      }
     } finally {
       spark.stop();
     }
@@ -116,6 +129,37 @@ public final class SparkPrograms {
     return told.toString();
   }
 
+  /** Columns of Arrow's have the clusters of the same rows. */
+  private static void arrow() {
+    try (RootAllocator memory = new RootAllocator();
+        Float8Vector x = new Float8Vector("x", memory);
+        IntVector y = new IntVector("y", memory);
+        Points columns = Points.ofDoubles(2);
+        Points rows = Points.ofDoubles(2);
+        Communicator alone = Communicator.meet(0, 1, "secret", mine -> new String[] {mine})) {
+      for (int row = 0; row < 50; row++) {
+        x.setSafe(row, row % 2 == 0 ? 0.25 * row : 100);
+        y.setSafe(row, row);
+        rows.add(new double[] {x.get(row), row});
+      }
+      x.setValueCount(50);
+      y.setValueCount(50);
+      ColumnVector[] vectors = {new ArrowColumnVector(x), new ArrowColumnVector(y)};
+      ArrowPoints.add(columns, new ColumnarBatch(vectors, 50));
+      org.ripieno.KMeans kmeans = new org.ripieno.KMeans().setK(3).setSeed(2);
+      boolean isSame =
+          Arrays.deepEquals(kmeans.fit(alone, columns).centroids(), kmeans.fit(alone, rows).centroids());
+      x.setNull(3);
+      String told = "";
+      try {
+        ArrowPoints.add(columns, new ColumnarBatch(vectors, 50));
+      } catch (InputException refused) {
+        told = refused.getMessage();
+      }
+      System.out.println("arrow " + isSame + " " + told);
+    }
+  }
+
   private static void refused(SparkSession spark) {
     Dataset<Row> table = spark.range(10).toDF("features");
     try {
@@ -127,6 +171,25 @@ public final class SparkPrograms {
       new RipienoKMeans().setFeaturesCol("nothing").fit(table);
     } catch (IllegalArgumentException told) {
       System.out.println("refused " + told.getMessage());
+    }
+  }
+
+  private static void killed(SparkSession spark) {
+    JavaSparkContext context = new JavaSparkContext(spark.sparkContext());
+    long begin = System.nanoTime();
+    try {
+      Ripieno.run(
+          context.parallelize(List.of(1, 2, 3, 4), 4),
+          4,
+          (comm, rows) -> {
+            comm.barrier();
+            if (comm.rank() == 3) {
+              Runtime.getRuntime().halt(1);
+            }
+            return comm.allreduce(new double[1], Op.SUM);
+          });
+    } catch (Exception told) {
+      System.out.println("killed " + ((System.nanoTime() - begin) / 1_000_000_000));
     }
   }
 

@@ -2,6 +2,7 @@ package org.ripieno;
 
 import java.io.Serializable;
 import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
@@ -23,6 +24,12 @@ public final class KMeans implements Serializable {
   /** Entries of what ranks add up beside sums and weights: as Python's estimator, so that the bits are its. */
   private static final int EXTRA = 6;
 
+  /** How centroids to start from are found, as MLlib names it. */
+  public static final String PARALLEL = "k-means||";
+
+  /** Rows by lot. */
+  public static final String RANDOM = "random";
+
   private static final int NO_CENTROID = -1;
   private static final long ROW_STREAM = 0x9E3779B97F4A7C15L;
 
@@ -30,6 +37,7 @@ public final class KMeans implements Serializable {
   private int maxIter = 300;
   private double tol = 1e-4;
   private long seed;
+  private String initMode = PARALLEL;
   private int initSteps = 2;
   private int threads = 1;
   private double[][] initialCentroids;
@@ -58,6 +66,15 @@ public final class KMeans implements Serializable {
   /** Of what is drawn; the same seed, the same fit, for any number of ranks. */
   public KMeans setSeed(long seed) {
     this.seed = seed;
+    return this;
+  }
+
+  /** Whether to start from rows by lot, {@code random}, or from those of {@code k-means||}, as unless it is set. */
+  public KMeans setInitMode(String initMode) {
+    if (!initMode.equals(PARALLEL) && !initMode.equals(RANDOM)) {
+      throw new InputException("initMode=" + initMode + ": expected " + PARALLEL + " or " + RANDOM);
+    }
+    this.initMode = initMode;
     return this;
   }
 
@@ -102,6 +119,7 @@ public final class KMeans implements Serializable {
     private final Communicator communicator;
     private final Points rows;
     private final int columns;
+    private final int valueCount;
     private final int count;
     private final long offset;
     private final long total;
@@ -110,6 +128,7 @@ public final class KMeans implements Serializable {
       this.communicator = communicator;
       this.rows = rows;
       columns = rows.columns();
+      valueCount = Math.multiplyExact(k, columns);
       count = Math.toIntExact(rows.count());
       long bad = Native.firstNonFinite(rows.address(), threads);
       long[] told = communicator.allgather(new long[] {count, bad, columns, rows.element()});
@@ -159,7 +178,7 @@ public final class KMeans implements Serializable {
         int[] swapped = labels;
         labels = previous;
         previous = swapped;
-        double[] sums = new double[k * columns];
+        double[] sums = new double[valueCount];
         double[] weights = new double[k];
         inertia = pass(centroids, labels, distances, sums, weights);
         double[] added = Arrays.copyOf(sums, sums.length + k + EXTRA);
@@ -181,7 +200,7 @@ public final class KMeans implements Serializable {
       }
       if (hasMoved) {
         // The centroids have shifted since the labels were taken.
-        pass(centroids, labels, distances, new double[k * columns], new double[k]);
+        pass(centroids, labels, distances, new double[valueCount], new double[k]);
         inertia = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
       }
       if (!Double.isFinite(inertia)) {
@@ -194,8 +213,8 @@ public final class KMeans implements Serializable {
       if (initialCentroids.length != k || Arrays.stream(initialCentroids).anyMatch(row -> row.length != columns)) {
         throw new InputException("initialCentroids: expected k=" + k + " rows of " + columns + " values");
       }
-      Object centroids = rows.newValues((long) k * columns);
-      for (int at = 0; at < k * columns; at++) {
+      Object centroids = rows.newValues(valueCount);
+      for (int at = 0; at < valueCount; at++) {
         set(centroids, at, initialCentroids[at / columns][at % columns]);
       }
       return centroids;
@@ -346,6 +365,14 @@ public final class KMeans implements Serializable {
       }
 
       Object centroids() {
+        if (initMode.equals(RANDOM)) {
+          LinkedHashSet<Long> lots = new LinkedHashSet<>();
+          SplittableRandom lot = new SplittableRandom(seed);
+          while (lots.size() < k) {
+            lots.add(lot.nextLong(total));
+          }
+          return rowsOf(lots.stream().mapToLong(Long::longValue).toArray());
+        }
         add(rowsOf(new long[] {new SplittableRandom(seed).nextLong(total)}));
         for (int step = 1; step <= initSteps; step++) {
           double cost = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
@@ -441,14 +468,16 @@ public final class KMeans implements Serializable {
       /** k of the candidates, each drawn by its weight times its squared distance to those that are chosen. */
       private Object chosen(double[] weights) {
         SplittableRandom lot = new SplittableRandom(seed);
+        double[] points = new double[weights.length * columns];
+        Arrays.setAll(points, at -> get(candidates, at));
         double[] nearest = new double[weights.length];
         Arrays.fill(nearest, 1);
-        Object centroids = rows.newValues((long) k * columns);
+        Object centroids = rows.newValues(valueCount);
         for (int cluster = 0; cluster < k; cluster++) {
           int next = drawnBy(weights, nearest, lot);
           System.arraycopy(candidates, next * columns, centroids, cluster * columns, columns);
           for (int candidate = 0; candidate < weights.length; candidate++) {
-            double squared = squaredDistance(next, candidate);
+            double squared = squaredDistance(points, next, candidate);
             nearest[candidate] = cluster == 0 ? squared : Math.min(nearest[candidate], squared);
           }
         }
@@ -478,10 +507,10 @@ public final class KMeans implements Serializable {
         return last;
       }
 
-      private double squaredDistance(int a, int b) {
+      private double squaredDistance(double[] points, int a, int b) {
         double sum = 0;
         for (int column = 0; column < columns; column++) {
-          double difference = get(candidates, a * columns + column) - get(candidates, b * columns + column);
+          double difference = points[a * columns + column] - points[b * columns + column];
           sum += difference * difference;
         }
         return sum;

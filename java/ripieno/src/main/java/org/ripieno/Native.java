@@ -124,6 +124,8 @@ final class Native {
 
   static native void addRows(long rows, long at, long bytes);
 
+  static native void addColumns(long rows, long[] addresses, int[] elements, int count);
+
   static native void freeRows(long rows);
 
   static native long firstNonFinite(long rows, int threads);

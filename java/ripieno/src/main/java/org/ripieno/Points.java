@@ -3,8 +3,9 @@ package org.ripieno;
 import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
+import java.util.Arrays;
 
-/** A rank's rows of points, outside of Java's heap, where kernels read them. They only grow. */
+/** A rank's rows of points, outside of Java's heap, where kernels read them. They only grow; one thread at a time. */
 public final class Points implements AutoCloseable {
   private static final int STAGED_BYTES = 1 << 20;
   // As native code numbers the types.
@@ -58,6 +59,24 @@ public final class Points implements AutoCloseable {
       put(room, value);
     }
     count++;
+  }
+
+  /**
+   * Adds rows whose columns lie apart in memory, as those of Arrow do.
+   *
+   * @param addresses where the values of each column begin
+   * @param types of each column: byte.class, short.class, int.class, long.class, float.class or double.class
+   * @param rowCount how many values each column has, which stay there until this returns
+   */
+  public void addColumns(long[] addresses, Class<?>[] types, int rowCount) {
+    if (addresses.length != columns || types.length != columns || rowCount < 0) {
+      throw new InputException(
+          addresses.length + " columns of " + types.length + " types: expected " + columns + " of each");
+    }
+    flush();
+    Native.addColumns(address, addresses, Arrays.stream(types).mapToInt(Values::elementOfType).toArray(), rowCount);
+    Reference.reachabilityFence(this);
+    count += rowCount;
   }
 
   /** How many rows. */

@@ -9,6 +9,7 @@ import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 import java.nio.LongBuffer;
 import java.nio.ShortBuffer;
+import java.util.Arrays;
 
 /**
  * The memory of a call: a direct buffer from its position to its limit, or a copy of an array of byte, short, int,
@@ -88,15 +89,22 @@ final class Values implements AutoCloseable {
     if (values instanceof Buffer buffer) {
       return elementOfBuffer(buffer);
     }
-    Class<?> type = values == null ? null : values.getClass().getComponentType();
-    for (int element = 0; element < TYPES.length; element++) {
-      if (TYPES[element] == type) {
-        return element;
-      }
+    int element = values == null ? -1 : Arrays.asList(TYPES).indexOf(values.getClass().getComponentType());
+    if (element < 0) {
+      String given = values == null ? "null" : values.getClass().getTypeName();
+      throw new InputException(
+          given + ": expected an array of byte, short, int, long, float or double, or a direct buffer of java.nio");
     }
-    String given = values == null ? "null" : values.getClass().getTypeName();
-    throw new InputException(
-        given + ": expected an array of byte, short, int, long, float or double, or a direct buffer of java.nio");
+    return element;
+  }
+
+  /** The number of a type. */
+  static int elementOfType(Class<?> type) {
+    int element = Arrays.asList(TYPES).indexOf(type);
+    if (element < 0) {
+      throw new InputException(type + ": expected byte, short, int, long, float or double");
+    }
+    return element;
   }
 
   static long sizeOf(Object values) {

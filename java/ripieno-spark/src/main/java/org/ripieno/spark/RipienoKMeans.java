@@ -41,6 +41,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   private final IntParam maxIter;
   private final DoubleParam tol;
   private final LongParam seed;
+  private final Param<String> initMode;
   private final IntParam initSteps;
   private final IntParam workers;
   private final IntParam threads;
@@ -55,6 +56,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     maxIter = new IntParam(uid, "maxIter", "iterations at most", ParamValidators.gtEq(1));
     tol = new DoubleParam(uid, "tol", "stop at this squared shift by the mean variance", ParamValidators.gtEq(0));
     seed = new LongParam(uid, "seed", "of what is drawn");
+    initMode = new Param<>(uid, "initMode", "how centroids to start from are found: k-means|| or random");
     initSteps = new IntParam(uid, "initSteps", "rounds of k-means||", ParamValidators.gtEq(1));
     workers = new IntParam(uid, "workers", "ranks; 0 for as many as there are partitions", ParamValidators.gtEq(0));
     threads = new IntParam(uid, "threads", "threads of a rank", ParamValidators.gtEq(1));
@@ -65,6 +67,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     setDefault(maxIter, 20);
     setDefault(tol, 1e-4);
     setDefault(seed, 0L);
+    setDefault(initMode, KMeans.PARALLEL);
     setDefault(initSteps, 2);
     setDefault(workers, 0);
     setDefault(threads, 1);
@@ -99,6 +102,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
             .setMaxIter((Integer) $(maxIter))
             .setTol((Double) $(tol))
             .setSeed((Long) $(seed))
+            .setInitMode($(initMode))
             .setInitSteps((Integer) $(initSteps))
             .setThreads((Integer) $(threads));
     boolean areFloats = $(elementType).equals(FLOAT);
@@ -176,6 +180,11 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return seed;
   }
 
+  /** How centroids to start from are found, k-means|| or random; k-means||. */
+  public Param<String> initMode() {
+    return initMode;
+  }
+
   /** Rounds of k-means||; 2. */
   public IntParam initSteps() {
     return initSteps;
@@ -220,6 +229,10 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
 
   public RipienoKMeans setSeed(long value) {
     return (RipienoKMeans) set(seed, value);
+  }
+
+  public RipienoKMeans setInitMode(String value) {
+    return (RipienoKMeans) set(initMode, value);
   }
 
   public RipienoKMeans setInitSteps(int value) {

@@ -1,0 +1,75 @@
+package org.ripieno.spark;
+
+import java.util.List;
+import java.util.Map;
+import java.util.stream.IntStream;
+import org.apache.arrow.vector.BaseFixedWidthVector;
+import org.apache.arrow.vector.BigIntVector;
+import org.apache.arrow.vector.Float4Vector;
+import org.apache.arrow.vector.Float8Vector;
+import org.apache.arrow.vector.IntVector;
+import org.apache.arrow.vector.SmallIntVector;
+import org.apache.arrow.vector.TinyIntVector;
+import org.apache.arrow.vector.ValueVector;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.ripieno.InputException;
+import org.ripieno.Points;
+
+/** Points of columns that are Arrow's: copied once, by their addresses, without an object for a row or a value. */
+public final class ArrowPoints {
+  private static final Map<Class<? extends ValueVector>, Class<?>> TYPES =
+      Map.of(
+          TinyIntVector.class, byte.class,
+          SmallIntVector.class, short.class,
+          IntVector.class, int.class,
+          BigIntVector.class, long.class,
+          Float4Vector.class, float.class,
+          Float8Vector.class, double.class);
+
+  private ArrowPoints() {}
+
+  /**
+   * Adds the rows of a batch, whose columns are the points' in their order.
+   *
+   * @throws InputException if a column is not Arrow's, is not of whole or floating-point numbers, or has nulls
+   */
+  public static void add(Points points, ColumnarBatch batch) {
+    List<ValueVector> vectors =
+        IntStream.range(0, batch.numCols()).mapToObj(column -> vector(batch, column)).toList();
+    add(points, vectors, batch.numRows());
+  }
+
+  /** Adds rows of vectors of Arrow's, which each have at least so many values. */
+  public static void add(Points points, List<? extends ValueVector> columns, int rowCount) {
+    long[] addresses = new long[columns.size()];
+    Class<?>[] types = new Class<?>[columns.size()];
+    for (int column = 0; column < types.length; column++) {
+      ValueVector vector = columns.get(column);
+      types[column] = TYPES.get(vector.getClass());
+      if (types[column] == null) {
+        throw new InputException(
+            "column " + column + " is " + vector.getMinorType() + ": expected whole or floating-point numbers");
+      }
+      if (vector.getNullCount() > 0) {
+        throw new InputException("column " + column + " has " + vector.getNullCount() + " nulls: expected none");
+      }
+      if (vector.getValueCount() < rowCount) {
+        throw new InputException(
+            "column " + column + " has " + vector.getValueCount() + " values: expected " + rowCount + " or more");
+      }
+      addresses[column] = ((BaseFixedWidthVector) vector).getDataBufferAddress();
+    }
+    points.addColumns(addresses, types, rowCount);
+  }
+
+  private static ValueVector vector(ColumnarBatch batch, int column) {
+    ColumnVector vector = batch.column(column);
+    if (!(vector instanceof ArrowColumnVector arrow)) {
+      throw new InputException(
+          "column " + column + " is a " + vector.getClass().getSimpleName() + ": expected an ArrowColumnVector");
+    }
+    return arrow.getValueVector();
+  }
+}
