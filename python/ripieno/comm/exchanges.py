@@ -211,4 +211,6 @@ class Exchanges(Rank):
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
+        if algorithm is None:
+            return self._once(None, "barrier")
         return self._once(None, "barrier", in_order(algorithm, None))

@@ -50,6 +50,11 @@ def is_seen(dtype: np.dtype[Any]) -> bool:
     return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
 
 
+def is_plain(value: Any) -> bool:
+    """Whether the native module can receive into `value` as it is, and sees its form."""
+    return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
+
+
 def as_array(value: Any) -> NDArray[Any] | None:
     """`value` as an ndarray on the same memory, or None if it is not an array but some other object."""
     if type(value) in (np.ndarray, np.memmap):
