@@ -1,6 +1,6 @@
 //! Collectives for Java: in place on direct buffers, to their end or by a handle.
 
-use crate::errors::{Throw, Thrown};
+use crate::errors::{Thrown, answered};
 use crate::meeting::text;
 use crate::memory::{Held, Region};
 use jni::objects::{JClass, JLongArray, JObject, JString};
@@ -91,7 +91,7 @@ fn longs(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, Thrown
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_run<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
     collective: jint,
@@ -105,7 +105,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     second: jlong,
     second_bytes: jlong,
 ) {
-    env.with_env(|env| -> Result<(), Thrown> {
+    answered(env, |env| {
         let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
@@ -118,15 +118,14 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
         };
         let elements = Elements { element: element(of), shape: Shape::Line };
         Ok(communicator.run(&task, elements, None, memory)?)
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Begins a collective, which goes on by itself; `kept` is what its memory lies in.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_start<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
     collective: jint,
@@ -141,7 +140,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     second_bytes: jlong,
     kept: JObject<'local>,
 ) -> jlong {
-    env.with_env(|env| -> Result<jlong, Thrown> {
+    answered(env, |env| {
         let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
@@ -151,7 +150,6 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
         let handle = communicator.start(&task, element(of), None, held)?;
         Ok(Box::into_raw(Box::new(handle)) as jlong)
     })
-    .resolve::<Throw>()
 }
 
 /// The handle at an address.
@@ -164,93 +162,89 @@ unsafe fn handle_at<'a>(handle: jlong) -> &'a Handle<Held> {
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_join<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     handle: jlong,
 ) {
     // SAFETY: as Java promises.
-    env.with_env(|_| -> Result<(), Thrown> { Ok(unsafe { handle_at(handle) }.join()?) }).resolve::<Throw>();
+    answered(env, |_| Ok(unsafe { handle_at(handle) }.join()?));
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_isDone<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     handle: jlong,
 ) -> jboolean {
     // SAFETY: as Java promises.
-    env.with_env(|_| -> Result<jboolean, Thrown> { Ok(unsafe { handle_at(handle) }.is_done()) }).resolve::<Throw>()
+    answered(env, |_| Ok(unsafe { handle_at(handle) }.is_done()))
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_freeHandle<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     handle: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: Java frees what `start` made, once.
         drop(unsafe { Box::from_raw(handle as *mut Handle<Held>) });
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_barrier<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
 ) {
     // SAFETY: as Java promises.
-    env.with_env(|_| -> Result<(), Thrown> { Ok(unsafe { at(communicator) }.barrier(None)?) }).resolve::<Throw>();
+    answered(env, |_| Ok(unsafe { at(communicator) }.barrier(None)?));
 }
 
 /// Tells the others that this rank cannot go on, and why.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_abort<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
     host: JString<'local>,
     cause: JString<'local>,
     traceback: JString<'local>,
 ) {
-    env.with_env(|env| -> Result<(), Thrown> {
+    answered(env, |env| {
         let [host, cause, traceback] = [&host, &cause, &traceback].map(|string| text(env, string));
         let (host, cause, traceback) = (host?.unwrap_or_default(), cause?.unwrap_or_default(), traceback?);
         // SAFETY: as Java promises.
         unsafe { at(communicator) }.abort(&host, &cause, &traceback.unwrap_or_default());
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Leaves the job in good order; what is called afterwards fails.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_close<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises.
         unsafe { at(communicator) }.close();
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_free<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: Java frees what `meet` made, once, when nobody can call it any more.
         drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }

@@ -4,7 +4,7 @@ use jni::errors::{Error as JniError, ErrorPolicy};
 use jni::objects::{JObject, JThrowable, JValue};
 use jni::strings::JNIStr;
 use jni::sys::jint;
-use jni::{Env, jni_sig, jni_str};
+use jni::{Env, EnvUnowned, jni_sig, jni_str};
 use ripieno::net::NetError;
 use ripieno::{Error, Failure};
 use std::any::Any;
@@ -103,8 +103,16 @@ impl Thrown {
     }
 }
 
+/// What a native method gives Java, or throws.
+pub fn answered<'local, T: Default>(
+    mut env: EnvUnowned<'local>,
+    method: impl FnOnce(&mut Env<'local>) -> Result<T, Thrown>,
+) -> T {
+    env.with_env(method).resolve::<Throw>()
+}
+
 /// Throws what a native method ended with, a panic too, and gives Java a value that it never sees.
-pub struct Throw;
+struct Throw;
 
 impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
     type Captures<'unowned_env_local: 'native_method, 'native_method> = ();

@@ -1,7 +1,7 @@
 //! Regroup for Java: rows go in as columns, and what is at home at this rank comes out as columns.
 
 use crate::communicator::{at, element, op};
-use crate::errors::{Throw, Thrown};
+use crate::errors::{Thrown, answered};
 use crate::memory::Region;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JLongArray};
@@ -18,7 +18,7 @@ const CONCAT: jint = -1;
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_regroup<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
     offsets: jlong,
@@ -32,7 +32,7 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
     combine: jint,
     threads: jint,
 ) -> jlong {
-    env.with_env(|_| -> Result<jlong, Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
         let (offsets, keys) = (Region::new(offsets, offsets_bytes), Region::new(keys, keys_bytes));
@@ -60,7 +60,6 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
         })?;
         Ok(Box::into_raw(Box::new(Block::joined(blocks, &regrouped.form))) as jlong)
     })
-    .resolve::<Throw>()
 }
 
 /// The block at an address.
@@ -74,12 +73,12 @@ unsafe fn block_at<'a>(block: jlong) -> &'a Block {
 /// Of a block: distinct keys, bytes of string keys, whether keys have counts of rows, bytes of all values.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     block: jlong,
     sizes: JLongArray<'local>,
 ) {
-    env.with_env(|env| -> Result<(), Thrown> {
+    answered(env, |env| {
         // SAFETY: as Java promises.
         let block = unsafe { block_at(block) };
         let string_bytes = match &block.keys {
@@ -89,15 +88,14 @@ extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
         let has_counts = jlong::from(block.counts.is_some());
         let key_count = block.keys.view().len() as jlong;
         Ok(sizes.set_region(env, 0, &[key_count, string_bytes as jlong, has_counts, block.values.len() as jlong])?)
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Copies a block's columns to buffers of those sizes, and frees it.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     block: jlong,
     offsets: jlong,
@@ -109,7 +107,7 @@ extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
     values: jlong,
     values_bytes: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: Java takes what `regroup` made, once.
         let block = unsafe { Box::from_raw(block as *mut Block) };
         // SAFETY: Java holds the buffers until this returns.
@@ -130,6 +128,5 @@ extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
             values.write().copy_from_slice(&block.values);
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }

@@ -1,7 +1,7 @@
 //! The kernels of K-means for Java, on rows that lie on this side.
 
 use crate::communicator::element;
-use crate::errors::{Throw, Thrown};
+use crate::errors::{Thrown, answered};
 use crate::memory::Region;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JIntArray, JLongArray};
@@ -52,12 +52,12 @@ fn matrix<T: Point>(values: &[T], columns: usize) -> Matrix<'_, T> {
 /// No rows yet, of elements of this type.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_newRows<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     of: jint,
     columns: jint,
 ) -> jlong {
-    env.with_env(|_| -> Result<jlong, Thrown> {
+    answered(env, |_| {
         let values = match element(of) {
             Element::F32 => Values::F32(Vec::new()),
             Element::F64 => Values::F64(Vec::new()),
@@ -65,19 +65,18 @@ extern "system" fn Java_org_ripieno_Native_newRows<'local>(
         };
         Ok(Box::into_raw(Box::new(Rows { values, columns: columns as usize, bounds: Bounds::new(0) })) as jlong)
     })
-    .resolve::<Throw>()
 }
 
 /// Adds rows behind those that are there.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_addRows<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     at: jlong,
     bytes: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         let region = Region::new(at, bytes);
         // SAFETY: as Java promises; the buffer has elements of the type of the rows.
         unsafe {
@@ -87,53 +86,50 @@ extern "system" fn Java_org_ripieno_Native_addRows<'local>(
             }
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: Java frees what `newRows` made, once.
         drop(unsafe { Box::from_raw(rows as *mut Rows) });
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// The place, row · columns + column, of the first value that is not finite, or -1.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     threads: jint,
 ) -> jlong {
-    env.with_env(|_| -> Result<jlong, Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises.
         let rows = unsafe { rows_at(rows) };
         let threads = Threads::new(threads as usize);
         let found = for_values!(rows, values => first_non_finite(matrix(values, rows.columns), &threads));
         Ok(found.map_or(-1, |(row, column)| (row * rows.columns + column) as jlong))
     })
-    .resolve::<Throw>()
 }
 
 /// Copies some rows, by their numbers here, to a buffer.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     number: jlong,
     at: jlong,
     bytes: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises; the buffer has room for a row.
         let (rows, into) = unsafe { (rows_at(rows), Region::new(at, bytes)) };
         let number = number as usize;
@@ -145,14 +141,13 @@ extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
             }
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Per column, the sum of the rows, or of their squared distances from `mean` if there is one, in the rows' order.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     mean: jlong,
@@ -160,7 +155,7 @@ extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
     sums: jlong,
     sums_bytes: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises; both have a double for each column, but for a mean that is not there.
         let (rows, mean, sums) = unsafe {
             (
@@ -171,8 +166,7 @@ extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
         };
         for_values!(rows, values => add_columns(values, mean, sums));
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 fn add_columns<T: Copy + Into<f64>>(values: &[T], mean: &[f64], sums: &mut [f64]) {
@@ -188,7 +182,7 @@ fn add_columns<T: Copy + Into<f64>>(values: &[T], mean: &[f64], sums: &mut [f64]
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_pass<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     centroids: jlong,
@@ -203,7 +197,7 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
     weights_bytes: jlong,
     threads: jint,
 ) -> jdouble {
-    env.with_env(|_| -> Result<jdouble, Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises; labels are int, distances, sums and weights double.
         let (rows, pass) = unsafe {
             let pass = Pass {
@@ -222,7 +216,6 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
         };
         Ok(inertia)
     })
-    .resolve::<Throw>()
 }
 
 fn pass_over<C: Centroid>(
@@ -241,25 +234,24 @@ fn pass_over<C: Centroid>(
 /// From now on passes know nothing of those before: the rows, or whose centroids come, are others.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises.
         let rows = unsafe { rows_at(rows) };
         let value_count = for_values!(rows, values => values.len());
         rows.bounds = Bounds::new(BOUND_BYTES_PER_VALUE * value_count);
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Labels of the rows and, if wanted, squared distances.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_assign<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     centroids: jlong,
@@ -270,7 +262,7 @@ extern "system" fn Java_org_ripieno_Native_assign<'local>(
     distances_bytes: jlong,
     threads: jint,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises; labels are int, distances double.
         let (rows, labels, distances) = unsafe {
             let labels = Region::new(labels, labels_bytes).elements_mut::<i32>();
@@ -289,15 +281,14 @@ extern "system" fn Java_org_ripieno_Native_assign<'local>(
             ));
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// A step of seeding: lowers the squared distances of the rows by some new centres.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     centres: jlong,
@@ -309,7 +300,7 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     closest_bytes: jlong,
     threads: jint,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: as Java promises; distances are double, numbers int.
         let (rows, distances, closest) = unsafe {
             let distances = Region::new(distances, distances_bytes).elements_mut::<f64>();
@@ -329,15 +320,14 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
             ));
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Moves centroids to the means of their rows; gives the squared shift of all together.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_recenter<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     of: jint,
     centroids: jlong,
@@ -347,7 +337,7 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
     weights: jlong,
     weights_bytes: jlong,
 ) -> jdouble {
-    env.with_env(|_| -> Result<jdouble, Thrown> {
+    answered(env, |_| {
         let centroids = Region::new(centroids, centroids_bytes);
         // SAFETY: as Java promises; sums and weights are double, centroids of the type that is said.
         let moved = unsafe {
@@ -360,20 +350,19 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
         };
         Ok(moved.squared_shift)
     })
-    .resolve::<Throw>()
 }
 
 /// Adds rows whose columns lie apart, each of `count` values of its type, from an address on.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
     addresses: JLongArray<'local>,
     types: JIntArray<'local>,
     count: jint,
 ) {
-    env.with_env(|env| -> Result<(), Thrown> {
+    answered(env, |env| {
         let (mut at, mut of) = (vec![0; addresses.len(env)?], vec![0; types.len(env)?]);
         addresses.get_region(env, 0, &mut at)?;
         types.get_region(env, 0, &mut of)?;
@@ -385,8 +374,7 @@ extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
             Values::F64(values) => interleave(values, columns, count as usize, |value| value),
         }
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
 
 /// Puts `count` rows behind those that are there.

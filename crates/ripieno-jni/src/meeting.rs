@@ -1,6 +1,6 @@
 //! How ranks meet when Java asks for it: over a function of Java's, a TCP store or a shared directory.
 
-use crate::errors::{Throw, Thrown};
+use crate::errors::{Thrown, answered};
 use jni::objects::{JClass, JObject, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned, JavaVM, jni_sig, jni_str};
@@ -16,7 +16,7 @@ const UNSET: jint = -1;
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_meet<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rank: jint,
     world_size: jint,
@@ -34,7 +34,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
     store_host: JString<'local>,
     store_port: jint,
 ) -> jlong {
-    env.with_env(|env| -> Result<jlong, Thrown> {
+    answered(env, |env| {
         let token = text(env, &token)?.unwrap_or_default();
         let mut config = Config::new(rank as usize, world_size as usize, Token::from_secret(token));
         config.host = text(env, &host)?;
@@ -66,17 +66,15 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
         communicator.set_interrupt(is_interrupted)?;
         Ok(Box::into_raw(Box::new(communicator)) as jlong)
     })
-    .resolve::<Throw>()
 }
 
 /// A new secret for a job.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_newToken<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
 ) -> JString<'local> {
-    env.with_env(|env| -> Result<JString<'local>, Thrown> { Ok(env.new_string(Token::random_text()?)?) })
-        .resolve::<Throw>()
+    answered(env, |env| Ok(env.new_string(Token::random_text()?)?))
 }
 
 /// A string of Java's, unless it is null.

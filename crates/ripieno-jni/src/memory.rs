@@ -1,6 +1,6 @@
 //! Memory of Java's: direct buffers, by their addresses.
 
-use crate::errors::Thrown;
+use crate::errors::answered;
 use jni::EnvUnowned;
 use jni::objects::{Global, JByteBuffer, JClass, JObject};
 use jni::sys::jlong;
@@ -89,14 +89,13 @@ unsafe impl OwnedBuffers for Held {
 /// Where a direct buffer of any class begins.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_address<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     buffer: JObject<'local>,
 ) -> jlong {
-    env.with_env(|env| -> Result<jlong, Thrown> {
+    answered(env, |env| {
         // SAFETY: the machine answers for direct buffers of all classes; Java's side has seen that it is one.
         let buffer = unsafe { JByteBuffer::from_raw(env, buffer.into_raw()) };
         Ok(env.get_direct_buffer_address(&buffer)? as jlong)
     })
-    .resolve::<crate::errors::Throw>()
 }

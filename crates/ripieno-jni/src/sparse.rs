@@ -1,7 +1,7 @@
 //! Sparse reductions for Java.
 
 use crate::communicator::{at, element, op};
-use crate::errors::{Throw, Thrown};
+use crate::errors::answered;
 use crate::meeting::text;
 use crate::memory::Region;
 use jni::EnvUnowned;
@@ -14,7 +14,7 @@ use ripieno::sparse::{Form, Options, SparseReduce};
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_sparse<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
     out_indices: jlong,
@@ -26,7 +26,7 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
     missing_is_zero: jboolean,
     dense_above: jdouble,
 ) -> jlong {
-    env.with_env(|env| -> Result<jlong, Thrown> {
+    answered(env, |env| {
         let degrees = text(env, &degrees)?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
@@ -40,14 +40,13 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
         let reduction = communicator.sparse(out_indices, in_indices, &options)?;
         Ok(Box::into_raw(Box::new(reduction)) as jlong)
     })
-    .resolve::<Throw>()
 }
 
 /// Fills `into` with a row for each in-index, of `values`, which have one for each out-index.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     reduction: jlong,
     of: jint,
@@ -58,7 +57,7 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
     into: jlong,
     into_bytes: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: it was made by `sparse` and is freed when nobody can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         let form = Form { element: element(of), width: width as usize, op: op(operation), row: Shape::Line };
@@ -66,34 +65,31 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
         let (values, into) =
             unsafe { (Region::new(values, values_bytes).read(), Region::new(into, into_bytes).write()) };
         Ok(reduction.reduce(values, into, form)?)
-    })
-    .resolve::<Throw>();
+    });
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_sparseDegrees<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     reduction: jlong,
 ) -> JString<'local> {
-    env.with_env(|env| -> Result<JString<'local>, Thrown> {
+    answered(env, |env| {
         // SAFETY: as above.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         Ok(env.new_string(reduction.degrees().to_string())?)
     })
-    .resolve::<Throw>()
 }
 
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_freeSparse<'local>(
-    mut env: EnvUnowned<'local>,
+    env: EnvUnowned<'local>,
     _class: JClass<'local>,
     reduction: jlong,
 ) {
-    env.with_env(|_| -> Result<(), Thrown> {
+    answered(env, |_| {
         // SAFETY: Java frees what `sparse` made, once.
         drop(unsafe { Box::from_raw(reduction as *mut SparseReduce) });
         Ok(())
-    })
-    .resolve::<Throw>();
+    });
 }
