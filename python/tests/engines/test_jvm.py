@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import struct
@@ -190,6 +191,43 @@ def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
 
 
 KINDS = {"sums", "centers", "cost", "pairs", "read", "float", "arrow", "refused", "failed", "killed"}
+
+
+#: What the page's example takes for granted.
+GIVEN = """
+import org.apache.spark.ml.feature.VectorAssembler
+import org.apache.spark.sql.functions.col
+val numbers = spark.sparkContext.parallelize((0 until 1000).map(_.toDouble), 4)
+val columns = spark.range(3000).select((col("id") % 50).cast("double") as "x", (col("id") % 77).cast("double") as "y")
+val df = new VectorAssembler().setInputCols(Array("x", "y")).setOutputCol("point").transform(columns)
+"""
+SHOWN = """
+println("sums " + sums.get(0).mkString(" "))
+println("centers " + model.getClusterCenters.length)
+System.exit(0)
+"""
+
+
+def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
+    if spark_sessions.missing() is not None:
+        pytest.skip(str(spark_sessions.missing()))
+    page = (ROOT / "docs/jvm.md").read_text()
+    (example,) = re.findall(r"```scala\n(.*?)```", page, re.DOTALL)
+    script = tmp_path / "example.scala"
+    script.write_text(GIVEN + example + SHOWN)
+    home = _spark_jars()[0].parents[1]
+    options = ["--master", "local[8]", "--jars", ",".join(map(str, _jars())), "--conf", "spark.ui.enabled=false"]
+    place = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "TERM": "dumb"}
+    ran = subprocess.run(
+        [str(home / "bin/spark-shell"), *options, "-i", str(script)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=os.environ | place,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert "sums 499500.0 1000.0" in ran.stdout and "centers 1000" in ran.stdout, ran.stdout
 
 
 @pytest.mark.parametrize("case", ["array", "aggregate", "kmeans"])
