@@ -1,7 +1,8 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                pagerank|regroup|seeding|sgd|shuffle|spark|torch|wordcount|all] [--case NAME]… [--quick] [--json FILE]
+                pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
+                [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ import seeding  # noqa: E402
 import sgd  # noqa: E402
 import shuffle  # noqa: E402
 import spark  # noqa: E402
+import strangers  # noqa: E402
 import torch_steps  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
@@ -64,6 +66,7 @@ NAMES = (
     "sgd",
     "shuffle",
     "spark",
+    "strangers",
     "torch",
     "wordcount",
 )
@@ -136,6 +139,7 @@ def _cases(
         "seeding": seeding.measured,
         "sgd": lambda report, effort: sgd.measured(report, effort, data=data),
         "spark": spark.measured,
+        "strangers": strangers.measured,
         "wordcount": wordcount.measured,
     }
     if name in undivided:

@@ -51,6 +51,13 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
     assert all("scikit-learn" in figure["peers"] for figure in figures)
 
 
+def test_a_job_amid_strangers_is_timed_beside_one_without(tmp_path):
+    report = reports_of("strangers", tmp_path)
+    assert [list(figure["peers"]) for figure in report["figures"]] == [["no strangers"]] * 2
+    assert [count["case"] for count in report["counts"]] == ["memory of a rank"]
+    assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset at once"]
+
+
 def test_functions_of_networkx_are_timed_beside_it(tmp_path):
     report = reports_of("networkx", tmp_path)
     assert [figure["row"] for figure in report["figures"]] == ["arrays kept", "arrays made"] * 3
