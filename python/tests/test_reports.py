@@ -14,6 +14,7 @@ import pytest
 import ripieno as rp
 import scipy.sparse
 from ripieno import algorithms, log
+from ripieno.comm.rank import Rank
 from ripieno.errors import InputError
 from test_report import Reader
 
@@ -215,6 +216,21 @@ def test_rows_that_go_to_disk_are_told(caplog):
         job.run(many)
 
     assert any(each.name == "ripieno.keyed" and "of rows went to" in each.getMessage() for each in caplog.records)
+
+
+class ByTcp:
+    """A native communicator that wanted to share memory with rank 2."""
+
+    def second_choices(self) -> list[tuple[int, str]]:
+        return [(2, "TCP, for: no memfd")]
+
+
+def test_a_link_that_was_no_first_choice_is_told_at_the_end(caplog):
+    rank = object.__new__(Rank)
+    rank.rank = 1
+    with caplog.at_level("INFO", logger="ripieno"):
+        rank._tell_of_links(ByTcp())
+    assert caplog.messages == ["rank 1 has reached rank 2 by TCP, for: no memfd"]
 
 
 def test_the_level_of_the_log_is_one_of_four():

@@ -495,6 +495,11 @@ impl Communicator {
         recorder::flight(py, &self.whose, flight)
     }
 
+    /// Of the world's links that stand and were no first choice, by rank: what they are, and why.
+    fn second_choices(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
+        self.call(py, |inner| inner.second_choices())
+    }
+
     /// What this rank has communicated since this was first asked, also while another thread is in a call; `now_s` on
     /// the monotonic clock.
     fn reading<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {

@@ -133,6 +133,11 @@ pub trait Fabric: Send {
     /// Whether every rank of this host can have a core of its own, so that spinning starves nobody.
     fn has_core_per_rank(&self) -> bool;
 
+    /// Of links that stand, by their peer: what they are, and what was tried before in vain, in words.
+    fn second_choices(&self) -> Vec<(usize, String)> {
+        vec![]
+    }
+
     /// Notes that this rank has waited, and whether what it waited for came with the first [`Fabric::yield_now`].
     fn note_wait(&mut self, _came_with_the_first_offer: bool) {}
 

@@ -182,6 +182,11 @@ impl Communicator {
         Ok(())
     }
 
+    /// Of the world's links that stand and were no first choice, by rank: what they are, and why.
+    pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
+        Ok(self.shared.hold()?.core().fabric.second_choices())
+    }
+
     /// What was done so far.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         Ok(self.hold()?.communicator(self.number)?.1.statistics())

@@ -7,10 +7,12 @@ import os
 import traceback
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import ripieno.flight as flight
+from ripieno import log
 from ripieno._checks import whole
 from ripieno.comm.mailbox import Mailbox
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
@@ -135,7 +137,15 @@ class Rank:
             if self._parent is None:
                 self._queue.drain()
                 flight.leave_file(native)
+                self._tell_of_links(native)
             native.close()
+
+    def _tell_of_links(self, native: NativeCommunicator) -> None:
+        """Log which links were no first choice, such as TCP where memory could not be shared."""
+        # Who has failed has told why, and may not be able to be asked.
+        with suppress(RipienoError):
+            for peer, what in native.second_choices():
+                log.note("ripieno.comm", f"has reached rank {peer} by {what}", self.rank)
 
     def __enter__(self) -> Self:
         return self

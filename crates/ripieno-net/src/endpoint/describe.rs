@@ -53,6 +53,26 @@ pub enum LinkKind {
     Broken,
 }
 
+impl LinkKind {
+    /// What carries the bytes, of a link that stands.
+    fn carrier(self) -> Option<&'static str> {
+        match self {
+            LinkKind::NotOpen | LinkKind::Broken => None,
+            LinkKind::SharedMemory => Some("shared memory"),
+            LinkKind::Tcp => Some("TCP"),
+            LinkKind::Tls => Some("TCP, encrypted"),
+        }
+    }
+}
+
+impl LinkDescription {
+    /// What the link is, and what was tried before in vain, if it stands and was no first choice.
+    pub(super) fn second_choice(&self) -> Option<String> {
+        let carrier = self.kind.carrier().filter(|_| !self.notes.is_empty())?;
+        Some(format!("{carrier}, for: {}", self.notes.join("; ")))
+    }
+}
+
 impl Endpoint {
     /// What this endpoint is made of.
     pub fn describe(&self) -> Description {

@@ -1,6 +1,6 @@
 //! The endpoint as the executor sees it.
 
-use super::{Endpoint, Slot};
+use super::{Endpoint, LinkDescription, Slot};
 use crate::links::{Bell, Watch};
 use crate::monitor::{Order, Shared, Status};
 use ripieno_run::membership::{Request, agreement, describe_pair};
@@ -107,6 +107,11 @@ impl Fabric for Endpoint {
 
     fn has_core_per_rank(&self) -> bool {
         self.has_core_per_rank
+    }
+
+    fn second_choices(&self) -> Vec<(usize, String)> {
+        let told = |link: LinkDescription| link.second_choice().map(|choice| (link.peer, choice));
+        self.describe().peers.into_iter().filter_map(told).collect()
     }
 
     fn note_wait(&mut self, came_with_the_first_offer: bool) {

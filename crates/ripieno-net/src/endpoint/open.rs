@@ -224,6 +224,8 @@ mod tests {
         let peer = endpoints[0].describe().peers.remove(0);
         assert_eq!(peer.kind, LinkKind::Tcp);
         assert!(peer.notes[0].contains("unix:@ripieno-nobody"), "{peer:?}");
+        let [(1, told)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
+        assert!(told.starts_with("TCP, for: ") && told.contains("unix:@ripieno-nobody"), "{told}");
 
         let mut endpoints = misled(Links::SharedMemory);
         let error = open_first(&mut endpoints[0]).unwrap_err().to_string();
