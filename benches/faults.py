@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from effort import Effort, Measured
 from numpy.typing import NDArray
-from ripieno.algorithms import KMeans
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.errors import RankFailed
@@ -30,9 +29,10 @@ from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import Script, run
 
 if TYPE_CHECKING:
+    from ripieno.algorithms import KMeans
     from ripieno.comm.communicator import Communicator
 
-LOCAL_COUNT, HOST_COUNT, QUICK_HOST_COUNT = 8, 32, 3
+LOCAL_COUNT, HOST_COUNT, QUICK_COUNT = 8, 32, 3
 RATE, TIMEOUT_S = "100mbit", 120.0
 #: Rows, columns and clusters of a fit, and after which iteration a worker dies.
 FIT, QUICK_FIT, DEATH_AT = (200_000, 32, 200), (2_000, 8, 10), 5
@@ -48,11 +48,12 @@ def cases() -> dict[str, Measured]:
 
 def local(report: Measurements, effort: Effort) -> None:
     """Ranks of this machine."""
+    count = QUICK_COUNT if effort.quick else LOCAL_COUNT
 
     def started(folder: str, victim: int) -> None:
-        run(Script(__file__, [folder, str(victim)], prefix=False, threads=1, on_failure="shrink"), LOCAL_COUNT)
+        run(Script(__file__, [folder, str(victim)], prefix=False, threads=1, on_failure="shrink"), count)
 
-    _measured(report, effort, f"{LOCAL_COUNT} local ranks", LOCAL_COUNT, started, LOCAL_S)
+    _measured(report, effort, f"{count} local ranks", count, started, LOCAL_S)
 
 
 def lab(report: Measurements, effort: Effort) -> None:
@@ -60,7 +61,7 @@ def lab(report: Measurements, effort: Effort) -> None:
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
-    count = QUICK_HOST_COUNT if effort.quick else HOST_COUNT
+    count = QUICK_COUNT if effort.quick else HOST_COUNT
     with Lab(hosts=count, rate=RATE) as hosts:
 
         def started(folder: str, victim: int) -> None:
@@ -102,6 +103,9 @@ def kmeans(report: Measurements, effort: Effort) -> None:
 
 def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[KMeans, float]:
     """A fit, and its seconds."""
+    # Not by ranks, which need none of it.
+    from ripieno.algorithms import KMeans
+
     with launch(workers=FIT_WORKERS, threads=1, on_failure="respawn") as job, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         victim = job.run(_pid)[FIT_WORKERS // 2]
