@@ -8,7 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -50,7 +50,7 @@ def is_seen(dtype: np.dtype[Any]) -> bool:
     return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
 
 
-def is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> TypeGuard[NDArray[Any]]:
     """Whether the native module can receive into `value` as it is, and sees its form."""
     return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
 
