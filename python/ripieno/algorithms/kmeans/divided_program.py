@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno import host
-from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.divided_lloyd import Reached, Stages, divided_lloyd
 from ripieno.algorithms.kmeans.divided_saved import DividedKeeper, DividedState
 from ripieno.algorithms.kmeans.lloyd import Clustering
 from ripieno.algorithms.kmeans.near import Loss
 from ripieno.algorithms.kmeans.rows import WeightedRows, take, values_at
+from ripieno.algorithms.kmeans.run_notes import RunNotes
 from ripieno.algorithms.kmeans.saved import History
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
 from ripieno.errors import InputError
@@ -132,33 +132,14 @@ def _run(
     else:
         centroids, history = kept.centroids, list(kept.history)
     seed_s = time.perf_counter() - begin
-    clock, laps, stages_of = Clock(), [], []
+    notes, stages_of = RunNotes(comm, number, rows.total, emit, history), []
     told = _Parts(comm, number, emit)
 
     def on_iteration(
         iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss, stages: Stages
     ) -> None:
-        compute_s, communication_s = lap = clock.lap()
-        laps.append(lap)
         stages_of.append(asdict(stages))
-        history.append((inertia, squared_shift, compared, loss.recall, loss.gap))
-        if comm.rank == 0:
-            emit(
-                {
-                    "event": "iteration",
-                    "run": number + 1,
-                    "iteration": iteration,
-                    "inertia": inertia,
-                    "squared_shift": squared_shift,
-                    "compared": compared,
-                    "recall": loss.recall,
-                    "gap": loss.gap,
-                    "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
-                    "compute_s": compute_s,
-                    "communication_s": communication_s,
-                    "stages": asdict(stages),
-                }
-            )
+        notes.add(iteration, inertia, squared_shift, compared, loss, stages=stages_of[-1])
 
     def keep(iteration: int, inertia: float, centroids: DividedCentroids, labels: NDArray[np.int32]) -> None:
         keeper.save(DividedState(iteration, history, centroids, labels))
@@ -170,13 +151,13 @@ def _run(
         max_iter=options.max_iter,
         tol=tol,
         is_near=options.assign == "near",
-        clock=clock,
+        clock=notes.clock,
         on_iteration=on_iteration,
         on_part=told.on_part,
         reached=None if kept is None else Reached(kept.iteration, kept.labels),
         keep=keep if keeper.used else None,
     )
-    return DividedRun(clustering, numbers, laps, history, seed_s, stages_of)
+    return DividedRun(clustering, numbers, notes.laps, history, seed_s, stages_of)
 
 
 def _first(

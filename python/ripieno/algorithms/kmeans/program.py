@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.clock import Clock, by_rank
+from ripieno.algorithms.clock import by_rank
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, place_of
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
-from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, NearPasses
+from ripieno.algorithms.kmeans.near import NO_LOSS, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
+from ripieno.algorithms.kmeans.run_notes import RunNotes
 from ripieno.algorithms.kmeans.saved import Ended, FitState, History, Keeper
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
@@ -325,31 +326,12 @@ def _run(
             on_progress=on_progress,
         )
     seed_s = time.perf_counter() - begin
-    clock, laps, history = Clock(), [], [] if kept is None else list(kept.history)
-
-    def on_iteration(iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss) -> None:
-        compute_s, communication_s = lap = clock.lap()
-        laps.append(lap)
-        history.append((inertia, squared_shift, compared, loss.recall, loss.gap))
-        if comm.rank == 0:
-            emit(
-                {
-                    "event": "iteration",
-                    "run": number + 1,
-                    "iteration": iteration,
-                    "inertia": inertia,
-                    "squared_shift": squared_shift,
-                    "compared": compared,
-                    "recall": loss.recall,
-                    "gap": loss.gap,
-                    "rows_per_s": rows.total / max(compute_s + communication_s, 1e-9),
-                    "compute_s": compute_s,
-                    "communication_s": communication_s,
-                }
-            )
+    notes = RunNotes(comm, number, rows.total, emit, [] if kept is None else list(kept.history))
 
     def keep(reached: lloyd.Reached) -> None:
-        keeper.save(FitState(number, reached.iteration, reached.before, centroids, reached.inertia, history, best))
+        keeper.save(
+            FitState(number, reached.iteration, reached.before, centroids, reached.inertia, notes.history, best)
+        )
 
     clustering = lloyd.lloyd(
         comm,
@@ -360,9 +342,9 @@ def _run(
         thread_model=options.thread_model,
         bounds=options.bounds,
         assign=options.assign,
-        clock=clock,
-        on_iteration=on_iteration,
+        clock=notes.clock,
+        on_iteration=notes.add,
         reached=None if kept is None else lloyd.Reached(kept.iteration, kept.before, kept.inertia),
         keep=keep if keeper.used else None,
     )
-    return KMeansRun(clustering, laps, history, seed_s)
+    return KMeansRun(clustering, notes.laps, notes.history, seed_s)
