@@ -8,7 +8,7 @@ use jni::objects::{JClass, JIntArray, JLongArray};
 use jni::sys::{jdouble, jint, jlong};
 use ripieno::Element;
 use ripieno_kernels::{
-    Bounds, Centroid, Matrix, Pass, Point, Threads, assign, assign_accumulate_within, first_non_finite, recenter,
+    Bounds, Centroid, Matrix, Pass, Point, Threads, assign_accumulate_within, first_non_finite, recenter,
     update_min_distances,
 };
 
@@ -243,43 +243,6 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
         let rows = unsafe { rows_at(rows) };
         let value_count = for_values!(rows, values => values.len());
         rows.bounds = Bounds::new(BOUND_BYTES_PER_VALUE * value_count);
-        Ok(())
-    });
-}
-
-/// Labels of the rows and, if wanted, squared distances.
-#[unsafe(no_mangle)]
-#[allow(clippy::too_many_arguments)]
-extern "system" fn Java_org_ripieno_Native_assign<'local>(
-    env: EnvUnowned<'local>,
-    _class: JClass<'local>,
-    rows: jlong,
-    centroids: jlong,
-    centroids_bytes: jlong,
-    labels: jlong,
-    labels_bytes: jlong,
-    distances: jlong,
-    distances_bytes: jlong,
-    threads: jint,
-) {
-    answered(env, |_| {
-        // SAFETY: as Java promises; labels are int, distances double.
-        let (rows, labels, distances) = unsafe {
-            let labels = Region::new(labels, labels_bytes).elements_mut::<i32>();
-            (rows_at(rows), labels, Region::new(distances, distances_bytes).elements_mut::<f64>())
-        };
-        let threads = Threads::new(threads as usize);
-        let centroids = Region::new(centroids, centroids_bytes);
-        // SAFETY: the centroids are of the type of the rows.
-        unsafe {
-            for_values!(rows, values => assign(
-                matrix(values, rows.columns),
-                matrix(centroids.elements(), rows.columns),
-                labels,
-                Some(distances),
-                &threads,
-            ));
-        }
         Ok(())
     });
 }

@@ -10,6 +10,9 @@ use jni::sys::{jboolean, jdouble, jint, jlong};
 use ripieno::Shape;
 use ripieno::sparse::{Form, Options, SparseReduce};
 
+/// A size that nobody has given, as `Native` has it; Java refuses other negative ones.
+const UNSET: jlong = -1;
+
 /// Prepares reductions; indices are int64.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
@@ -30,7 +33,7 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
         let degrees = text(env, &degrees)?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
-        let size = u64::try_from(size).ok();
+        let size = (size != UNSET).then_some(size as u64);
         let options =
             Options::parse(size, degrees.as_deref(), missing_is_zero, dense_above, communicator.world_size())?;
         // SAFETY: Java holds the buffers until this returns, and has filled them with long integers.

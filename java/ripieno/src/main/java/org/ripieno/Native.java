@@ -150,16 +150,6 @@ final class Native {
 
   static native void forgetPasses(long rows);
 
-  static native void assign(
-      long rows,
-      long centroids,
-      long centroidsBytes,
-      long labels,
-      long labelsBytes,
-      long distances,
-      long distancesBytes,
-      int threads);
-
   static native void lowerDistances(
       long rows,
       long centres,

@@ -18,6 +18,9 @@ public final class SparseReduction implements AutoCloseable {
 
     /** Indices are smaller than this; unless it is set, than what ranks have found to be the largest and one. */
     public Options size(long size) {
+      if (size < 0) {
+        throw new InputException("size=" + size + ": expected 0 or more");
+      }
       this.size = size;
       return this;
     }

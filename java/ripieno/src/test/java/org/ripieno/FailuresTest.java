@@ -103,6 +103,7 @@ class FailuresTest {
           assertThrows(InputException.class, () -> KeyedRows.of(new long[2], new int[3], 2));
           assertThrows(
               InputException.class, () -> comm.sparse(new long[] {-1}, new long[0]));
+          assertThrows(InputException.class, () -> new SparseReduction.Options().size(-5));
           assertThrows(
               InputException.class,
               () -> comm.sparse(new long[] {1}, new long[0], new SparseReduction.Options().degrees("7x2")));
