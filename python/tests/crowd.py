@@ -53,10 +53,12 @@ def visit(door: Door, saying: bytes) -> socket.socket | None:
     stranger.settimeout(0.05)
     try:
         stranger.connect(address)
-        stranger.sendall(saying)
     except OSError:
         stranger.close()
         return None
+    # Some close the door at once, before anything is said.
+    with suppress(OSError):
+        stranger.sendall(saying)
     return stranger
 
 

@@ -392,3 +392,16 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
         _, told = rank.communicate(timeout=PROMPT_S + SLACK_S)
     assert "KeyboardInterrupt" in told
     assert rank.returncode == -signal.SIGINT
+
+
+def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
+    path = tmp_path / "stops.py"
+    path.write_text(
+        "import os, signal\nimport ripieno as rp\n"
+        "if os.environ['RANK'] == '1':\n    os.kill(os.getpid(), signal.SIGSTOP)\nrp.init()\n"
+    )
+    begun = time.monotonic()
+    done = run("-n", 3, path)
+    assert done.returncode == 1
+    assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
+    assert time.monotonic() - begun < launch_run.STOPPED_S + PROMPT_S + SLACK_S

@@ -69,6 +69,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     if own is not None:
         return own
     launchers.take_secrets()
+    if _send is not None:
+        _send("meeting", None)
     _current = from_environment(launchers.own_variables(), threads=threads, on_event=_events, **options)
     atexit.register(_close)
     if _send is not None:
@@ -82,7 +84,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
 
 
 def watched(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
-    """The script's launcher is told when it has met the others, and how it fares, so often, if at all."""
+    """The script's launcher is told when it waits for the others, when it has met them, and how it fares, so often."""
     global _events, _pulse_s, _send
     _send = send
     if pulse_s is not None:

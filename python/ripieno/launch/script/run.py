@@ -34,7 +34,9 @@ CULPRIT_S = 5.0
 REPORT_S = 10.0
 # Of ranks that are independent, those that stand still get this long to end once rank 0 has.
 STRAGGLERS_S = 5.0
-# It is looked so often whether all ranks that are left are stopped.
+# A rank that is stopped while others wait to meet it is told to go on by nobody.
+STOPPED_S = 5.0
+# It is looked so often who is stopped.
 LOOK_S = 0.5
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
@@ -107,7 +109,9 @@ class _Rank:
     rank: int
     process: subprocess.Popen[bytes]
     channel: Channel
+    is_meeting: bool = False
     has_met: bool = False
+    stopped_at: float | None = None
     report: FailureReport | None = None
     status: int | None = None
 
@@ -250,28 +254,31 @@ def _wait(ranks: list[_Rank], script: Script, watch: Watch) -> _Rank | None:
                         said_at = stopped_at
             elif left_s <= 0:
                 break
+            heard: list[_Rank] = []
             for key, _ in ready(LOOK_S if left_s is None else left_s):
+                heard.append(key.data)
                 if _hear(key.data, watch):
                     selector.unregister(key.fileobj)
                     if script.independent and key.data.rank == 0 and key.data.status in range(256):
                         over_at = time.monotonic()
-                if not key.data.failed or key.data.rank in lost:
+            for each in [*heard, *_missed_while_stopped(ranks)]:
+                if not each.failed or each.rank in lost:
                     continue
-                if not key.data.victim:
-                    watch.lost(key.data.rank, _cause(key.data))
-                if failed_at is None and _goes_on_without(key.data, ranks, script):
-                    lost.add(key.data.rank)
+                if not each.victim:
+                    watch.lost(each.rank, _cause(each))
+                if failed_at is None and _goes_on_without(each, ranks, script):
+                    lost.add(each.rank)
                     continue
-                if failed_at is None and _is_left_behind(key.data, script):
-                    lost.add(key.data.rank)
-                    if any(not each.failed for each in ranks):
-                        _say_lost(key.data, script)
+                if failed_at is None and _is_left_behind(each, script):
+                    lost.add(each.rank)
+                    if any(not other.failed for other in ranks):
+                        _say_lost(each, script)
                         continue
                 if failed_at is None and not script.independent:
                     failed_at = time.monotonic()
                 # A victim gives way to whoever failed on its own account.
-                if first is None or (first.victim and not key.data.victim):
-                    first = key.data
+                if first is None or (first.victim and not each.victim):
+                    first = each
     if first is not None and first.report is not None and first.report.victim is not None:
         # Its replicas could go on without it, but somebody could not.
         culprit = first.report.victim.rank
@@ -306,6 +313,22 @@ def _all_stopped_since(ranks: list[_Rank], since: float | None) -> float | None:
     if awaited and all(process.is_stopped(each.process.pid) for each in awaited):
         return since or time.monotonic()
     return None
+
+
+def _missed_while_stopped(ranks: list[_Rank]) -> list[_Rank]:
+    """Those that have just failed because they are stopped, and have been for a while, as others wait to meet them."""
+    missed = []
+    early = [each for each in ranks if each.status is None and not each.has_met]
+    stopped = [each.rank for each in early if process.is_stopped(each.process.pid)]
+    are_awaited = any(each.is_meeting and not each.failed and each.rank not in stopped for each in early)
+    for each in ranks:
+        is_stopped = each.rank in stopped
+        each.stopped_at = (each.stopped_at or time.monotonic()) if is_stopped and are_awaited else None
+        if each.stopped_at is not None and time.monotonic() > each.stopped_at + STOPPED_S and not each.failed:
+            cause = f"its process has been stopped for {STOPPED_S:g} s, and others wait to meet it"
+            each.report = FailureReport(each.rank, socket.gethostname(), cause, "")
+            missed.append(each)
+    return missed
 
 
 def _have_ended_without(ranks: list[_Rank], script: Script) -> bool:
@@ -354,6 +377,8 @@ def _hear(rank: _Rank, watch: Watch) -> bool:
         kind, value = rank.channel.receive()
         if kind == "pulse":
             watch.pulse(rank.rank, value)
+        elif kind == "meeting":
+            rank.is_meeting = True
         elif kind == "met":
             rank.has_met = True
         else:
