@@ -133,9 +133,7 @@ def _kmeans(report: Measurements, effort: Effort) -> None:
     turns, most = effort.runs(3), MANY if effort.quick else MOST
     for k in QUICK_CENTROIDS if effort.quick else CENTROIDS:
         words = ["kmeans", *map(str, (count, k, FEW, MANY, most, turns))]
-        found = np.array(_spark_turns("local[2]", "3g", words))
-        ours = (found[:, 1] - found[:, 0]) / (most - FEW)
-        mllib = (found[:, 3] - found[:, 2]) / (MANY - FEW)
+        ours, mllib = np.array(_spark_turns("local[2]", "3g", words)).T
         peers = {"MLlib": mllib, "Flink": _flink(report, count, k, turns), "Python": _python(count, k, turns)}
         for name, seconds in peers.items():
             if seconds is not None:
@@ -162,7 +160,7 @@ def _python(count: int, k: int, turns: int) -> list[float]:
             rp.KMeans(k, init="random", max_iter=MOST, tol=0, n_init=1, random_state=0, engine=job).fit(rows)
             for _ in range(turns)
         ]
-    return [statistics.median(each.seconds for each in fit.report_.iterations) for fit in fits]
+    return [statistics.fmean(each.seconds for each in fit.report_.iterations[FEW:]) for fit in fits]
 
 
 def _flink(report: Measurements, count: int, k: int, turns: int) -> list[float] | None:
