@@ -48,6 +48,7 @@ def test_the_leaf_switch_of_slurms_tree_is_the_rack_if_nothing_else_tells(addres
 
     assert rack_of_this_host(None, variables) == rack
     assert rack_of_this_host(None, variables | {"RACK": "north"}) == "north"
+    assert rack_of_this_host(None, variables, by_engine="/south") == (rack or "/south")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ def serve(
     exchange: programs.Exchange | None = None,
     attempt: str = "",
     bind_host: str | None = None,
+    rack: str | None = None,
     local: dict[str, Any] | None = None,
     hung_up: Callable[[], None] | None = None,
 ) -> None:
@@ -62,6 +63,8 @@ def serve(
     bind_host : str, optional
         The address to listen on for the other ranks, unless the job's options name one. By default it is the address by
         which the server is reached, or with an `exchange` all addresses.
+    rack : str, optional
+        The rack of this host as the engine knows it, on all ranks or on none.
     local : dict, optional
         The values that `Here` stands for.
     hung_up : callable, optional
@@ -83,6 +86,7 @@ def serve(
     options = dict(invitation.options)
     if bind_host is not None:
         options.setdefault("bind_host", bind_host)
+    options["rack_by_engine"] = rack
     with lent_thread():
         if exchange is None:
             _by_server(invitation, rank, attempt, options, local, hung_up)

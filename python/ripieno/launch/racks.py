@@ -8,7 +8,8 @@ south = ["node3", "gpu-*"]
 
 Host names may hold ``*``, ``?`` and ``[…]``. A rank looks, in this order, at what it was given (``racks=``), at the
 variable RACK (the rack's name), at the file that the variable RIPIENO_RACKS names, and at SLURM_TOPOLOGY_ADDR, by which
-Slurm's tree topology tells of the switches above a node; without any of them nobody knows of racks.
+Slurm's tree topology tells of the switches above a node; then an engine may know. Without any of them nobody knows of
+racks.
 """
 
 from __future__ import annotations
@@ -24,8 +25,10 @@ from ripieno.errors import InputError
 Racks = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 
 
-def rack_of_this_host(racks: Racks | None = None, variables: Mapping[str, str] = os.environ) -> str | None:
-    """The name of the rack that this host stands in; None if nothing tells of racks.
+def rack_of_this_host(
+    racks: Racks | None = None, variables: Mapping[str, str] = os.environ, *, by_engine: str | None = None
+) -> str | None:
+    """The name of the rack that this host stands in; None if nothing tells of racks, not even the engine.
 
     Raises
     ------
@@ -36,7 +39,7 @@ def rack_of_this_host(racks: Racks | None = None, variables: Mapping[str, str] =
         return variables["RACK"]
     racks = racks or variables.get("RIPIENO_RACKS")
     if not racks:
-        return _switch_of_slurm(variables)
+        return _switch_of_slurm(variables) or by_engine
     host = socket.gethostname()
     return rack_of(host, racks, "racks") if isinstance(racks, Mapping) else rack_of(host, read(racks), str(racks))
 

@@ -108,7 +108,7 @@ def spark_yarn(yarn_sessions: Sessions, mini_hadoop: hadoop.Hadoop, monkeypatch:
     """A SparkSession with 2 executors of 2 slots, each in a container of YARN."""
     # Spark's JVM takes it over when it starts, and sessions of other masters must not have it.
     monkeypatch.setenv("HADOOP_CONF_DIR", mini_hadoop.variables["HADOOP_CONF_DIR"])
-    return yarn_sessions.of("yarn", **hadoop.spark_configuration())
+    return yarn_sessions.of("yarn", **hadoop.spark_configuration(mini_hadoop.logs))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import spark_sessions
 ROOT = Path(__file__).resolve().parents[3]
 JARS = ROOT / "target" / "hadoop"
 START = ROOT / "tools" / "mini-hadoop" / "start"
+RACK = "/north"
 # Services that were told to end have this long.
 END_S = 30.0
 
@@ -73,11 +74,15 @@ def started() -> Iterator[Hadoop]:
             process.wait()
 
 
-def spark_configuration() -> dict[str, str]:
-    """What Spark is told to run on it: 2 executors of 2 cores, found soon."""
+def spark_configuration(folder: Path) -> dict[str, str]:
+    """What Spark is told to run on it: 2 executors of 2 cores, found soon, all in `RACK` by a script in the folder."""
     import pyspark
 
+    topology = folder / "topology"
+    topology.write_text(f'#!/bin/sh\nfor host; do echo "{RACK}"; done\n')
+    topology.chmod(0o755)
     return {
+        "spark.hadoop.net.topology.script.file.name": str(topology),
         # Or else all jars are copied to HDFS for each application.
         "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         "spark.executor.instances": "2",

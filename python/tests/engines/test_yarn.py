@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import ripieno as rp
-from hadoop import Hadoop
+from hadoop import RACK, Hadoop
 from ripieno.files.results import new_file, save_array
 from watching import comes_true
 
@@ -56,9 +56,10 @@ def write_own(comm, target: str) -> None:
         save_array(part, np.full(1000, comm.rank))
 
 
-def test_ranks_are_in_two_containers(spark_yarn):
+def test_ranks_are_in_two_containers_and_know_the_rack_that_hadoop_knows(spark_yarn):
     with rp.launch(engine="spark", spark=spark_yarn) as job:
         found = job.run(container)
+        assert job.run(lambda comm: comm.racks) == [[RACK] * 4] * 4
 
     # YARN decides on which nodes.
     containers = [name for name, _ in found]

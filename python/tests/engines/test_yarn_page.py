@@ -25,7 +25,7 @@ def environment(mini_hadoop: hadoop.Hadoop, tmp_path: Path) -> dict[str, str]:
     reason = spark_sessions.missing()
     if reason is not None:
         pytest.skip(reason)
-    settings = spark_sessions.CONFIGURATION | hadoop.spark_configuration()
+    settings = spark_sessions.CONFIGURATION | hadoop.spark_configuration(tmp_path)
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
     programs = Path(sys.executable).parent
     return (

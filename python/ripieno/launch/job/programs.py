@@ -62,7 +62,7 @@ def meet(
     """The communicator of this rank, once it has met the others; `options` are those of the native module."""
     import ripieno._native as _native
 
-    options["rack"] = rack_of_this_host(options.pop("racks", None))
+    options["rack"] = rack_of_this_host(options.pop("racks", None), by_engine=options.pop("rack_by_engine", None))
     native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
     return Communicator(native, threads=threads, on_event=on_event)
 

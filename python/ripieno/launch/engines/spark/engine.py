@@ -19,7 +19,7 @@ from ripieno.launch.engine.contract import Engine, EngineJob, Handover, Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import frames, task
 from ripieno.launch.engines.spark.archive import shipped
-from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, slots
+from ripieno.launch.engines.spark.internals import check_version, has_pinned_threads, is_stopped, racks, slots
 from ripieno.launch.engines.spark.stage import SLOTS_S, StageRun, await_slots, is_local
 from ripieno.launch.job.stand_ins import Here
 
@@ -89,7 +89,7 @@ class SparkEngine(Engine):
     def start(self, workers: int, invitation: Invitation) -> StageRun:
         """Start ranks without data."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        be_rank = task.plain(invitation, shipped(self._context))
+        be_rank = task.plain(invitation, shipped(self._context), racks(self._context))
         tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(be_rank)
         return self._started(workers, tasks.collect)
 

@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import task
 from ripieno.launch.engines.spark.archive import shipped
-from ripieno.launch.engines.spark.internals import partition_count, tuned, untuned
+from ripieno.launch.engines.spark.internals import partition_count, racks, tuned, untuned
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,9 +26,10 @@ def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: Struc
     rows = tuned(frame)
     if partition_count(rows) != workers:
         rows = rows.repartition(workers)
-    archive = shipped(frame.sparkSession.sparkContext)
+    context = frame.sparkSession.sparkContext
     # The ranks put the names back.
-    function = task.with_rows(invitation, archive, arrow_schema(frame.schema, frame.sparkSession))
+    schema = arrow_schema(frame.schema, frame.sparkSession)
+    function = task.with_rows(invitation, shipped(context), racks(context), schema)
     return rows.toDF(*numbered(frame.columns)).mapInArrow(function, output, barrier=True)
 
 

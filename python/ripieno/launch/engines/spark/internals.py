@@ -33,6 +33,8 @@ _NO_ROWS_NO_PARTITIONS = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }
+# What Hadoop says of a host of which it was told nothing.
+_NO_RACK = "/default-rack"
 # Spark starts a stage so often (spark.stage.maxConsecutiveAttempts), if it may at all.
 _STAGE_ATTEMPTS = 4
 
@@ -87,6 +89,18 @@ def slots(context: SparkContext) -> tuple[int, int]:
         total = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
         running = scala.taskScheduler().runningTasksByExecutors().values().mkString(",")
         return max(0, total - sum(int(count) for count in running.split(",") if count)), total
+
+
+def racks(context: SparkContext) -> dict[str, str]:
+    """The rack of each executor's host, as tasks name it, if Spark knows that of all: on YARN Hadoop's topology."""
+    with _known(context):
+        scala = context._jsc.sc()
+        driver = scala.env().blockManager().blockManagerId().hostPort()
+        with_memory = set(scala.getExecutorMemoryStatus().keys().mkString(" ").split())
+        hosts = {executor.rpartition(":")[0] for executor in with_memory - {driver}}
+        found = {host: scala.taskScheduler().getRackForHost(host) for host in hosts}
+        known = {host: str(rack.get()) for host, rack in found.items() if rack.isDefined()}
+    return known if len(known) == len(hosts) and _NO_RACK not in known.values() else {}
 
 
 def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bool, int]]:

@@ -7,7 +7,7 @@ them before it knows where its ripieno is.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ripieno.launch.engine.member_server import Invitation
@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 ROWS, OUTPUT = "spark rows", "spark output"
 
 
-def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any]], Iterable[Any]]:
-    """The task of a rank without data; `archive` is the one that was shipped."""
+def plain(
+    invitation: Invitation, archive: str | None, racks: Mapping[str, str]
+) -> Callable[[Iterable[Any]], Iterable[Any]]:
+    """The task of a rank without data; `archive` is the one that was shipped, `racks` are those of executors' hosts."""
     pickled = pickle.dumps(invitation)
 
     def be_rank(_: Iterable[Any]) -> Iterable[Any]:
         find_ripieno()
         from ripieno.launch.engines.spark import task
 
-        task.serve(pickle.loads(pickled), {})
+        task.serve(pickle.loads(pickled), racks, {})
         return ()
 
     find_ripieno = _finder(archive)
@@ -37,7 +39,7 @@ def plain(invitation: Invitation, archive: str | None) -> Callable[[Iterable[Any
 
 
 def with_rows(
-    invitation: Invitation, archive: str | None, schema: pa.Schema
+    invitation: Invitation, archive: str | None, racks: Mapping[str, str], schema: pa.Schema
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """The task of a rank that has rows of a DataFrame, and may return others.
 
@@ -53,7 +55,7 @@ def with_rows(
 
         own = task.named(rows, pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized)))
         output: list[pyarrow.RecordBatch] = []
-        task.serve(pickle.loads(pickled), {task.ROWS: own, task.OUTPUT: output})
+        task.serve(pickle.loads(pickled), racks, {task.ROWS: own, task.OUTPUT: output})
         yield from output
 
     find_ripieno = _finder(archive)
@@ -73,7 +75,7 @@ def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
     return Batches([pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches], schema)
 
 
-def serve(invitation: Invitation, local: dict[str, Any]) -> None:
+def serve(invitation: Invitation, racks: Mapping[str, str], local: dict[str, Any]) -> None:
     """Be the rank with the number of this task's partition, until the job is over."""
     from pyspark import BarrierTaskContext
 
@@ -81,8 +83,11 @@ def serve(invitation: Invitation, local: dict[str, Any]) -> None:
 
     context = BarrierTaskContext.get()
     rank = context.partitionId()
-    address = context.getTaskInfos()[rank].address.rpartition(":")[0].strip("[]")
-    member.serve(invitation, rank, exchange=context.allGather, bind_host=address, local=local)
+    hosts = [each.address.rpartition(":")[0] for each in context.getTaskInfos()]
+    # Executors may have come since the racks were asked for.
+    rack = racks[hosts[rank]] if racks.keys() >= set(hosts) else None
+    address = hosts[rank].strip("[]")
+    member.serve(invitation, rank, exchange=context.allGather, bind_host=address, rack=rack, local=local)
 
 
 def _finder(archive: str | None) -> Callable[[], None]:
