@@ -21,6 +21,7 @@ import numpy as np
 import ripieno as rp
 from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.bench.pages.kmeans import programs_chart
 from ripieno.bench.toolchain import Skipped
 from ripieno.comm.communicator import Communicator
 
@@ -45,9 +46,13 @@ PEER_TARGET, PYTHON_TARGET = 1 / 5, 1.05
 OPENED = ("java.lang", "java.util", "java.nio")
 
 
-def cases() -> dict[str, Measured]:
-    """What can be measured alone, by name."""
-    return {"array": _arrays, "aggregate": _aggregates, "kmeans": _kmeans}
+def cases(draw: Path | None) -> dict[str, Measured]:
+    """What can be measured alone, by name; K-means draws kmeans.svg into a folder."""
+    return {
+        "array": _arrays,
+        "aggregate": _aggregates,
+        "kmeans": lambda report, effort: _kmeans(report, effort, draw),
+    }
 
 
 def _arrays(report: Measurements, effort: Effort) -> None:
@@ -128,15 +133,18 @@ def _aggregates(report: Measurements, effort: Effort) -> None:
     )
 
 
-def _kmeans(report: Measurements, effort: Effort) -> None:
+def _kmeans(report: Measurements, effort: Effort, draw: Path | None) -> None:
     count = QUICK_POINTS if effort.quick else POINTS
     turns, most = effort.runs(3), MANY if effort.quick else MOST
+    drawn: dict[str, dict[int, Samples]] = {}
     for k in QUICK_CENTROIDS if effort.quick else CENTROIDS:
         words = ["kmeans", *map(str, (count, k, FEW, MANY, most, turns))]
         ours, mllib = np.array(_spark_turns("local[2]", "3g", words)).T
+        drawn.setdefault("Ripieno, Spark", {})[k] = Samples(tuple(ours))
         peers = {"MLlib": mllib, "Flink": _flink(report, count, k, turns), "Python": _python(count, k, turns)}
         for name, seconds in peers.items():
             if seconds is not None:
+                drawn.setdefault("Ripieno, Python" if name == "Python" else name, {})[k] = Samples(tuple(seconds))
                 report.figures.append(
                     Figure(
                         case=f"iteration of K-means, {count:,} × 2, 2 cores, beside {name}",
@@ -150,6 +158,9 @@ def _kmeans(report: Measurements, effort: Effort) -> None:
                         targets={"peer": PYTHON_TARGET if name == "Python" else PEER_TARGET},
                     )
                 )
+    if draw is not None:
+        draw.mkdir(parents=True, exist_ok=True)
+        (draw / "kmeans.svg").write_text(programs_chart(f"K-means, {count:,} × 2, 2 cores", drawn), encoding="utf-8")
 
 
 def _python(count: int, k: int, turns: int) -> list[float]:

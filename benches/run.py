@@ -85,7 +85,9 @@ NAMES = (
     "logistic, sgd: libsvm text, or a tar of reviews in folders pos and neg; "
     "mds: dissimilarities, .npy of int16, or FASTA.",
 )
-@click.option("--draw", type=click.Path(file_okay=False, path_type=Path), help="linear, logistic: a folder for charts.")
+@click.option(
+    "--draw", type=click.Path(file_okay=False, path_type=Path), help="jvm, linear, logistic: a folder for charts."
+)
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
 @command.json_option
 def main(
@@ -146,13 +148,15 @@ def _cases(
         return {name: undivided[name]}, [name]
     if name == "mds":
         return mds.cases(data), mds.WHOLE
+    if name == "jvm":
+        found = jvm.cases(draw)
+        return found, list(found)
     module = {
         "faults": faults,
         "host": host,
         "cluster": cluster,
         "dashboard": dashboard,
         "encryption": encryption,
-        "jvm": jvm,
         "memory": memory,
         "replicas": replicas,
         "shuffle": shuffle,

@@ -240,6 +240,7 @@ def test_the_jvm_is_measured_beside_spark_flink_and_python(tmp_path, case):
         pytest.skip(str(spark_sessions.missing()))
     target = tmp_path / "figures.json"
     command = [sys.executable, str(ROOT / "benches/run.py"), "jvm", "--case", case, "--quick", "--json", str(target)]
+    command += ["--draw", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=800)
     assert done.returncode == 0, done.stderr
     (report,) = json.loads(target.read_text())["reports"]
@@ -249,5 +250,6 @@ def test_the_jvm_is_measured_beside_spark_flink_and_python(tmp_path, case):
         "aggregate": ["treeAggregate"],
         "kmeans": ["MLlib", "Flink", "Python"],
     }
+    assert case != "kmeans" or "MLlib" in (tmp_path / "kmeans.svg").read_text()
     # Flink comes from afar.
     assert peers == wanted[case] or "Flink takes no part" in str(report["remarks"])
