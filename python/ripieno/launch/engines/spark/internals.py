@@ -92,15 +92,14 @@ def slots(context: SparkContext) -> tuple[int, int]:
 
 
 def racks(context: SparkContext) -> dict[str, str]:
-    """The rack of each executor's host, as tasks name it, if Spark knows that of all: on YARN Hadoop's topology."""
+    """The racks that Spark knows, by executors' hosts as tasks name them: on YARN those of Hadoop's topology."""
     with _known(context):
         scala = context._jsc.sc()
-        driver = scala.env().blockManager().blockManagerId().hostPort()
-        with_memory = set(scala.getExecutorMemoryStatus().keys().mkString(" ").split())
-        hosts = {executor.rpartition(":")[0] for executor in with_memory - {driver}}
+        executors = scala.getExecutorMemoryStatus().keys().mkString(" ").split()
+        hosts = {executor.rpartition(":")[0] for executor in executors}
         found = {host: scala.taskScheduler().getRackForHost(host) for host in hosts}
         known = {host: str(rack.get()) for host, rack in found.items() if rack.isDefined()}
-    return known if len(known) == len(hosts) and _NO_RACK not in known.values() else {}
+    return {host: rack for host, rack in known.items() if rack != _NO_RACK}
 
 
 def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bool, int]]:
