@@ -2,9 +2,9 @@
 
     python tools/jvm.py [x86_64 aarch64]
 
-By default for this machine only. Needs a Rust toolchain, a JDK of 17 or later and Maven; for another machine than this
-one its target (rustup target add) and the packages of requirements-wheels.lock, whose Zig links. The jars are in
-target/jvm.
+By default for this machine and its glibc. Needs a Rust toolchain, a JDK of 17 or later and Maven; for machines that are
+named, whose glibc may be old, their targets (rustup target add) and the packages of requirements-wheels.lock, whose Zig
+compiles and links. The jars are in target/jvm.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LIBRARIES = ROOT / "target/jni/lib/linux"
-#: The oldest glibc that a library for another machine runs with: as the wheels'.
+#: The oldest glibc that a library for a named machine runs with: as the wheels'.
 GLIBC = "2.17"
+BUILD = ("rustc", "--release", "--locked", "--package", "ripieno-jni")
+STRIP = ("--", "-C", "strip=symbols")
 
 
 def main() -> None:
     shutil.rmtree(LIBRARIES, ignore_errors=True)
-    for machine in sys.argv[1:] or (platform.machine(),):
+    named = sys.argv[1:]
+    for machine in named or (platform.machine(),):
         path = LIBRARIES / machine / "libripieno_jni.so"
         path.parent.mkdir(parents=True)
-        shutil.copyfile(library(machine), path)
+        shutil.copyfile(for_old_systems(machine) if named else for_this_system(), path)
         print(f"{machine}: {path.stat().st_size / 2**20:.2f} MiB")
     command = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--no-transfer-progress"]
     subprocess.run([*command, "--file", ROOT / "java/pom.xml", "package"], check=True)
@@ -37,22 +38,19 @@ def main() -> None:
         print(f"{jar.relative_to(ROOT)}: {jar.stat().st_size / 2**20:.2f} MiB")
 
 
-def library(machine: str) -> Path:
-    """The stripped library for a machine, built as far as it is not."""
-    command = ["cargo", "rustc", "--release", "--locked", "--package", "ripieno-jni"]
-    strip = ["--", "-C", "strip=symbols"]
-    if machine == platform.machine():
-        subprocess.run([*command, *strip], cwd=ROOT, check=True)
-        return ROOT / "target/release/libripieno_jni.so"
+def for_this_system() -> Path:
+    """The stripped library, built as far as it is not."""
+    subprocess.run(["cargo", *BUILD, *STRIP], cwd=ROOT, check=True)
+    return ROOT / "target/release/libripieno_jni.so"
+
+
+def for_old_systems(machine: str) -> Path:
+    """The same for a machine of this or another kind."""
     target = f"{machine}-unknown-linux-gnu"
-    with tempfile.TemporaryDirectory() as folder:
-        linker = Path(folder) / "cc"
-        zig = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
-        linker.write_text(f'#!/bin/sh\nexec {zig} "$@"\n')
-        linker.chmod(linker.stat().st_mode | stat.S_IXUSR)
-        named = f"CARGO_TARGET_{target.upper().replace('-', '_')}_LINKER"
-        variables = os.environ | {named: str(linker), f"CC_{target.replace('-', '_')}": str(linker)}
-        subprocess.run([*command, "--target", target, *strip], cwd=ROOT, check=True, env=variables)
+    programs = Path(sys.executable).parent
+    variables = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}"}
+    command = [programs / "cargo-zigbuild", *BUILD, "--target", f"{target}.{GLIBC}", *STRIP]
+    subprocess.run(command, cwd=ROOT, check=True, env=variables)
     return ROOT / "target" / target / "release/libripieno_jni.so"
 
 
