@@ -162,11 +162,24 @@ fn sums_of_whole_numbers_take_no_weights() {
 
 #[test]
 fn vertices_are_numbered_by_falling_frequency_then_rising_id() {
-    let local = LocalGraph::new(&[5, 9, 5, 2, 7], &[1, 1, 3, 1, 3], None, false, &Threads::new(1)).unwrap();
-    assert_eq!(local.columns, [5, 2, 7, 9]);
-    assert_eq!(local.rows, [1, 3]);
-    assert_eq!(local.matrix.columns(), [0, 1, 3, 0, 2]);
-    assert_eq!(local.matrix.column_sums(), [2.0, 1.0, 1.0, 1.0]);
+    // Close together, and too far apart for a table.
+    for spread in [1, 1 << 40] {
+        let [sources, targets] = [[5, 9, 5, 2, 7], [1, 1, 3, 1, 3]].map(|ids| ids.map(|id| id * spread));
+        let local = LocalGraph::new(&sources, &targets, None, false, &Threads::new(1)).unwrap();
+        assert_eq!(local.columns, [5, 2, 7, 9].map(|id| id * spread));
+        assert_eq!(local.rows, [1, 3].map(|id| id * spread));
+        assert_eq!(local.matrix.columns(), [0, 1, 3, 0, 2]);
+        assert_eq!(local.matrix.column_sums(), [2.0, 1.0, 1.0, 1.0]);
+    }
+}
+
+#[test]
+fn weights_stand_in_the_order_of_their_edges() {
+    let (sources, targets, weights) = ([5, 9, 5, 2, 5], [1, 1, 3, 1, 1], [0.5, 1.5, 2.5, 3.5, 4.5]);
+    let local = LocalGraph::new(&sources, &targets, Some(&weights), false, &Threads::new(1)).unwrap();
+    assert_eq!((local.columns, local.rows), (vec![5, 2, 9], vec![1, 3]));
+    assert_eq!(local.matrix.columns(), [0, 0, 1, 2, 0]);
+    assert_eq!(local.matrix.weights(), Some(&[0.5, 4.5, 3.5, 1.5, 2.5][..]));
 }
 
 #[test]

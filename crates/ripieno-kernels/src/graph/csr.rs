@@ -3,6 +3,7 @@
 use super::numbering::{Numbering, number};
 use crate::Threads;
 use std::fmt;
+use std::iter;
 
 /// A sparse matrix by rows.
 #[derive(Debug)]
@@ -81,18 +82,15 @@ impl LocalGraph {
 }
 
 impl Csr {
-    /// Two stable counting sorts, by column, then by row.
     fn of(rows: &Numbering, columns: &Numbering, weights: Option<&[f64]>) -> Csr {
-        let by_column = sorted(&offsets(&columns.counts), (0..).zip(&columns.numbers).map(|(edge, &at)| (edge, at)));
-        let offsets = offsets(&rows.counts);
-        let by_row = sorted(&offsets, by_column.iter().map(|&edge| (edge, rows.numbers[edge as usize])));
-        drop(by_column);
-        Csr {
-            columns: by_row.iter().map(|&edge| columns.numbers[edge as usize]).collect(),
-            weights: weights.map(|weights| by_row.iter().map(|&edge| weights[edge as usize]).collect()),
-            offsets,
-            column_count: columns.ids.len(),
-        }
+        let (entries, weights) = match weights {
+            None => (by_row(rows, columns, iter::repeat(())).into_iter().map(|(column, ())| column).collect(), None),
+            Some(weights) => {
+                let (entries, weights) = by_row(rows, columns, weights.iter().copied()).into_iter().unzip();
+                (entries, Some(weights))
+            }
+        };
+        Csr { offsets: offsets(&rows.counts), columns: entries, weights, column_count: columns.ids.len() }
     }
 
     /// Makes one of equal entries of a row, which follow each other.
@@ -154,7 +152,21 @@ impl Csr {
     }
 }
 
-fn offsets(counts: &[u32]) -> Vec<usize> {
+/// The column of each entry, with its weight, in the order of the rows, then the columns, then as they were.
+///
+/// Two stable counting sorts: by column, then the entries of one column after the other's by row.
+fn by_row<W: Copy + Default>(rows: &Numbering, columns: &Numbering, weights: impl Iterator<Item = W>) -> Vec<(u32, W)> {
+    let begins = offsets(&columns.counts);
+    let entries = rows.numbers.iter().copied().zip(weights);
+    let by_column = sorted(&begins, entries.zip(columns.numbers.iter().copied()));
+    let of_columns = (0..).zip(begins.windows(2)).flat_map(|(column, ends)| {
+        by_column[ends[0]..ends[1]].iter().map(move |&(row, weight)| ((column, weight), row))
+    });
+    sorted(&offsets(&rows.counts), of_columns)
+}
+
+/// Where each of some runs of so many entries begins, and the end of the last.
+pub(super) fn offsets(counts: &[u32]) -> Vec<usize> {
     let mut offsets = vec![0; counts.len() + 1];
     for (at, &count) in counts.iter().enumerate() {
         offsets[at + 1] = offsets[at] + count as usize;
@@ -162,14 +174,14 @@ fn offsets(counts: &[u32]) -> Vec<usize> {
     offsets
 }
 
-/// Edges by number; those of equal numbers in the order given.
-fn sorted(offsets: &[usize], edges: impl Iterator<Item = (u32, u32)>) -> Vec<u32> {
+/// Values by their keys; those of equal keys, which go to the run of that number, in the order given.
+pub(super) fn sorted<T: Copy + Default>(offsets: &[usize], keyed: impl Iterator<Item = (T, u32)>) -> Vec<T> {
     let mut next = offsets.to_vec();
-    let mut sorted = vec![0; offsets[offsets.len() - 1]];
-    for (edge, number) in edges {
-        let next = &mut next[number as usize];
-        sorted[*next] = edge;
+    let mut sorted = vec![T::default(); offsets[offsets.len() - 1]];
+    keyed.for_each(|(value, key)| {
+        let next = &mut next[key as usize];
+        sorted[*next] = value;
         *next += 1;
-    }
+    });
     sorted
 }

@@ -1,7 +1,10 @@
 //! Numbers for ids: equal ids get equal numbers, the id that occurs most often gets 0.
 //!
-//! A radix sort of (id, place) pairs over the bits in which ids differ, then one pass over runs of equal ids. Frequent
-//! vertices having low numbers, what a product gathers most lies close together and stays in cache.
+//! Ids that lie close together are counted in a table; others are sorted, by a radix sort of (id, place) pairs over the
+//! bits in which ids differ. Frequent vertices having low numbers, what a product gathers most lies close together and
+//! stays in cache. Cost: two passes over the ids and one over the table, or two passes for each digit of the sort.
+
+use super::csr::{offsets, sorted};
 
 /// Distinct ids, and which of them each id is.
 #[derive(Debug, Default)]
@@ -15,44 +18,71 @@ pub struct Numbering {
 }
 
 const DIGIT_BITS: u32 = 11;
+/// A table has at most so many entries for each id: it takes no more memory than the pairs would.
+const TABLE_ENTRIES_PER_ID: usize = 4;
 
 /// Numbers `ids`, of which there are at most 2^32 - 1.
 pub fn number(ids: &[i64]) -> Numbering {
-    let pairs = sorted_pairs(ids);
-    let mut distinct: Vec<(i64, u32)> = Vec::new();
-    let mut numbers = vec![0; ids.len()];
-    for run in pairs.chunk_by(|a, b| a.0 == b.0) {
-        for &(_, place) in run {
-            numbers[place as usize] = distinct.len() as u32;
-        }
-        distinct.push((run[0].0, run.len() as u32));
-    }
-    drop(pairs);
-
-    let mut order: Vec<u32> = (0..distinct.len() as u32).collect();
-    // Stable, so that ids of equal frequency stay in rising order.
-    order.sort_by_key(|&number| std::cmp::Reverse(distinct[number as usize].1));
-    let mut renumbered = vec![0; order.len()];
-    for (new, &old) in order.iter().enumerate() {
-        renumbered[old as usize] = new as u32;
-    }
-    for number in &mut numbers {
-        *number = renumbered[*number as usize];
-    }
-    let by_frequency = || order.iter().map(|&number| distinct[number as usize]);
-    Numbering {
-        ids: by_frequency().map(|pair| pair.0).collect(),
-        counts: by_frequency().map(|pair| pair.1).collect(),
-        numbers,
+    let (Some(&least), Some(&greatest)) = (ids.iter().min(), ids.iter().max()) else { return Numbering::default() };
+    let span = greatest.abs_diff(least);
+    if span < (TABLE_ENTRIES_PER_ID * ids.len()) as u64 {
+        by_table(ids, least, span as usize)
+    } else {
+        by_sorting(ids, least, span)
     }
 }
 
-/// Ids with their places, by rising id, then place.
-fn sorted_pairs(ids: &[i64]) -> Vec<(i64, u32)> {
+fn by_table(ids: &[i64], least: i64, span: usize) -> Numbering {
+    let entry = |id: i64| id.abs_diff(least) as usize;
+    let mut table = vec![0u32; span + 1];
+    for &id in ids {
+        table[entry(id)] += 1;
+    }
+    let distinct = (least..).zip(&table).filter(|(_, count)| **count > 0).map(|(id, &count)| (id, count)).collect();
+    let (numbering, renumbered) = by_frequency(distinct);
+    for (entry, number) in table.iter_mut().filter(|entry| **entry > 0).zip(renumbered) {
+        *entry = number;
+    }
+    Numbering { numbers: ids.iter().map(|&id| table[entry(id)]).collect(), ..numbering }
+}
+
+fn by_sorting(ids: &[i64], least: i64, span: u64) -> Numbering {
+    let pairs = sorted_pairs(ids, least, span);
+    let runs = || pairs.chunk_by(|a, b| a.0 == b.0);
+    let (numbering, renumbered) = by_frequency(runs().map(|run| (run[0].0, run.len() as u32)).collect());
+    let mut numbers = vec![0; ids.len()];
+    for (run, number) in runs().zip(renumbered) {
+        for &(_, place) in run {
+            numbers[place as usize] = number;
+        }
+    }
+    Numbering { numbers, ..numbering }
+}
+
+/// The ids, of rising distinct ones with their counts, in their final order, and the number that each gets; `numbers`
+/// are left out.
+fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
+    let greatest = distinct.iter().map(|pair| pair.1).max().unwrap_or(0);
+    let mut frequencies = vec![0; greatest as usize + 1];
+    let rarity = |count: u32| greatest - count;
+    for &(_, count) in &distinct {
+        frequencies[rarity(count) as usize] += 1;
+    }
+    // Stable, so that ids of equal frequency stay in rising order.
+    let order = sorted(&offsets(&frequencies), (0..).zip(&distinct).map(|(at, pair)| (at, rarity(pair.1))));
+    let mut renumbered = vec![0; order.len()];
+    for (new, &old) in (0..).zip(&order) {
+        renumbered[old as usize] = new;
+    }
+    let (ids, counts) = order.iter().map(|&old| distinct[old as usize]).unzip();
+    (Numbering { ids, counts, numbers: Vec::new() }, renumbered)
+}
+
+/// Ids, from `least` to `least + span`, with their places, by rising id, then place.
+fn sorted_pairs(ids: &[i64], least: i64, span: u64) -> Vec<(i64, u32)> {
     let mut pairs: Vec<(i64, u32)> = ids.iter().zip(0..).map(|(&id, place)| (id, place)).collect();
-    let (Some(&least), Some(&greatest)) = (ids.iter().min(), ids.iter().max()) else { return pairs };
     let mut other = vec![(0, 0); pairs.len()];
-    let bits = u64::BITS - (greatest.abs_diff(least)).leading_zeros();
+    let bits = u64::BITS - span.leading_zeros();
     for shift in (0..bits).step_by(DIGIT_BITS as usize) {
         let digit = |id: i64| (id.abs_diff(least) >> shift) as usize & ((1 << DIGIT_BITS) - 1);
         let mut next = [0u32; 1 << DIGIT_BITS];
