@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.errors import CheckpointError
+from ripieno.kernels.lookup import places_of
 from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 
 if TYPE_CHECKING:
@@ -198,9 +199,8 @@ def of_ids(wanted: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]])
     A part is the ids of a rank, (m,) int64, each of which no other one has, and columns, (m, …).
     """
     ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    order = np.argsort(ids)
-    places = order[np.searchsorted(ids, wanted, sorter=order)]
-    return [column[places] for column in columns]
+    at = places_of(wanted, ids)
+    return [column[at] for column in columns]
 
 
 class SharedCheckpoint(FitCheckpoint):

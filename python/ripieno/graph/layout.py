@@ -13,6 +13,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home, Homes
+from ripieno.kernels.lookup import places_of
 from ripieno.keyed.combiners import name_of
 from ripieno.keyed.groups import offsets_of
 
@@ -74,8 +75,8 @@ class Layout:
         self.vertices = ids[np.diff(ids, prepend=-1) != 0]
         self.out_degrees, self.in_degrees = (np.zeros(len(self.vertices), np.int64) for _ in range(2))
         of_near, of_far = (self.out_degrees, self.in_degrees)[:: 1 if self.by == "source" else -1]
-        of_near[np.searchsorted(self.vertices, near)] = near_degrees
-        np.add.at(of_far, np.searchsorted(self.vertices, named), degrees)
+        of_near[places_of(near, self.vertices)] = near_degrees
+        np.add.at(of_far, places_of(named, self.vertices), degrees)
 
     @cached_property
     def edges(self) -> Edges:

@@ -14,6 +14,7 @@ from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.graph import Graph
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import places_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -131,7 +132,9 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
 
 def _settled(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
     """Find each vertex a home: its registrar, a rank by hash, hears who knows of it and chooses one of them."""
-    others = np.setdiff1d(np.concatenate([rows, edges.lone]), columns)
+    named = np.concatenate([rows, edges.lone])
+    others = np.sort(named[places_of(named, columns) < 0])
+    others = others[np.diff(others, prepend=-1) != 0]
     ids = np.concatenate([columns, others])
     largest = comm.allreduce(int(ids.max(initial=-1)), op="max")
     if comm.world_size == 1:

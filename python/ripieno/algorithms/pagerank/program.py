@@ -26,6 +26,7 @@ from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
+from ripieno.kernels.lookup import places_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -261,13 +262,12 @@ class _Walk:
         if given is None:
             return None
         ids, values = given
-        order = np.argsort(ids)
-        at = np.minimum(np.searchsorted(ids, self.ids, sorter=order), len(ids) - 1)
-        found = ids[order[at]] == self.ids
+        at = places_of(self.ids, ids)
+        found = at >= 0
         here = comm.allreduce(int(np.count_nonzero(found & self.counted)))
         if here < len(ids):
             raise InputError(f"{name}: {len(ids) - here} of its {len(ids)} vertices are not in the graph")
-        shares: NDArray[np.float64] = np.where(found, values[order[at]], 0.0) / values.sum()
+        shares: NDArray[np.float64] = np.where(found, values[at], 0.0) / values.sum()
         return shares
 
 
@@ -278,11 +278,8 @@ class _Alone:
 
     def __init__(self, local: LocalGraph, ids: NDArray[np.int64]) -> None:
         self.products = np.empty(len(local.rows))
-        # Below all ids, so that there is a row to compare with.
-        rows = np.append(local.rows, -1)
-        order = np.argsort(rows)
-        at = order[np.minimum(np.searchsorted(rows, ids, sorter=order), len(local.rows))]
-        self.places = np.where(rows[at] == ids, at, NOWHERE).astype(np.uint32)
+        at = places_of(ids, local.rows)
+        self.places = np.where(at < 0, NOWHERE, at).astype(np.uint32)
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
         """The sums, in the order of the rows, and the totals of all ranks."""

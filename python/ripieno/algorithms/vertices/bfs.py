@@ -14,6 +14,7 @@ from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import Vertices, vertex_id
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.graph import open_graph
+from ripieno.kernels.lookup import places_of
 
 if TYPE_CHECKING:
     from ripieno._types import OnFailure
@@ -122,6 +123,6 @@ class BFS(WorkerEstimator):
         self.distances_ = vertices.put([part.distances for part in parts])
         parents = vertices.put([part.parents for part in parts])
         ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NOT_REACHED, parents, np.searchsorted(ids, parents))
+        self.parents_ = np.where(parents == program.NOT_REACHED, parents, places_of(parents, ids))
         self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from
         return self

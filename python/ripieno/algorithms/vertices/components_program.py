@@ -24,6 +24,7 @@ from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import places_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -107,8 +108,7 @@ def _components(
 def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Both ends of each edge of this rank, as places among the vertices."""
     offsets, sources, _ = graph.matrix.entries()
-    order = np.argsort(graph.vertices.ids)
-    rows = order[np.searchsorted(graph.vertices.ids, graph.rows, sorter=order)]
+    rows = places_of(graph.rows, graph.vertices.ids)
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
 
