@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from numbers import Integral, Real
+from operator import methodcaller
 from typing import Any
 
 import networkx as nx
@@ -79,16 +80,17 @@ class ConvertedGraph:
         return self._weighted[weight]
 
     def _weights(self, weight: str | None) -> NDArray[np.float64]:
+        value = _one if weight is None else methodcaller("get", weight, 1.0)
         neighbours = chain.from_iterable(row.values() for row in self.original._adj.values())
         if self.is_multigraph():
-            found = (sum(_weight(edge, weight) for edge in edges.values()) for edges in neighbours)
+            found: Iterator[Any] = (sum(map(value, edges.values())) for edges in neighbours)
         else:
-            found = (_weight(edge, weight) for edge in neighbours)
+            found = map(value, neighbours)
         return np.fromiter(found, np.float64, len(self.targets))
 
 
-def _weight(edge: Mapping[str, Any], weight: str | None) -> float:
-    return 1.0 if weight is None else edge.get(weight, 1.0)
+def _one(edge: Mapping[str, Any]) -> float:
+    return 1.0
 
 
 def convert_from_nx(graph: nx.Graph, **_: Any) -> ConvertedGraph:
