@@ -236,3 +236,10 @@ fn a_step_of_pagerank_is_its_formula_and_the_same_for_any_threads() {
     assert!((progress.error - error).abs() < 1e-9 * error && (progress.dangling - dangling).abs() < 1e-9 * dangling);
     assert_eq!(run(3), (ranks, contributions, progress));
 }
+
+#[test]
+fn ids_may_be_the_greatest_there_are() {
+    let sources = [i64::MAX, i64::MAX - 1, i64::MAX];
+    let local = LocalGraph::new(&sources, &[0, i64::MAX, i64::MAX], None, false, &Threads::new(1)).unwrap();
+    assert_eq!((local.columns, local.rows), (vec![i64::MAX, i64::MAX - 1], vec![i64::MAX, 0]));
+}

@@ -38,7 +38,8 @@ fn by_table(ids: &[i64], least: i64, span: usize) -> Numbering {
     for &id in ids {
         table[entry(id)] += 1;
     }
-    let distinct = (least..).zip(&table).filter(|(_, count)| **count > 0).map(|(id, &count)| (id, count)).collect();
+    let met = (0..).zip(&table).filter(|(_, count)| **count > 0);
+    let distinct = met.map(|(entry, &count)| (least.wrapping_add_unsigned(entry), count)).collect();
     let (numbering, renumbered) = by_frequency(distinct);
     for (entry, number) in table.iter_mut().filter(|entry| **entry > 0).zip(renumbered) {
         *entry = number;
