@@ -1,18 +1,22 @@
 """What a flood of strangers costs a job: ranks that compute and sum, with ten thousand connections to them and without.
 
 Strangers connect to all ports that ranks listen on, send bytes that are no introduction, and stay for a moment. They
-are on the same machine, so what they take of its cores delays the ranks as well: what ranks themselves spend is
-counted, too.
+are on the same machine, so what they take of its cores delays the ranks as well. So the job is timed a third time while
+the same strangers visit a process that has nothing to do with it, and closes as cheaply as can be.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import socket
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +30,8 @@ WORKERS = 2
 CONNECTIONS, QUICK_CONNECTIONS = 10_000, 50
 #: How many stay at once.
 CROWD = 200
+#: How long those wait who visit somebody else.
+REST_S = 0.02
 ROWS = 192
 TABLE_FLOATS = 16_384
 #: How long a turn takes, about.
@@ -34,45 +40,77 @@ TURN_S = 10.0
 SHARE, MEMORY_MIB = 0.05, 16.0
 
 
+class Visited(StrEnum):
+    """Whom strangers visit, if there are any."""
+
+    NOBODY = "no strangers"
+    OTHERS = "strangers elsewhere"
+    RANKS = "strangers"
+
+
 class Turn(NamedTuple):
-    """Seconds of the slowest rank, seconds of the processor of all, and bytes that the largest rank has in memory."""
+    """Seconds of the slowest rank, processor seconds of all, of these those of threads that do not compute, and bytes
+    that the largest rank has in memory."""
 
     elapsed_s: float
     cpu_s: float
+    aside_s: float
     memory_bytes: int
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Turns with strangers and without, in one job."""
+    """Turns amid strangers, beside them, and without, in one job."""
     connections = QUICK_CONNECTIONS if effort.quick else CONNECTIONS
-    turns: dict[bool, list[Turn]] = {True: [], False: []}
+    turns: dict[Visited, list[Turn]] = {visited: [] for visited in Visited}
     refused = 0
     with rp.launch(workers=WORKERS, threads=1, links="tcp") as job:
         ports = [port for listened in job.run(_ports) for port in listened]
+        others = _started("others", len(ports), stdin=subprocess.PIPE)
+        assert others.stdout is not None
+        doors = {Visited.RANKS: ports, Visited.OTHERS: [int(word) for word in others.stdout.readline().split()]}
         count = 20 if effort.quick else _count(job)
-        for number in range(effort.runs(4)):
-            for are_there in (True, False) if number % 2 else (False, True):
-                strangers = _strangers(ports, connections) if are_there else None
+        order = list(Visited)
+        for _ in range(effort.runs(4)):
+            order.append(order.pop(0))
+            for visited in order:
+                strangers = _started("strangers", connections, *doors[visited]) if visited in doors else None
                 ranks = job.run(_iterate, count)
-                elapsed_s, cpu_s, memory_bytes = zip(*ranks, strict=True)
-                turns[are_there].append(Turn(max(elapsed_s), sum(cpu_s), max(memory_bytes)))
-                if strangers is not None:
-                    refused = int(strangers.communicate()[0])
-    for case, at in (("time of a job", 0), ("processor time of its ranks", 1)):
-        report.figures.append(
-            Figure(
-                case=f"{case}, {WORKERS} ranks by TCP",
-                row=f"{connections:,} strangers",
-                ours=Samples(tuple(turn[at] for turn in turns[True])),
-                peers={"no strangers": Samples(tuple(turn[at] for turn in turns[False]))},
-                limit_s=None,
-                limit="",
-                work=0.0,
-                rate_unit="",
-                targets={"peer": 1 + SHARE},
+                elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
+                turns[visited].append(Turn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
+                said = strangers.communicate()[0] if strangers is not None else ""
+                refused = int(said) if visited is Visited.RANKS else refused
+        others.communicate()
+    samples = {visited: [Samples(tuple(turn[at] for turn in turns[visited])) for at in range(2)] for visited in Visited}
+    for at, case in enumerate(("time of a job", "processor time of its ranks")):
+        for row, peer in (("and none", Visited.NOBODY), ("here and elsewhere", Visited.OTHERS)):
+            report.figures.append(
+                Figure(
+                    case=f"{case}, {WORKERS} ranks by TCP",
+                    row=f"{connections:,} strangers, {row}",
+                    ours=samples[Visited.RANKS][at],
+                    peers={str(peer): samples[peer][at]},
+                    limit_s=None,
+                    limit="",
+                    work=0.0,
+                    rate_unit="",
+                    targets={"peer": 1 + SHARE},
+                )
             )
+    with_s, without_s = (
+        statistics.median(turn.aside_s for turn in turns[visited]) for visited in (Visited.RANKS, Visited.NOBODY)
+    )
+    report.counts.append(
+        Count(
+            case="processor time of a rank",
+            row="more, for each stranger",
+            value=max(with_s - without_s, 0.0) / connections * 1e6,
+            unit="µs",
+            target=SHARE * TURN_S / connections * 1e6,
         )
-    grown = max(turn.memory_bytes for turn in turns[True]) - min(turn.memory_bytes for turn in turns[False])
+    )
+    grown = max(turn.memory_bytes for turn in turns[Visited.RANKS]) - min(
+        turn.memory_bytes for turn in turns[Visited.NOBODY]
+    )
     report.counts.append(
         Count(
             case="memory of a rank",
@@ -85,17 +123,18 @@ def measured(report: Measurements, effort: Effort) -> None:
     report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset at once")
 
 
-def _iterate(comm: Communicator, count: int) -> tuple[float, float, int]:
+def _iterate(comm: Communicator, count: int) -> tuple[float, float, float, int]:
     rows, table = np.ones((ROWS, ROWS)), np.ones(TABLE_FLOATS)
     comm.barrier()
-    begun_s, cpu_s = time.perf_counter(), time.process_time()
+    begun_s, cpu_s, computing_s = time.perf_counter(), time.process_time(), time.thread_time()
     for _ in range(count):
         rows = rows @ rows
         rows /= np.abs(rows).max()
         comm.allreduce(table, out=table, op="max")
     elapsed_s, cpu_s = time.perf_counter() - begun_s, time.process_time() - cpu_s
+    computing_s = time.thread_time() - computing_s
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return elapsed_s, cpu_s, pages * os.sysconf("SC_PAGE_SIZE")
+    return elapsed_s, cpu_s, cpu_s - computing_s, pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _count(job: rp.Job) -> int:
@@ -103,7 +142,8 @@ def _count(job: rp.Job) -> int:
     count, took_s = 10, 0.0
     while took_s < 1.0:
         count *= 2
-        took_s = max(elapsed_s for elapsed_s, _, _ in job.run(_iterate, count))
+        # The best of three: what disturbs one would make all turns shorter.
+        took_s = min(max(figures[0] for figures in job.run(_iterate, count)) for _ in range(3))
     return round(count * TURN_S / took_s)
 
 
@@ -120,14 +160,23 @@ def _ports(comm: Communicator) -> list[int]:
     return sorted(ports)
 
 
-def _strangers(ports: Sequence[int], count: int) -> subprocess.Popen[str]:
-    words = [sys.executable, __file__, str(count), *map(str, ports)]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+def _started(role: str, *numbers: int, stdin: int | None = None) -> subprocess.Popen[str]:
+    words = [sys.executable, __file__, role, *map(str, numbers)]
+    return subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, text=True)
 
 
 def main() -> None:
-    """Be the strangers: COUNT PORT…; prints how many were not let in."""
-    count, ports = int(sys.argv[1]), [int(word) for word in sys.argv[2:]]
+    """Be the strangers, `strangers COUNT PORT…`, or those whom they visit elsewhere, `others DOORS`."""
+    role, *words = sys.argv[1:]
+    count, *ports = map(int, words)
+    if role == "others":
+        _be_visited(count)
+    else:
+        _visit(ports, count)
+
+
+def _visit(ports: Sequence[int], count: int) -> None:
+    """Visit all ports; prints how many were not let in."""
     crowd: list[socket.socket] = []
     refused = 0
     begun_s = time.monotonic()
@@ -142,6 +191,22 @@ def main() -> None:
         # All along the turn, not all at once.
         time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / count - time.monotonic()))
     print(refused)
+
+
+def _be_visited(doors: int) -> None:
+    """Listen on so many ports, which it prints, until the standard input ends, and close upon whoever comes.
+
+    Those who have come within some milliseconds are closed upon together: it is to take next to nothing of the cores.
+    """
+    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(doors)]
+    for listener in listeners:
+        listener.setblocking(False)
+    print(*(listener.getsockname()[1] for listener in listeners), flush=True)
+    while not select.select([sys.stdin], [], [], REST_S)[0]:
+        for listener in listeners:
+            with suppress(BlockingIOError):
+                while True:
+                    listener.accept()[0].close()
 
 
 if __name__ == "__main__":
