@@ -18,7 +18,7 @@ from pathlib import Path
 PAUSE_S = 0.02
 #: So many come at once to one door.
 AT_ONCE = 20
-SAYINGS = (b"", b"", b"RIPIENO\x01", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xc8\x01\x00")
+SAYINGS = (b"", b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x00\xc8\x01\x00")
 
 Door = tuple[int, str | tuple[str, int]]
 

@@ -449,7 +449,7 @@ def test_a_server_that_does_not_know_the_token_is_found_out(listening):
         def impersonate():
             end, _ = impostor.accept()
             with end:
-                end.recv(72, socket.MSG_WAITALL)
+                end.recv(56 + 72, socket.MSG_WAITALL)
                 end.sendall(bytes(32))
                 end.recv(32, socket.MSG_WAITALL)
                 end.sendall(bytes(40))

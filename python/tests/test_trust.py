@@ -133,7 +133,8 @@ INTRUDER = """
                 continue
             raise SystemExit(f"{place} can be read: {found}")
     tried = {socket.AF_UNIX: 0, socket.AF_INET: 0}
-    greeting = b"RIPIENO\\x01\\x02" + bytes(63)
+    # A knock under no token, and a greeting.
+    greeting = b"RIPIENO\\x02" + bytes(48) + b"RIPIENO\\x01\\x02" + bytes(63)
     for door in doors():
         family = door[0]
         stranger = visit(door, greeting)
@@ -145,12 +146,9 @@ INTRUDER = """
         try:
             while part := stranger.recv(4096):
                 heard += part
-                stranger.sendall(bytes(32))
         except OSError:
             pass
-        # A challenge, and that the proof is wrong: nothing that depends on the job.
-        most = 0 if family == socket.AF_UNIX else 72
-        if len(heard) > most or heard[40:].strip(b"\\0"):
+        if heard:
             raise SystemExit(f"{door} said {heard}")
     if not tried[socket.AF_UNIX] or not sum(tried.values()) > tried[socket.AF_UNIX]:
         raise SystemExit(f"nobody was there to try: {tried}")

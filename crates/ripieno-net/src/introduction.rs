@@ -5,7 +5,7 @@
 //! end does not know the token, `TimedOut` if it says too little in time, `ConnectionAborted` if it is gone or speaks
 //! another language, `ConnectionRefused` if it is of the job but wants something else.
 
-use crate::auth::{Answer, Denied, Greeting, JobNonce, Purpose, Refusal, Visitor, call};
+use crate::auth::{Answer, Denied, Greeting, JobNonce, Purpose, Refusal, Visitor, call, tell_other_token};
 use crate::config::Credentials;
 use crate::stream::Stream;
 use crate::tls::Tunnel;
@@ -27,7 +27,7 @@ pub fn join(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Dura
     stream.set_nonblocking(false)?;
     let called = call(stream, credentials, &MEMBER, Instant::now() + timeout).map_err(|denied| {
         let kind = match denied {
-            Denied::Refused(Refusal::Token) | Denied::Unproven => ErrorKind::PermissionDenied,
+            Denied::OtherToken | Denied::Unproven => ErrorKind::PermissionDenied,
             Denied::Refused(_) => ErrorKind::ConnectionRefused,
             Denied::Silent => ErrorKind::TimedOut,
             Denied::Stranger(_) => ErrorKind::ConnectionAborted,
@@ -47,7 +47,8 @@ pub fn admit(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Dur
                 wait_readable(&waiting.stream, waiting.deadline)?;
                 visitor = waiting;
             }
-            Answer::WrongToken => {
+            Answer::WrongToken(mut stream) => {
+                tell_other_token(&mut stream);
                 return Err(io::Error::new(ErrorKind::PermissionDenied, "who has connected knows another token"));
             }
             Answer::Refused(_, refusal) => {
@@ -73,7 +74,9 @@ fn tunneled(stream: Stream) -> io::Result<Tunneled> {
 
 /// The same connection by a descriptor of its own.
 fn stream(connection: BorrowedFd<'_>) -> io::Result<Stream> {
-    Ok(Stream::Tcp(TcpStream::from(connection.try_clone_to_owned()?)))
+    let socket = TcpStream::from(connection.try_clone_to_owned()?);
+    socket.set_nodelay(true)?;
+    Ok(Stream::Tcp(socket))
 }
 
 fn wait_readable(stream: &Stream, deadline: Instant) -> io::Result<()> {

@@ -24,7 +24,7 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
         stream
     };
     let silent: Vec<TcpStream> = (0..CROWD).map(|_| visit(b"")).collect();
-    let slow: Vec<TcpStream> = (0..20).map(|_| visit(b"RIPIENO\x01\x02")).collect();
+    let slow: Vec<TcpStream> = (0..20).map(|_| visit(b"RIPIENO\x02\x02")).collect();
     let mut loud: Vec<TcpStream> = (0..20).map(|_| visit(b"GET / HTTP/1.1\r\n\r\n".repeat(40).as_slice())).collect();
 
     let started = Instant::now();

@@ -1,7 +1,8 @@
 //! The answerer's side: never blocks, takes no more bytes than the frames have, and gives up at a deadline.
 
+use super::knock::{is_knock, may_knock};
 use super::{
-    CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, PROOF_BYTES, Refusal, is_seal, knows_another_token, seal,
+    CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, KNOCK_BYTES, PROOF_BYTES, Refusal, is_seal, seal,
 };
 use crate::config::{Credentials, Token, fill_random};
 use crate::stream::{Stream, is_not_now};
@@ -12,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// The first byte of a caller that encrypts: the kind of its first record.
+/// What follows the knock of a caller that encrypts: the kind of its first record.
 const TLS_HANDSHAKE: u8 = 22;
 
 /// So many visitors are heard at a time, where there are descriptors, of which the process has so many for each.
@@ -31,19 +32,22 @@ pub(crate) struct Visitor {
     filled: usize,
 }
 
-/// Which of some visitors, the oldest first, is shown out for one more: the oldest of the source that has the most. So
-/// a crowd from one place shows out none but its own.
+/// Which of some visitors, the oldest first, is shown out for one more: the oldest of the source that has the most, so
+/// that a crowd from one place shows out none but its own. Whoever has knocked stays longer than all who have not.
 pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a Visitor> + Clone) -> Option<usize> {
+    let have_knocked = visitors.clone().all(Visitor::has_knocked);
+    let may_go = |visitor: &&Visitor| visitor.has_knocked() == have_knocked;
     let mut crowds: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
-    visitors.clone().for_each(|visitor| *crowds.entry(visitor.source).or_default() += 1);
+    visitors.clone().filter(may_go).for_each(|visitor| *crowds.entry(visitor.source).or_default() += 1);
     let most = crowds.values().copied().max()?;
-    visitors.position(|visitor| crowds[&visitor.source] == most)
+    visitors.position(|visitor| may_go(&visitor) && crowds[&visitor.source] == most)
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Nothing has come.
-    Silence,
+    Knock,
+    /// Whether it encrypts, its next byte shows.
+    Kind,
     /// The keys of an encrypted connection.
     Keys,
     Greeting,
@@ -62,9 +66,9 @@ pub(crate) enum Answer {
     Welcome(Stream, Greeting),
     /// It has proved itself but is not welcome.
     Refused(Greeting, Refusal),
-    /// It speaks our language but knows another token.
-    WrongToken,
-    /// It is none of ours.
+    /// It speaks our language but knows another token, and has been told nothing.
+    WrongToken(Stream),
+    /// It is none of ours, and has been told nothing that depends on the job.
     Stranger,
 }
 
@@ -80,7 +84,11 @@ impl Visitor {
     pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<Visitor> {
         stream.set_nonblocking(true)?;
         let source = stream.source();
-        Ok(Visitor { stream, deadline, source, stage: Stage::Silence, frame: [0; GREETING_BYTES], filled: 0 })
+        Ok(Visitor { stream, deadline, source, stage: Stage::Knock, frame: [0; GREETING_BYTES], filled: 0 })
+    }
+
+    fn has_knocked(&self) -> bool {
+        !matches!(self.stage, Stage::Knock)
     }
 
     /// Reads what is there; `judge` says whether a caller that has proved itself is welcome.
@@ -91,9 +99,10 @@ impl Visitor {
     ) -> Answer {
         loop {
             let wanted = match self.stage {
+                Stage::Knock => KNOCK_BYTES,
                 Stage::Greeting => GREETING_BYTES,
                 Stage::Proof { .. } => PROOF_BYTES,
-                Stage::Silence | Stage::Keys => match self.open(&credentials.token) {
+                Stage::Kind | Stage::Keys => match self.open(&credentials.token) {
                     Ok(opened) => {
                         self = opened;
                         continue;
@@ -108,9 +117,19 @@ impl Visitor {
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),
                     Err(_) => return Answer::Stranger,
                 }
+                if !self.has_knocked() && !may_knock(&self.frame[..self.filled]) {
+                    return Answer::Stranger;
+                }
             }
             self.filled = 0;
             match self.stage {
+                Stage::Knock => {
+                    let knock = self.frame.first_chunk().expect("a knock is shorter than a greeting");
+                    if !is_knock(knock, &credentials.token) {
+                        return Answer::WrongToken(self.stream);
+                    }
+                    self.stage = Stage::Kind;
+                }
                 Stage::Greeting if Greeting::decode(&self.frame).is_none() => {
                     return Answer::Stranger;
                 }
@@ -122,12 +141,12 @@ impl Visitor {
                     self.stage = Stage::Proof { greeting: self.frame, challenge };
                 }
                 Stage::Proof { greeting, challenge } => return self.judge(credentials, &greeting, &challenge, judge),
-                Stage::Silence | Stage::Keys => unreachable!("they take no frame"),
+                Stage::Kind | Stage::Keys => unreachable!("they take no frame"),
             }
         }
     }
 
-    /// The visitor one stage on: by its first byte it shows whether it encrypts, and then it agrees on keys.
+    /// The visitor one stage on: by its next byte it shows whether it encrypts, and then it agrees on keys.
     fn open(mut self, token: &Token) -> Result<Visitor, Box<Answer>> {
         let outcome = match (&mut self.stream, self.stage) {
             (Stream::Tls(session), Stage::Keys) => session.shake_hands(),
@@ -141,10 +160,9 @@ impl Visitor {
         let is_done = match outcome {
             Ok(is_done) => is_done,
             Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
-            Err(error) if knows_another_token(&error) => return Err(Box::new(Answer::WrongToken)),
             Err(_) => return Err(Box::new(Answer::Stranger)),
         };
-        let encrypts = matches!(self.stage, Stage::Silence) && self.frame[0] == TLS_HANDSHAKE;
+        let encrypts = matches!(self.stage, Stage::Kind) && self.frame[0] == TLS_HANDSHAKE;
         match self.stream {
             Stream::Tcp(socket) if encrypts => {
                 let session = Session::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
@@ -166,9 +184,7 @@ impl Visitor {
             return Answer::Stranger;
         };
         if !is_seal(&self.frame[..PROOF_BYTES], token, "caller", &[frame, challenge, &binding]) {
-            // No seal on this verdict: it would tell a stranger nothing, but it costs nothing either.
-            self.say(&[&Refusal::encode(Some(Refusal::Token))[..], &[0; PROOF_BYTES]].concat());
-            return Answer::WrongToken;
+            return Answer::Stranger;
         }
         let refusal = match self.stream.is_allowed(credentials.tls) {
             true => judge(&greeting).err(),

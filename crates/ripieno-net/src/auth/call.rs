@@ -1,6 +1,7 @@
 //! The caller's side: blocks, but never past its deadline.
 
-use super::{CHALLENGE_BYTES, Greeting, Refusal, VERDICT_BYTES, is_seal, knows_another_token, seal};
+use super::knock::knock;
+use super::{CHALLENGE_BYTES, Greeting, OTHER_TOKEN, Refusal, VERDICT_BYTES, is_seal, seal};
 use crate::config::{Credentials, fill_random};
 use crate::stream::{Stream, stays_on_host};
 use crate::tls::Session;
@@ -10,8 +11,10 @@ use std::time::Instant;
 /// Why a call did not end in a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The answerer refuses; authenticated, except for [`Refusal::Token`].
+    /// The answerer refuses, and has proved that it knows the token.
     Refused(Refusal),
+    /// It says that it knows another token.
+    OtherToken,
     /// Nothing came before the deadline: late, or none of ours.
     Silent,
     /// It speaks our language, but does not know the token.
@@ -23,7 +26,7 @@ pub(crate) enum Denied {
 impl Denied {
     /// Whether somebody who knows the token says so. All else may come from anybody, and decides nothing.
     pub fn is_proven(&self) -> bool {
-        matches!(self, Denied::Refused(refusal) if *refusal != Refusal::Token)
+        matches!(self, Denied::Refused(_))
     }
 }
 
@@ -31,6 +34,7 @@ impl std::fmt::Display for Denied {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Denied::Refused(refusal) => write!(f, "refused: {refusal}"),
+            Denied::OtherToken => write!(f, "refused: it knows another token"),
             Denied::Silent => write!(f, "connected, but nothing answered"),
             Denied::Unproven => write!(f, "connected, but it is no rank of this job: its proof is wrong"),
             Denied::Stranger(cause) => write!(f, "connected, but it is no rank of this job: {cause}"),
@@ -41,12 +45,15 @@ impl std::fmt::Display for Denied {
 /// Proves itself to the other end of `stream` and lets it prove itself, before `deadline`; returns the connection,
 /// encrypted if that is wanted.
 pub(crate) fn call(
-    stream: Stream,
+    mut stream: Stream,
     credentials: &Credentials,
     greeting: &Greeting,
     deadline: Instant,
 ) -> Result<Stream, Denied> {
     let token = &credentials.token;
+    let knock = knock(token).map_err(|error| Denied::Stranger(error.to_string()))?;
+    stream.set_timeout(deadline.saturating_duration_since(Instant::now())).map_err(denied)?;
+    stream.write_all(&knock).map_err(denied)?;
     let mut stream = match stream {
         Stream::Tcp(socket) if credentials.tls.covers(stays_on_host(&socket)) => {
             let session = Session::call(socket, token).map_err(denied)?;
@@ -63,13 +70,15 @@ pub(crate) fn call(
 
     let mut challenge = [0; CHALLENGE_BYTES];
     stream.read_exact_until(&mut challenge, deadline).map_err(denied)?;
+    if challenge == OTHER_TOKEN {
+        return Err(Denied::OtherToken);
+    }
     stream.write_all(&seal(token, "caller", &[&greeting, &challenge, &binding])).map_err(denied)?;
 
     let mut frame = [0; VERDICT_BYTES];
     stream.read_exact_until(&mut frame, deadline).map_err(denied)?;
     let (verdict, proof) = frame.split_first_chunk::<8>().expect("a verdict is longer than 8 bytes");
     match Refusal::decode(verdict) {
-        Some(Some(Refusal::Token)) => Err(Denied::Refused(Refusal::Token)),
         Some(refusal) if is_seal(proof, token, "answerer", &[verdict, &greeting, &challenge, &binding]) => {
             refusal.map_or(Ok(stream), |refusal| Err(Denied::Refused(refusal)))
         }
@@ -97,8 +106,15 @@ fn encrypted(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
 
 fn denied(error: io::Error) -> Denied {
     match error.kind() {
-        _ if knows_another_token(&error) => Denied::Refused(Refusal::Token),
+        _ if knows_another_token(&error) => Denied::OtherToken,
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Denied::Silent,
         _ => Denied::Stranger(error.to_string()),
     }
+}
+
+/// Whether a session ended because the other end presents another key than the job's, or says so of this one.
+fn knows_another_token(error: &io::Error) -> bool {
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(cause, Some(InvalidCertificate(_) | AlertReceived(rustls::AlertDescription::UnknownCA)))
 }

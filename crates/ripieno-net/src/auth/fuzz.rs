@@ -1,5 +1,6 @@
 //! What strangers say while they connect, damaged: nobody is let in, nothing panics, and little memory is taken.
 
+use super::knock::knock;
 use super::*;
 use crate::config::{Credentials, Encryption};
 use crate::stream::Stream;
@@ -47,20 +48,26 @@ fn hello() -> Vec<u8> {
 fn a_damaged_caller_is_a_stranger_or_knows_another_token() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token(), "caller", &[&greeting, &[9; CHALLENGE_BYTES], &[0; 32]]);
-    let valid = [[&greeting[..], &proof].concat(), hello()];
+    let knock = knock(&token()).unwrap();
+    visits("knock", &[], [knock.to_vec(), [&knock[..], &greeting].concat()]);
+    visits("caller", &knock, [[&greeting[..], &proof].concat(), hello()]);
+}
+
+/// Has callers come who say these bytes, damaged, and others ahead of them, which are not.
+fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     let credentials = Credentials { token: token(), tls: Encryption::BetweenHosts };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    fuzz("caller", valid).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(20).run(|bytes| {
+    fuzz(name, valid).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(20).run(|bytes| {
         let mut caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let answerer = Stream::Tcp(listener.accept().unwrap().0);
-        caller.write_all(bytes).unwrap();
+        caller.write_all(&[ahead, bytes].concat()).unwrap();
         caller.shutdown(Shutdown::Write).unwrap();
         let mut visitor = Visitor::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap();
         loop {
             match visitor.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
                 Answer::Waiting(waiting) => visitor = waiting,
                 Answer::Stranger => return 0,
-                Answer::WrongToken => return 1,
+                Answer::WrongToken(_) => return 1,
                 Answer::Welcome(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
             }
         }

@@ -1,3 +1,4 @@
+use super::knock::knock;
 use super::*;
 use crate::config::{Credentials, Encryption};
 use crate::stream::Stream;
@@ -67,7 +68,10 @@ fn meet_over(
     std::thread::scope(|scope| {
         let deadline = Instant::now() + Duration::from_secs(5);
         let called = scope.spawn(move || call(caller, callers, &GREETING, deadline));
-        let answer = answer(visitor, answerers, &mut |_| verdict);
+        let mut answer = answer(visitor, answerers, &mut |_| verdict);
+        if let Answer::WrongToken(stream) = &mut answer {
+            tell_other_token(stream);
+        }
         (called.join().unwrap(), answer)
     })
 }
@@ -82,8 +86,8 @@ fn who_knows_the_token_is_welcome_and_known() {
 #[test]
 fn who_knows_another_token_is_refused_and_told() {
     let (called, answered) = meet(&plain("a"), &plain("b"), Ok(()));
-    assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Token));
-    assert!(matches!(answered, Answer::WrongToken));
+    assert_eq!(called.unwrap_err(), Denied::OtherToken);
+    assert!(matches!(answered, Answer::WrongToken(_)));
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn an_answerer_without_the_token_is_found_out() {
     liar.set_nonblocking(false).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            liar.read_exact(&mut [0; GREETING_BYTES]).unwrap();
+            liar.read_exact(&mut [0; KNOCK_BYTES + GREETING_BYTES]).unwrap();
             liar.write_all(&[1; CHALLENGE_BYTES]).unwrap();
             liar.read_exact(&mut [0; PROOF_BYTES]).unwrap();
             liar.write_all(&[0; VERDICT_BYTES]).unwrap();
@@ -139,12 +143,62 @@ fn a_crowd_from_one_place_makes_room_by_its_own() {
 }
 
 #[test]
+fn who_has_knocked_stays_longer_than_who_has_not() {
+    let [(mut first, first_seen), (_second, second_seen)] = [pair(), pair()];
+    first.write_all(&knock(&token("a")).unwrap()).unwrap();
+    let advanced = [first_seen, second_seen].map(|visitor| visitor.advance(&plain("a"), &mut |_| Ok(())));
+    let [Answer::Waiting(knocked), Answer::Waiting(silent)] = advanced else { panic!("both may have more to say") };
+    let visitors = [knocked, silent];
+    assert_eq!(least_welcome(visitors.iter()), Some(1));
+    assert_eq!(least_welcome(visitors[..1].iter()), Some(0), "among its like it goes");
+}
+
+/// What somebody hears until the end who says that, and whether it seems to know another token.
+fn heard_by_who_says(bytes: &[u8]) -> (Vec<u8>, bool) {
+    let (mut stranger, visitor) = pair();
+    stranger.write_all(bytes).unwrap();
+    // What is dropped here is closed.
+    let seems_to_know_another = match visitor.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
+        Answer::Stranger => false,
+        Answer::WrongToken(_) => true,
+        answer => panic!("{answer:?}"),
+    };
+    let mut heard = Vec::new();
+    // The connection is reset where not all was read.
+    let _ = stranger.read_to_end(&mut heard);
+    (heard, seems_to_know_another)
+}
+
+#[test]
+fn a_stranger_hears_nothing_and_is_closed_upon_at_its_first_wrong_byte() {
+    let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
+    for said in [&b"G"[..], b"RIPIENO\x03", b"\x16\x03\x01", &greeting] {
+        assert_eq!(heard_by_who_says(said), (vec![], false));
+    }
+}
+
+#[test]
+fn a_wrong_knock_is_answered_by_nothing() {
+    let mut changed = knock(&token("a")).unwrap();
+    changed[KNOCK_BYTES - 1] ^= 1;
+    let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
+    for said in [changed, knock(&token("b")).unwrap()] {
+        assert_eq!(heard_by_who_says(&[&said[..], &greeting].concat()), (vec![], true));
+    }
+}
+
+#[test]
+fn no_two_knocks_are_the_same() {
+    assert_ne!(knock(&token("a")).unwrap(), knock(&token("a")).unwrap());
+}
+
+#[test]
 fn a_recorded_call_is_worth_nothing_the_second_time() {
     let (mut caller, visitor) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
-    caller.write_all(&[&frame[..], &proof].concat()).unwrap();
-    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::WrongToken));
+    caller.write_all(&[&knock(&token("a")).unwrap()[..], &frame, &proof].concat()).unwrap();
+    assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::Stranger));
 }
 
 #[test]
@@ -165,8 +219,19 @@ fn both_ends_of_an_encrypted_connection_hold_one_session() {
 #[test]
 fn keys_of_another_token_are_taken_by_neither_end() {
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("b"), Ok(()));
-    assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Token));
-    assert!(matches!(answered, Answer::WrongToken), "{answered:?}");
+    assert_eq!(called.unwrap_err(), Denied::OtherToken);
+    assert!(matches!(answered, Answer::WrongToken(_)), "{answered:?}");
+}
+
+#[test]
+fn keys_of_another_token_behind_a_good_knock_are_those_of_a_stranger() {
+    let (Stream::Tcp(mut caller), visitor) = tcp_pair() else { unreachable!() };
+    caller.write_all(&knock(&token("a")).unwrap()).unwrap();
+    let mut session = Session::call(caller, &token("b")).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || while session.shake_hands().is_ok_and(|is_done| !is_done) {});
+        assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
+    });
 }
 
 #[test]
@@ -201,7 +266,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     let at = hello.windows(7).position(|bytes| bytes == versions).expect("it says which version it wants");
     hello[at + 6] = 3;
     let Stream::Tcp(mut caller) = caller else { unreachable!() };
-    caller.write_all(&hello).unwrap();
+    caller.write_all(&[&knock(&token("a")).unwrap()[..], &hello].concat()).unwrap();
     assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
 }
 
@@ -211,19 +276,24 @@ fn a_proof_is_worth_nothing_in_another_session() {
     let (first, second) = (encrypted("a"), encrypted("a"));
     let (caller, relay_answers) = tcp_pair();
     let (relay_calls, visitor) = tcp_pair();
-    let (Stream::Tcp(answering), Stream::Tcp(calling)) = (relay_answers.stream, relay_calls) else { unreachable!() };
+    let (Stream::Tcp(mut answering), Stream::Tcp(mut calling)) = (relay_answers.stream, relay_calls) else {
+        unreachable!()
+    };
     answering.set_nonblocking(false).unwrap();
     let (token, deadline) = (token("a"), Instant::now() + Duration::from_secs(5));
     std::thread::scope(|scope| {
         let called = scope.spawn(move || call(caller, &first, &GREETING, deadline));
         let answered = scope.spawn(move || answer(visitor, &second, &mut |_| Ok(())));
+        let mut knock = [0; KNOCK_BYTES];
+        answering.read_exact(&mut knock).unwrap();
+        calling.write_all(&knock).unwrap();
         let mut sessions = [Session::answer(answering, &token).unwrap(), Session::call(calling, &token).unwrap()];
         sessions.iter_mut().for_each(|session| while !session.shake_hands().unwrap() {});
         let [down, up] = &mut sessions;
         relay(down, up, GREETING_BYTES);
         relay(up, down, CHALLENGE_BYTES);
         relay(down, up, PROOF_BYTES);
-        assert!(matches!(answered.join().unwrap(), Answer::WrongToken));
+        assert!(matches!(answered.join().unwrap(), Answer::Stranger));
         drop(sessions);
         assert!(called.join().unwrap().is_err());
     });
@@ -253,21 +323,25 @@ proptest! {
     #[test]
     fn hostile_bytes_never_get_in_and_never_get_read_beyond_the_frames(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
-        with_magic: bool,
+        knocks: bool,
+        greets: bool,
         begins_tls: bool,
     ) {
         let (mut caller, visitor) = if begins_tls { tcp_pair() } else { pair() };
         let mut bytes = bytes;
-        if with_magic {
+        if greets {
             bytes.splice(0..0, GREETING.encode(&[5; CHALLENGE_BYTES]));
         }
         if begins_tls {
             // A record of a handshake of that many bytes.
             bytes.splice(0..0, [22, 3, 1, 0, bytes.len() as u8]);
         }
+        if knocks {
+            bytes.splice(0..0, knock(&token("a")).unwrap());
+        }
         caller.write_all(&bytes).unwrap();
         drop(caller);
         let answered = answer(visitor, &plain("a"), &mut |_| panic!("a stranger is never judged"));
-        prop_assert!(matches!(answered, Answer::Stranger | Answer::WrongToken), "{:?}", answered);
+        prop_assert!(matches!(answered, Answer::Stranger | Answer::WrongToken(_)), "{:?}", answered);
     }
 }

@@ -100,7 +100,7 @@ impl Monitor {
             }
             Answer::Welcome(stream, greeting) => self.welcome(stream, &greeting),
             // A stranger's visit changes nothing.
-            Answer::Refused(..) | Answer::WrongToken | Answer::Stranger => {}
+            Answer::Refused(..) | Answer::WrongToken(_) | Answer::Stranger => {}
         }
     }
 

@@ -178,7 +178,6 @@ def accept(end: socket.socket, token: bytes, timeout_s: float, *, tls: bool | No
 
 
 def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.Tunnel, int] | None) -> RemoteChannel:
-    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), KEEP_ALIVE, strict=True):
         end.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -82,12 +82,12 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
     loop {
         let cause = match try_connect(config, host, port, deadline) {
             Ok(stream) => return Ok(stream),
-            Err(Ended::Refused(Refusal::Token)) => {
+            Err(Ended::OtherToken) => {
                 let since = *wrong_token_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= WRONG_TOKEN_TIMEOUT {
-                    return Err(refused(config, Refusal::Token));
+                    return Err(other_token(config));
                 }
-                Refusal::Token.to_string()
+                Denied::OtherToken.to_string()
             }
             Err(Ended::Refused(refusal)) => return Err(refused(config, refusal)),
             Err(Ended::NotYet(cause)) => {
@@ -97,7 +97,7 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
         };
         if Instant::now() + pause >= deadline {
             if wrong_token_since.is_some() {
-                return Err(refused(config, Refusal::Token));
+                return Err(other_token(config));
             }
             return Err(NetError::Missing {
                 rank: config.rank,
@@ -114,6 +114,8 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
 enum Ended {
     /// For good.
     Refused(Refusal),
+    /// Or it is somebody else who is there.
+    OtherToken,
     /// Rank 0 may not have started, or its name may not be known yet.
     NotYet(String),
 }
@@ -141,6 +143,7 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
         match call(stream, &config.credentials(), &greeting, proof_deadline) {
             Ok(stream) => return Ok(stream),
             Err(Denied::Refused(refusal)) => return Err(Ended::Refused(refusal)),
+            Err(Denied::OtherToken) => return Err(Ended::OtherToken),
             Err(denied) => cause = format!("{address}: {denied}"),
         }
     }
@@ -150,12 +153,16 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
 fn refused(config: &Config, refusal: Refusal) -> NetError {
     let (rank, own) = (config.rank, config.world_size);
     let cause = match refusal {
-        Refusal::Token => "their tokens differ; every rank of a job gets the same token".to_string(),
         Refusal::WorldSize(other) => format!("their world sizes differ: {own} and {other}"),
         Refusal::Taken => format!("another process has come as rank {rank}"),
         other => other.to_string(),
     };
     NetError::Disagree { rank, peer: 0, cause }
+}
+
+fn other_token(config: &Config) -> NetError {
+    let cause = "their tokens differ; every rank of a job gets the same token".to_string();
+    NetError::Disagree { rank: config.rank, peer: 0, cause }
 }
 
 fn read_message(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<Message> {

@@ -70,10 +70,9 @@ impl Exchange for TcpStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{CHALLENGE_BYTES, GREETING_BYTES, PROOF_BYTES, VERDICT_BYTES};
+    use crate::auth::tell_other_token;
     use crate::config::{Encryption, Token};
     use std::collections::VecDeque;
-    use std::io::{Read, Write};
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -182,13 +181,8 @@ mod tests {
         let impostor = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
         let rank = std::thread::spawn(move || store(1, 2, port).exchange("1"));
         for _ in 0..3 {
-            let (mut stream, _) = impostor.accept().unwrap();
-            stream.read_exact(&mut [0; GREETING_BYTES]).unwrap();
-            stream.write_all(&[0; CHALLENGE_BYTES]).unwrap();
-            stream.read_exact(&mut [0; PROOF_BYTES]).unwrap();
-            let mut verdict = [0; VERDICT_BYTES];
-            verdict[0] = 1;
-            stream.write_all(&verdict).unwrap();
+            let (stream, _) = impostor.accept().unwrap();
+            tell_other_token(&mut Stream::Tcp(stream));
         }
         drop(impostor);
         assert_eq!(store(0, 2, port).exchange("0"), Ok(vec!["0".to_string(), "1".to_string()]));

@@ -2,7 +2,7 @@
 
 use super::member::Member;
 use super::message::{Message, Verdict, encode};
-use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor, least_welcome};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor, least_welcome, tell_other_token};
 use crate::config::{Config, Ports};
 use crate::error::NetError;
 use crate::host::Addresses;
@@ -216,7 +216,10 @@ impl Server {
             Answer::Waiting(visitor) => self.visitors.push(visitor),
             Answer::Welcome(stream, greeting) => self.welcome(greeting.from as usize, stream),
             Answer::Refused(greeting, refusal) => self.refuse(&greeting, refusal),
-            Answer::WrongToken => self.wrong_token_count += 1,
+            Answer::WrongToken(mut stream) => {
+                self.wrong_token_count += 1;
+                tell_other_token(&mut stream);
+            }
             Answer::Stranger => {}
         }
     }
@@ -237,7 +240,7 @@ impl Server {
                 format!("rank {peer} does not encrypt connections like this one (tls) and rank 0 does")
             }
             Refusal::Tls(false) => format!("rank {peer} encrypts connections like this one (tls) and rank 0 does not"),
-            Refusal::Job | Refusal::Purpose | Refusal::Token => return,
+            Refusal::Job | Refusal::Purpose => return,
         };
         self.verdict.get_or_insert(Verdict::Disagree { peer, cause });
     }
