@@ -6,6 +6,7 @@ mod auth;
 pub mod config;
 mod connector;
 pub mod endpoint;
+mod entrance;
 pub mod error;
 pub mod exchange;
 mod fences;

@@ -10,19 +10,27 @@ use rustix::process::geteuid;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 
 const BACKLOG: i32 = 1024;
 
-/// Both listeners of a worker, non-blocking, and what peers must know of them.
+/// Both listeners of a worker and what peers must know of them.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    pub tcp: TcpListener,
+    pub doors: Doors,
     pub port: u16,
-    /// `None` where Unix sockets cannot be had.
-    pub unix: Option<(UnixListener, String)>,
+    /// The name of the Unix socket; `None` where these cannot be had.
+    pub unix: Option<String>,
     pub addresses: Addresses,
+}
+
+/// Where callers come in.
+#[derive(Debug)]
+pub(crate) struct Doors {
+    tcp: TcpListener,
+    unix: Option<UnixListener>,
 }
 
 impl Listeners {
@@ -32,17 +40,33 @@ impl Listeners {
             None => everywhere(config)?,
         };
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
-        listener.set_nonblocking(true).map_err(os("listen"))?;
         let port = listener.local_addr().map_err(os("listen"))?.port();
-        Ok(Listeners { tcp: listener, port, unix: unix()?, addresses })
+        let (unix, name) = unix()?.unzip();
+        let doors = Doors::new(listener, unix).map_err(os("listen"))?;
+        Ok(Listeners { doors, port, unix: name, addresses })
+    }
+}
+
+impl Doors {
+    /// The doors of these listeners, which become non-blocking.
+    pub fn new(tcp: TcpListener, unix: Option<UnixListener>) -> io::Result<Doors> {
+        tcp.set_nonblocking(true)?;
+        unix.as_ref().map_or(Ok(()), |unix| unix.set_nonblocking(true))?;
+        Ok(Doors { tcp, unix })
     }
 
-    /// The next connection at either listener; `None` when there is none now. Other users of the host are not let in.
+    pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let unix = self.unix.as_ref().map(UnixListener::as_fd);
+        std::iter::once(self.tcp.as_fd()).chain(unix)
+    }
+
+    /// The next connection; `None` when there is none now. Other users of the host are not let in, with
+    /// `PermissionDenied`.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self.tcp.accept() {
             Ok((stream, _)) => stream.set_nodelay(true).map(|()| Stream::Tcp(stream)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => match &self.unix {
-                Some((listener, _)) => accept_own(listener).map(Stream::Unix),
+                Some(listener) => accept_own(listener).map(Stream::Unix),
                 None => Err(error),
             },
             Err(error) => Err(error),
@@ -55,14 +79,11 @@ impl Listeners {
     }
 }
 
-/// The next connection of a process of this user.
+/// The next connection, if it is of a process of this user.
 fn accept_own(listener: &UnixListener) -> io::Result<UnixStream> {
-    loop {
-        let (stream, _) = listener.accept()?;
-        if socket_peercred(&stream)?.uid == geteuid() {
-            return Ok(stream);
-        }
-    }
+    let (stream, _) = listener.accept()?;
+    let is_own = socket_peercred(&stream)?.uid == geteuid();
+    if is_own { Ok(stream) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
 fn everywhere(config: &Config) -> Result<(TcpListener, Addresses), NetError> {
@@ -132,8 +153,7 @@ fn unix() -> Result<Option<(UnixListener, String)>, NetError> {
     let mut suffix = [0; 16];
     fill_random(&mut suffix)?;
     let name = format!("ripieno-{}", suffix.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    let listener = std::os::unix::net::SocketAddr::from_abstract_name(&name)
-        .and_then(|address| UnixListener::bind_addr(&address))
-        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    let listener =
+        std::os::unix::net::SocketAddr::from_abstract_name(&name).and_then(|address| UnixListener::bind_addr(&address));
     Ok(listener.ok().map(|listener| (listener, name)))
 }

@@ -5,9 +5,10 @@
 //! Both ends may open a link at once; that of the lower rank stands. A mesh listens on a port of its own, so that it
 //! outlives the job's links. Connections prove the token, as ranks do.
 
-use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal, Visitor, least_welcome};
+use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal};
 use crate::config::Config;
 use crate::connector::{Connector, judge};
+use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::lack::{no_thread, told};
 use crate::links::{Bell, Doorbell, TcpLink, Watch};
@@ -28,12 +29,8 @@ use std::time::{Duration, Instant};
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a rank waits for the link that a lower rank may be opening at the same time.
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
-/// A visitor that has not proved itself by then is shown out.
-const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// So much waits in a socket at most before it is on its way: a word waits behind it.
 const UNSENT_BYTES: u32 = 32 << 10;
-/// How long nothing is accepted when the process has no descriptors left.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A member that listens, and whose address the others have still to learn.
 pub struct Invited {
@@ -49,9 +46,7 @@ pub struct Mesh {
     own: PeerAddress,
     nonce: JobNonce,
     connector: Arc<Connector>,
-    listeners: Listeners,
-    visitors: Vec<Visitor>,
-    accepts_from: Instant,
+    entrance: Entrance,
     slots: BTreeMap<usize, Slot>,
     newcomers: Vec<usize>,
     doorbell: Doorbell,
@@ -89,12 +84,9 @@ impl Invited {
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
-        let os = |error: io::Error| NetError::Os {
-            rank: config.rank,
-            what: "make a doorbell of shared memory",
-            cause: told(&error),
-        };
-        let doorbell = Doorbell::new().map_err(os)?;
+        let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
+        let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
+        let entrance = Entrance::new(listeners.doors).map_err(os("watch its doors"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -102,9 +94,7 @@ impl Invited {
             addresses,
             own,
             nonce,
-            listeners,
-            visitors: Vec::new(),
-            accepts_from: Instant::now(),
+            entrance,
             slots: BTreeMap::new(),
             newcomers: Vec::new(),
             doorbell,
@@ -137,25 +127,23 @@ impl Mesh {
                 link.prepare_sleep();
             }
         }
-        let readable = |fd| Watch { fd, readable: true, writable: false };
-        let is_paused = Instant::now() < self.accepts_from;
-        let listener = (!is_paused).then(|| readable(self.listeners.tcp.as_fd()));
-        let watches = listener.into_iter().chain(self.visitors.iter().map(|visitor| readable(visitor.stream.as_fd())));
+        let entrance = Watch { fd: self.entrance.as_fd(), readable: true, writable: false };
         let links = wants.iter().filter_map(|want| match self.slots.get(&want.peer)? {
             Slot::Open(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
             _ => None,
         });
-        let first = usize::from(!is_paused) + self.visitors.len();
-        let timeout = if is_paused { timeout.min(ACCEPT_PAUSE) } else { timeout };
+        let due = self.entrance.due().map(|due| due.saturating_duration_since(Instant::now()));
+        let timeout = due.map_or(timeout, |due| timeout.min(due));
         // A sleep that fails is one that ends at once; the caller looks again.
-        if let Ok(true) = self.doorbell.wait(watches.chain(links), timeout) {
-            self.note_ready(wants, first);
+        if let Ok(true) = self.doorbell.wait(std::iter::once(entrance).chain(links), timeout) {
+            self.note_ready(wants);
         }
     }
 
     /// Tells the links what the sleep has shown of their sockets.
-    fn note_ready(&mut self, wants: &[Want], first: usize) {
-        let mut index = first;
+    fn note_ready(&mut self, wants: &[Want]) {
+        // The first is the entrance.
+        let mut index = 1;
         for want in wants {
             let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
@@ -163,42 +151,23 @@ impl Mesh {
         }
     }
 
-    /// Makes room for one more; whether that could be done.
-    fn show_one_out(&mut self) -> bool {
-        least_welcome(self.visitors.iter()).map(|place| self.visitors.remove(place)).is_some()
-    }
-
     fn accept(&mut self) {
-        while Instant::now() >= self.accepts_from {
-            match self.listeners.accept() {
-                Ok(Some(stream)) => {
-                    if self.visitors.len() >= Visitor::most() {
-                        self.show_one_out();
-                    }
-                    self.visitors.extend(Visitor::new(stream, Instant::now() + VISIT_TIMEOUT));
-                }
-                Ok(None) => break,
-                // For want of descriptors, say: one that has proved nothing gives its own to the next.
-                Err(_) if self.show_one_out() => {}
-                // Others wait meanwhile.
-                Err(_) => self.accepts_from = Instant::now() + ACCEPT_PAUSE,
-            }
-        }
-        for visitor in std::mem::take(&mut self.visitors) {
+        let credentials = self.config.credentials();
+        loop {
             let (own, nonce, slots) = (&self.own, self.nonce, &self.slots);
-            let answer = visitor.advance(&self.config.credentials(), &mut |greeting| {
+            let answer = self.entrance.hear(&credentials, &mut |greeting| {
                 judge(own, nonce, greeting)?;
                 expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
             });
             match answer {
-                Answer::Waiting(visitor) if visitor.deadline > Instant::now() => self.visitors.push(visitor),
-                Answer::Welcome(stream, greeting) => {
+                Some(Answer::Welcome(stream, greeting)) => {
                     let peer = greeting.from as usize;
                     self.newcomers.push(peer);
                     self.open(peer, Ok(stream));
                 }
                 // A stranger's visit changes nothing.
-                _ => {}
+                Some(_) => {}
+                None => return,
             }
         }
     }

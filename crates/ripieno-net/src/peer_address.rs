@@ -54,7 +54,7 @@ impl PeerAddress {
             identity: HostIdentity::here(),
             rack: config.rack.clone(),
             tls: config.tls,
-            unix: listeners.unix.as_ref().map(|(_, name)| name.clone()),
+            unix: listeners.unix.clone(),
             usable: listeners.addresses.usable.clone(),
             loopback: listeners.addresses.loopback.clone(),
             port: listeners.port,

@@ -15,6 +15,7 @@ pub use describe::{Description, LinkDescription, LinkKind};
 use crate::auth::Purpose;
 use crate::config::{Config, Links};
 use crate::connector::Connector;
+use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::core_count;
@@ -157,7 +158,7 @@ impl Endpoint {
             still: config.heartbeat_timeout / 2,
             connector,
             addresses: addresses.clone(),
-            listeners,
+            entrance: Entrance::new(listeners.doors).map_err(os("watch its doors"))?,
             own: addresses[config.rank].clone(),
             credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),

@@ -11,10 +11,10 @@ mod wire;
 
 pub(crate) use shared::{Entering, Order, Outcome, Shared, Status, lock};
 
-use crate::auth::{JobNonce, Visitor};
+use crate::auth::JobNonce;
 use crate::config::Credentials;
 use crate::connector::Connector;
-use crate::listeners::Listeners;
+use crate::entrance::Entrance;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use kin::Kin;
@@ -41,9 +41,8 @@ const EVENTS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Wake,
-    Listeners,
+    Entrance,
     Peer(usize),
-    Visitor(u32),
     Kin(u32),
 }
 
@@ -51,19 +50,17 @@ impl Source {
     fn tag(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             Source::Wake => 0,
-            Source::Listeners => 1,
+            Source::Entrance => 1,
             Source::Peer(rank) => 1 << 32 | rank as u64,
-            Source::Visitor(number) => 2 << 32 | u64::from(number),
-            Source::Kin(number) => 3 << 32 | u64::from(number),
+            Source::Kin(number) => 2 << 32 | u64::from(number),
         })
     }
 
     fn of(tag: u64) -> Source {
         match (tag >> 32, tag as u32) {
             (0, 0) => Source::Wake,
-            (0, _) => Source::Listeners,
+            (0, _) => Source::Entrance,
             (1, rank) => Source::Peer(rank as usize),
-            (2, number) => Source::Visitor(number),
             (_, number) => Source::Kin(number),
         }
     }
@@ -80,7 +77,7 @@ pub(crate) struct Setup {
     pub still: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
-    pub listeners: Listeners,
+    pub entrance: Entrance,
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
@@ -98,14 +95,9 @@ pub(crate) struct Setup {
 pub(crate) struct Monitor {
     setup: Setup,
     epoll: OwnedFd,
-    visitors: BTreeMap<u32, Visitor>,
-    next_visitor: u32,
     wires: BTreeMap<usize, Wire>,
     kin: Kin,
     events: VecDeque<Event>,
-    listeners_paused_until: Option<Instant>,
-    /// Since when nothing can be accepted.
-    lacks_since: Option<Instant>,
     /// When the monitor ends whatever is left to do; set once this rank has left.
     end: Option<Instant>,
     finished: bool,
@@ -116,21 +108,17 @@ impl Monitor {
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), Source::Wake.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.entrance, Source::Entrance.tag(), epoll::EventFlags::IN)?;
         let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
-            visitors: BTreeMap::new(),
-            next_visitor: 0,
             wires: BTreeMap::new(),
             kin: Kin::default(),
             events: VecDeque::new(),
-            listeners_paused_until: None,
-            lacks_since: None,
             end: None,
             finished: false,
         };
-        monitor.watch_listeners()?;
         for (hub, stream) in hubs {
             stream.set_nonblocking(true)?;
             monitor.add_wire(hub, stream)?;
@@ -147,7 +135,9 @@ impl Monitor {
             for source in self.wait() {
                 self.attend(source);
             }
-            self.show_out_late_visitors();
+            if self.setup.entrance.due().is_some_and(|due| due <= Instant::now()) {
+                self.receive();
+            }
             self.events.push_back(Event::Tick);
             self.handle_events();
             self.agree(agreement::Event::Tick);
@@ -177,8 +167,7 @@ impl Monitor {
         let now = Instant::now();
         let tick = self.setup.machine.next_tick().min(self.setup.agreement.next_tick());
         let tick = self.setup.shared.started.checked_add(tick);
-        let visitors = self.visitors.values().map(|visitor| visitor.deadline);
-        let next = visitors.chain(tick).chain(self.listeners_paused_until).chain(self.end).min();
+        let next = tick.into_iter().chain(self.setup.entrance.due()).chain(self.end).min();
         let timeout = next.map(|next| next.saturating_duration_since(now));
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
@@ -201,8 +190,7 @@ impl Monitor {
                     self.obey(order);
                 }
             }
-            Source::Listeners => self.accept(),
-            Source::Visitor(number) => self.hear(number),
+            Source::Entrance => self.receive(),
             Source::Peer(peer) => self.read(peer),
             Source::Kin(number) => self.read_kin(number),
         }

@@ -2,29 +2,26 @@
 
 use super::member::Member;
 use super::message::{Message, Verdict, encode};
-use crate::auth::{Answer, Greeting, Purpose, Refusal, Visitor, least_welcome, tell_other_token};
+use crate::auth::{Answer, Greeting, Purpose, Refusal, tell_other_token};
 use crate::config::{Config, Ports};
+use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::host::Addresses;
-use crate::listeners::bind_first;
+use crate::listeners::{Doors, bind_first};
 use crate::stream::Stream;
 use ripieno_run::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the store stays open to tell late ranks why there is no meeting.
 const FAREWELL: Duration = Duration::from_millis(1000);
-/// A pause after an accept that failed for want of descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 pub struct Server {
     config: Config,
-    listener: TcpListener,
-    visitors: Vec<Visitor>,
+    entrance: Entrance,
     members: BTreeMap<usize, Member>,
     verdict: Option<Verdict>,
     /// Calls with another token: of strangers, or ranks that were given a wrong one.
@@ -49,12 +46,10 @@ impl Server {
             }
             _ => Err(error),
         });
-        let listener = listener.map_err(bind_error)?;
-        listener.set_nonblocking(true).map_err(bind_error)?;
+        let entrance = listener.and_then(|listener| Entrance::new(Doors::new(listener, None)?)).map_err(bind_error)?;
         Ok(Server {
             config: config.clone(),
-            listener,
-            visitors: vec![],
+            entrance,
             members: BTreeMap::new(),
             verdict: None,
             wrong_token_count: 0,
@@ -145,82 +140,51 @@ impl Server {
 
     /// Waits for something to happen and deals with it.
     pub fn turn(&mut self, deadline: Instant) {
-        let (listener_ready, visitors_ready, members_ready) = self.poll(deadline);
-        let visitors = std::mem::take(&mut self.visitors);
-        for (visitor, ready) in visitors.into_iter().zip(visitors_ready) {
-            match ready {
-                true => self.hear(visitor),
-                false if visitor.deadline > Instant::now() => self.visitors.push(visitor),
-                false => {}
-            }
-        }
+        let (somebody_comes, members_ready) = self.poll(deadline);
         members_ready.into_iter().for_each(|rank| self.attend(rank));
-        if listener_ready {
-            self.accept();
+        if somebody_comes || self.entrance.due().is_some_and(|due| due <= Instant::now()) {
+            self.receive();
         }
     }
 
-    fn poll(&self, deadline: Instant) -> (bool, Vec<bool>, Vec<usize>) {
+    fn poll(&self, deadline: Instant) -> (bool, Vec<usize>) {
         let living: Vec<(&usize, &Member)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
-        let mut polled = vec![PollFd::new(&self.listener, PollFlags::IN)];
-        polled.extend(self.visitors.iter().map(|visitor| PollFd::new(&visitor.stream, PollFlags::IN)));
+        let mut polled = vec![PollFd::new(&self.entrance, PollFlags::IN)];
         polled.extend(living.iter().map(|(_, member)| {
             let room = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             PollFd::new(&member.stream, PollFlags::IN | room)
         }));
-        let next = self.visitors.iter().map(|visitor| visitor.deadline).chain([deadline]).min().unwrap_or(deadline);
+        let next = self.entrance.due().map_or(deadline, |due| due.min(deadline));
         let timeout = next.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
         // An interrupted wait is one in which nothing happened.
         let _ = poll(&mut polled, Some(&timeout));
         let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let (visitors, members) = ready[1..].split_at(self.visitors.len());
-        let members = living.iter().zip(members).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
-        (ready[0], visitors.to_vec(), members.collect())
+        let members = living.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
+        (ready[0], members.collect())
     }
 
-    /// Makes room for one more; whether that could be done.
-    fn show_one_out(&mut self) -> bool {
-        least_welcome(self.visitors.iter()).map(|place| self.visitors.remove(place)).is_some()
-    }
-
-    fn accept(&mut self) {
+    fn receive(&mut self) {
+        let credentials = self.config.credentials();
         loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    if self.visitors.len() >= Visitor::most() {
-                        self.show_one_out();
-                    }
-                    let visitor = Visitor::new(Stream::Tcp(stream), Instant::now() + VISIT_TIMEOUT);
-                    self.visitors.extend(visitor.ok());
+            let (world_size, members) = (self.config.world_size as u32, &self.members);
+            let answer = self.entrance.hear(&credentials, &mut |greeting: &Greeting| match greeting {
+                greeting if greeting.purpose != Purpose::Rendezvous => Err(Refusal::Purpose),
+                greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
+                greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
+                greeting if members.contains_key(&(greeting.from as usize)) => Err(Refusal::Taken),
+                _ => Ok(()),
+            });
+            match answer {
+                Some(Answer::Welcome(stream, greeting)) => self.welcome(greeting.from as usize, stream),
+                Some(Answer::Refused(greeting, refusal)) => self.refuse(&greeting, refusal),
+                Some(Answer::WrongToken(mut stream)) => {
+                    self.wrong_token_count += 1;
+                    tell_other_token(&mut stream);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                // For want of descriptors, say: one that has proved nothing gives its own to the next.
-                Err(_) if self.show_one_out() => {}
-                Err(_) => return std::thread::sleep(ACCEPT_PAUSE),
+                Some(Answer::Waiting(_) | Answer::Stranger) => {}
+                None => return,
             }
-        }
-    }
-
-    fn hear(&mut self, visitor: Visitor) {
-        let (world_size, members) = (self.config.world_size as u32, &self.members);
-        let answer = visitor.advance(&self.config.credentials(), &mut |greeting: &Greeting| match greeting {
-            greeting if greeting.purpose != Purpose::Rendezvous => Err(Refusal::Purpose),
-            greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
-            greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
-            greeting if members.contains_key(&(greeting.from as usize)) => Err(Refusal::Taken),
-            _ => Ok(()),
-        });
-        match answer {
-            Answer::Waiting(visitor) => self.visitors.push(visitor),
-            Answer::Welcome(stream, greeting) => self.welcome(greeting.from as usize, stream),
-            Answer::Refused(greeting, refusal) => self.refuse(&greeting, refusal),
-            Answer::WrongToken(mut stream) => {
-                self.wrong_token_count += 1;
-                tell_other_token(&mut stream);
-            }
-            Answer::Stranger => {}
         }
     }
 

@@ -1,0 +1,318 @@
+//! The entrance of a rank: connections come in here and are heard without blocking, so that a stranger holds up nobody.
+//!
+//! All that may happen is in one epoll set, whose descriptor the owner watches beside its own affairs. Whoever comes is
+//! heard at once, and has mostly said enough to be told from a stranger, who is closed upon. After a stranger the doors
+//! rest for a moment, and those who have come meanwhile are heard together: a flood wakes the owner no more often.
+//! Cost: some system calls for a stranger, and a wake-up for all who come within [`REST`].
+
+use crate::auth::{Answer, Greeting, Refusal, Visitor, least_welcome};
+use crate::config::Credentials;
+use crate::lack::lack;
+use crate::listeners::Doors;
+use rustix::event::{Timespec, epoll};
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// A visitor that has not proved itself by then is shown out.
+const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the doors rest after a stranger. They hold a thousand callers meanwhile.
+const REST: Duration = Duration::from_millis(10);
+/// How long they rest when the process has no descriptors left.
+const LACK_PAUSE: Duration = Duration::from_millis(100);
+/// What is lacking for so long is not there when it is needed.
+const LACK_PATIENCE: Duration = Duration::from_millis(1000);
+/// So many come in before the owner is asked to look after its other affairs.
+const CALLERS_PER_TURN: usize = 256;
+
+const EVENTS_MAX: usize = 256;
+/// The tag of the doors; visitors have their numbers.
+const DOORS: u64 = u64::MAX;
+
+/// Doors and those who have come in by them.
+pub(crate) struct Entrance {
+    doors: Doors,
+    epoll: OwnedFd,
+    /// By number, so the oldest first.
+    visitors: BTreeMap<u64, Visitor>,
+    next_number: u64,
+    /// Until when the doors are not watched.
+    rests_until: Option<Instant>,
+    turn: Option<Turn>,
+    /// What the process lacks to let anybody in, and since when.
+    lack: Option<(Instant, String)>,
+}
+
+/// What is left to do of what the last look has shown.
+struct Turn {
+    speaking: Vec<u64>,
+    /// So many may still come in, if the doors are open.
+    places: Option<usize>,
+    /// How long the doors rest afterwards.
+    rest: Option<Duration>,
+}
+
+impl Entrance {
+    pub fn new(doors: Doors) -> io::Result<Entrance> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for door in doors.sockets() {
+            epoll::add(&epoll, door, epoll::EventData::new_u64(DOORS), epoll::EventFlags::IN)?;
+        }
+        Ok(Entrance {
+            doors,
+            epoll,
+            visitors: BTreeMap::new(),
+            next_number: 0,
+            rests_until: None,
+            turn: None,
+            lack: None,
+        })
+    }
+
+    /// When the owner is to look in again, even if nothing happens.
+    pub fn due(&self) -> Option<Instant> {
+        let oldest = self.visitors.values().next().map(|visitor| visitor.deadline);
+        oldest.into_iter().chain(self.rests_until).min()
+    }
+
+    /// What this process lacks to let anybody in, if it has for a while.
+    pub fn lasting_lack(&self) -> Option<&str> {
+        let lack = self.lack.as_ref().filter(|(since, _)| since.elapsed() >= LACK_PATIENCE);
+        lack.map(|(_, what)| what.as_str())
+    }
+
+    /// The next one who is no stranger, or at least speaks our language; `None` when that is all for now. `judge` says
+    /// whether a caller that has proved itself is welcome.
+    pub fn hear(
+        &mut self,
+        credentials: &Credentials,
+        judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
+    ) -> Option<Answer> {
+        while let Some((number, visitor)) = self.next() {
+            match visitor.advance(credentials, judge) {
+                Answer::Waiting(visitor) => self.keep(number, visitor),
+                Answer::Stranger => self.rest_after_turn(REST),
+                Answer::WrongToken(stream) => {
+                    self.rest_after_turn(REST);
+                    return Some(Answer::WrongToken(stream));
+                }
+                Answer::Welcome(stream, greeting) => {
+                    let _ = epoll::delete(&self.epoll, &stream);
+                    return Some(Answer::Welcome(stream, greeting));
+                }
+                refused @ Answer::Refused(..) => return Some(refused),
+            }
+        }
+        None
+    }
+
+    /// The next one who may have something to say, and its number if it is no newcomer.
+    fn next(&mut self) -> Option<(Option<u64>, Visitor)> {
+        if self.turn.is_none() {
+            self.turn = Some(self.look());
+        }
+        while let Some(number) = self.turn.as_mut()?.speaking.pop() {
+            if let Some(visitor) = self.visitors.remove(&number) {
+                return Some((Some(number), visitor));
+            }
+        }
+        let newcomer = self.let_in();
+        if newcomer.is_none() {
+            self.end_turn();
+        }
+        newcomer.map(|visitor| (None, visitor))
+    }
+
+    fn look(&mut self) -> Turn {
+        let now = Instant::now();
+        let count = self.visitors.len();
+        self.visitors.retain(|_, visitor| visitor.deadline > now);
+        let rest = (self.visitors.len() < count).then_some(REST);
+        let mut events = Vec::with_capacity(EVENTS_MAX);
+        // An interrupted look shows nothing.
+        let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()));
+        let mut speaking: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
+        let somebody_comes = speaking.contains(&DOORS) || self.rests_until.is_some_and(|until| until <= now);
+        speaking.retain(|&number| number != DOORS);
+        Turn { speaking, places: somebody_comes.then_some(CALLERS_PER_TURN), rest }
+    }
+
+    fn let_in(&mut self) -> Option<Visitor> {
+        while let Some(places @ 1..) = self.turn.as_mut()?.places.as_mut() {
+            *places -= 1;
+            match self.doors.accept() {
+                Ok(Some(stream)) => {
+                    self.lack = None;
+                    if let Ok(visitor) = Visitor::new(stream, Instant::now() + VISIT_TIMEOUT) {
+                        return Some(visitor);
+                    }
+                }
+                Ok(None) => return None,
+                Err(error) if is_about_one_connection(&error) => self.rest_after_turn(REST),
+                // Out of descriptors, say: one that has proved nothing gives its own to the next.
+                Err(_) if self.show_one_out() => {}
+                Err(error) => {
+                    let since = self.lack.take().map_or_else(Instant::now, |(since, _)| since);
+                    self.lack = lack(&error).map(|what| (since, what));
+                    self.rest_after_turn(LACK_PAUSE);
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Lets a visitor stay until it has said more.
+    fn keep(&mut self, number: Option<u64>, visitor: Visitor) {
+        if let Some(number) = number {
+            self.visitors.insert(number, visitor);
+            return;
+        }
+        if self.visitors.len() >= Visitor::most() {
+            self.show_one_out();
+        }
+        let tag = epoll::EventData::new_u64(self.next_number);
+        if epoll::add(&self.epoll, &visitor.stream, tag, epoll::EventFlags::IN).is_ok() {
+            self.visitors.insert(self.next_number, visitor);
+            self.next_number += 1;
+        }
+    }
+
+    /// Makes room for one more; whether that could be done.
+    fn show_one_out(&mut self) -> bool {
+        self.rest_after_turn(REST);
+        let place = least_welcome(self.visitors.values());
+        let number = place.and_then(|place| self.visitors.keys().nth(place).copied());
+        number.is_some_and(|number| self.visitors.remove(&number).is_some())
+    }
+
+    fn rest_after_turn(&mut self, rest: Duration) {
+        if let Some(turn) = &mut self.turn {
+            turn.rest = turn.rest.max(Some(rest));
+        }
+    }
+
+    fn end_turn(&mut self) {
+        let now = Instant::now();
+        let Some(turn) = self.turn.take() else { return };
+        let is_resting = self.rests_until.is_some_and(|until| until > now);
+        // With all places taken more may wait outside: the next turn is due at once.
+        if is_resting || turn.places == Some(0) {
+            return;
+        }
+        let were_watched = self.rests_until.is_none();
+        self.rests_until = turn.rest.map(|rest| now + rest);
+        if were_watched != self.rests_until.is_none() {
+            self.watch_doors(!were_watched);
+        }
+    }
+
+    fn watch_doors(&self, are_watched: bool) {
+        let flags = if are_watched { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
+        for door in self.doors.sockets() {
+            // They are in the set as long as it lives, so this cannot fail.
+            let _ = epoll::modify(&self.epoll, door, epoll::EventData::new_u64(DOORS), flags);
+        }
+    }
+}
+
+impl AsFd for Entrance {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, PermissionDenied};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | PermissionDenied)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::{JobNonce, Purpose, call};
+    use crate::config::{Encryption, Ports, Token};
+    use crate::listeners::bind_first;
+    use crate::stream::Stream;
+    use rustix::event::{PollFd, PollFlags, poll};
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+    const GREETING: Greeting =
+        Greeting { purpose: Purpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
+    const PROMPT: Duration = Duration::from_secs(10);
+
+    fn credentials() -> Credentials {
+        Credentials { token: Token::from_secret("a"), tls: Encryption::Off }
+    }
+
+    fn entrance() -> (Entrance, SocketAddr) {
+        let listener = bind_first(&[Ipv4Addr::LOCALHOST.into()], Ports::default()).unwrap();
+        let address = listener.local_addr().unwrap();
+        (Entrance::new(Doors::new(listener, None).unwrap()).unwrap(), address)
+    }
+
+    fn stranger(address: SocketAddr) -> TcpStream {
+        let mut stranger = TcpStream::connect(address).unwrap();
+        stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        stranger.set_read_timeout(Some(PROMPT)).unwrap();
+        stranger
+    }
+
+    /// Waits as an owner does; whether anything has happened that long before its time.
+    fn wait(entrance: &Entrance, timeout: Duration) -> bool {
+        let timeout = Timespec::try_from(timeout).unwrap();
+        poll(&mut [PollFd::new(entrance, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    }
+
+    #[test]
+    fn after_a_stranger_those_who_come_are_heard_together_and_hear_nothing() {
+        let (mut entrance, address) = entrance();
+        let first = stranger(address);
+        assert!(wait(&entrance, PROMPT));
+        while entrance.due().is_none_or(|due| due > Instant::now() + REST) {
+            assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        }
+
+        let crowd: Vec<TcpStream> = (0..20).map(|_| stranger(address)).chain([first]).collect();
+        assert!(!wait(&entrance, Duration::ZERO), "nobody is woken while the doors rest");
+        std::thread::sleep(entrance.due().unwrap().saturating_duration_since(Instant::now()));
+        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+
+        for mut stranger in crowd {
+            let mut heard = Vec::new();
+            let _ = stranger.read_to_end(&mut heard);
+            assert!(heard.is_empty());
+        }
+        std::thread::sleep(REST);
+        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        assert_eq!(entrance.due(), None, "the doors are watched again");
+        let _last = stranger(address);
+        assert!(wait(&entrance, PROMPT));
+    }
+
+    #[test]
+    fn one_of_the_job_comes_in_amid_strangers() {
+        let (mut entrance, address) = entrance();
+        let crowd: Vec<TcpStream> = (0..400).map(|_| stranger(address)).collect();
+        let silent: Vec<TcpStream> = (0..400).map(|_| TcpStream::connect(address).unwrap()).collect();
+        let deadline = Instant::now() + PROMPT;
+        std::thread::scope(|scope| {
+            let called = scope.spawn(|| {
+                let stream = Stream::connect_tcp(address, PROMPT).unwrap();
+                call(stream, &credentials(), &GREETING, deadline)
+            });
+            let answer = loop {
+                if let Some(answer) = entrance.hear(&credentials(), &mut |_| Ok(())) {
+                    break answer;
+                }
+                let due = entrance.due().map_or(PROMPT, |due| due.saturating_duration_since(Instant::now()));
+                wait(&entrance, due);
+            };
+            assert!(matches!(answer, Answer::Welcome(_, GREETING)), "{answer:?}");
+            assert!(called.join().unwrap().is_ok());
+        });
+        drop((crowd, silent));
+    }
+}
