@@ -404,4 +404,5 @@ def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
     done = run("-n", 3, path)
     assert done.returncode == 1
     assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
-    assert time.monotonic() - begun < launch_run.STOPPED_S + PROMPT_S + SLACK_S
+    # Of the 60 s that the others would wait for it.
+    assert time.monotonic() - begun < 30.0
