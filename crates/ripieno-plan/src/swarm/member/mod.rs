@@ -326,9 +326,11 @@ impl Member {
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
-        self.neighbours.forget(peer);
+        let was_neighbour = self.neighbours.forget(peer);
         self.leave_source(peer, out);
-        self.greet_again(out);
+        if was_neighbour {
+            self.greet_again(out);
+        }
         self.serve(out);
         self.fill(now, out);
     }

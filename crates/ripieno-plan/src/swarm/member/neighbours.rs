@@ -1,12 +1,12 @@
 //! Neighbours: what they have, how fast they are, and which block is fetched from whom.
 //!
 //! The block that the fewest neighbours have comes first, from a neighbour that is about as fast as the fastest and has
-//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that comes
-//! slowly is asked of a faster neighbour from the byte where it is.
+//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that has not come
+//! for long is asked of another neighbour from the byte where it is.
 //!
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
-use super::{Member, speed, tell};
+use super::{Member, tell};
 use crate::next_random;
 use crate::swarm::{Action, Have, Message};
 use alloc::boxed::Box;
@@ -15,10 +15,10 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Blocks that are asked for at once, and of one neighbour.
+/// Blocks that are asked for at once, and of one neighbour where there are few.
 const FETCHES_MAX: usize = 16;
 const FETCHES_MAX_OF_ONE: usize = 4;
-/// A neighbour is left for another that is so many times as fast.
+/// A neighbour is left for another that would have sent a block so many times meanwhile.
 const FASTER: u64 = 2;
 /// Neighbours that are remembered.
 const NEIGHBOURS_MAX: usize = 1024;
@@ -56,10 +56,11 @@ impl Neighbours {
         }
     }
 
-    pub(super) fn forget(&mut self, rank: usize) {
-        if let Some(neighbour) = self.by_rank.remove(&rank) {
-            self.count(&neighbour.have, |count| *count -= 1);
-        }
+    /// Forgets a neighbour; whether it was one.
+    pub(super) fn forget(&mut self, rank: usize) -> bool {
+        let Some(neighbour) = self.by_rank.remove(&rank) else { return false };
+        self.count(&neighbour.have, |count| *count -= 1);
+        true
     }
 
     /// A neighbour does not give this block, though it may have it: others do.
@@ -196,29 +197,32 @@ impl Member {
 
     fn neighbour_for(&self, block: usize, asked: &BTreeMap<usize, usize>) -> Option<usize> {
         let best_bytes_per_s = self.neighbours.best_bytes_per_s();
+        // Spread over all of them, so that as many as can send at the same time.
+        let usual = (FETCHES_MAX / self.neighbours.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
         let able = self.neighbours.by_rank.iter().filter_map(|(&rank, neighbour)| {
             let asked = asked.get(&rank).copied().unwrap_or(0);
             let is_slow = neighbour.bytes_per_s != 0 && neighbour.bytes_per_s * FASTER * 2 < best_bytes_per_s;
-            let is_able = neighbour.have.has(block) && asked < if is_slow { 1 } else { FETCHES_MAX_OF_ONE };
+            let is_able = neighbour.have.has(block) && asked < if is_slow { 1 } else { usual };
             is_able.then_some((is_slow, asked, (rank + self.rank) % 7, rank))
         });
         able.min().map(|(.., rank)| rank)
     }
 
-    /// When all that is missing is on its way: the block that comes most slowly is fetched on from somebody faster.
+    /// When all that is missing was asked for: what others would have sent long ago is fetched on from there.
     fn hurry(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Some(manifest) = self.manifest else { return };
         if self.have.count() + self.fetches.len() < self.have.block_count() {
             return;
         }
         let asked = self.asked();
         let mut switches = vec![];
         for (&block, fetch) in &self.fetches {
-            let came = self.partial.get(&block).copied().unwrap_or(0) - fetch.from_bytes;
-            let bytes_per_s = speed(came, now - fetch.since).max(1);
             let Some(source) = self.neighbour_for(block, &asked).filter(|&source| source != fetch.source) else {
                 continue;
             };
-            if self.neighbours.by_rank[&source].bytes_per_s > FASTER * bytes_per_s && now > fetch.since {
+            let bytes_per_s = u128::from(self.neighbours.by_rank[&source].bytes_per_s);
+            let meanwhile_bytes = bytes_per_s * (now - fetch.since).as_micros() / 1_000_000;
+            if meanwhile_bytes > FASTER as u128 * manifest.block_length(block) as u128 {
                 switches.push((block, fetch.source, source));
             }
         }
