@@ -1,6 +1,6 @@
 //! What a member sends: of each stripe one block at a time to a peer, so many at once, the others in turn.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Requests that wait at a member; more are refused.
@@ -20,8 +20,8 @@ pub(super) struct Uploads {
     active: BTreeSet<(usize, usize)>,
     stripe_count: usize,
     waiting: Vec<Request>,
-    /// How often blocks were given away.
-    given: BTreeMap<usize, u32>,
+    /// Blocks that were given to anybody.
+    given: BTreeSet<usize>,
 }
 
 impl Uploads {
@@ -45,18 +45,18 @@ impl Uploads {
         self.active.range((request.to, 0)..=(request.to, usize::MAX)).any(|it| stripe(it.1) == stripe(request.block))
     }
 
-    /// What to send next, if fewer than `limit` are under way: of what waits, blocks that were given away least often
-    /// come first where `is_rarest_first`, else what came first.
-    pub(super) fn next(&mut self, limit: usize, is_rarest_first: bool) -> Option<Request> {
+    /// What to send next, if fewer than `limit` are under way: of what waits, that of which the `turn` is lowest, by
+    /// who asks and whether the block was given to anybody before; then what came first.
+    pub(super) fn next<T: Ord>(&mut self, limit: usize, turn: impl Fn(usize, bool) -> T) -> Option<Request> {
         if self.active.len() >= limit {
             return None;
         }
         let idle = self.waiting.iter().enumerate().filter(|(_, request)| !self.is_busy(request));
-        let count = |block: usize| if is_rarest_first { self.given.get(&block).copied().unwrap_or(0) } else { 0 };
-        let (index, _) = idle.min_by_key(|(index, request)| (count(request.block), *index))?;
+        let (index, _) =
+            idle.min_by_key(|(index, request)| (turn(request.to, self.given.contains(&request.block)), *index))?;
         let request = self.waiting.remove(index);
         self.active.insert((request.to, request.block));
-        *self.given.entry(request.block).or_default() += 1;
+        self.given.insert(request.block);
         Some(request)
     }
 
@@ -65,7 +65,7 @@ impl Uploads {
         self.active.remove(&(to, block));
     }
 
-    /// Takes back what waits for a block that was given away: the one that has it now can give it, too.
+    /// Takes back what waits for a block; who does.
     pub(super) fn pass_on(&mut self, block: usize) -> Vec<usize> {
         let waiting = self.waiting.iter().filter(|request| request.block == block).map(|request| request.to).collect();
         self.waiting.retain(|request| request.block != block);

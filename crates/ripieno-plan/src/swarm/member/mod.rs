@@ -5,6 +5,7 @@
 //! both itself (`neighbours.rs`).
 
 mod neighbours;
+mod seeding;
 mod streams;
 
 use super::uploads::{Request, Uploads};
@@ -14,6 +15,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use neighbours::Neighbours;
+use seeding::Seeding;
 use streams::Streams;
 
 /// A source whose blocks were wrong so often is left.
@@ -64,6 +66,8 @@ pub(super) struct Member {
 impl Member {
     /// The member of `rank`; the root has everything.
     pub(super) fn new(rank: usize, tracker: usize, given: Option<Manifest>, timing: Timing, now: Duration) -> Member {
+        let swarmed = given.filter(|manifest| matches!(manifest.discipline, Discipline::BitTorrent { .. }));
+        let seeding = swarmed.map(|manifest| Seeding::new(manifest.block_count()));
         Member {
             rank,
             tracker,
@@ -75,7 +79,7 @@ impl Member {
             fetches: BTreeMap::new(),
             uploads: Uploads::default(),
             streams: Streams::default(),
-            neighbours: Neighbours::new(rank),
+            neighbours: Neighbours::new(rank, seeding),
             strikes: BTreeMap::new(),
             lost: BTreeSet::new(),
             heard: now,
@@ -110,7 +114,7 @@ impl Member {
             tell(out, fetch.source, Message::Cancel { block });
         }
         self.streams = Streams::default();
-        self.neighbours = Neighbours::new(self.rank);
+        self.neighbours = Neighbours::new(self.rank, None);
         (self.asked, self.heard) = (Some(now), now);
         tell(out, tracker, Message::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
@@ -123,9 +127,7 @@ impl Member {
             Event::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
             Event::Sent { to, block } => {
                 self.uploads.sent(to, block);
-                if let Some(Manifest { discipline: Discipline::BitTorrent { .. }, .. }) = self.manifest {
-                    self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, Message::Refused { block }));
-                }
+                self.show_more(block, out);
                 self.serve(out);
             }
             Event::Lost { peer } => self.lose(now, peer, out),
@@ -278,12 +280,17 @@ impl Member {
     fn serve(&mut self, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         self.uploads.set_stripes(manifest.stripe_count);
-        let (limit, is_rarest_first) = match manifest.discipline {
+        let (limit, is_swarm) = match manifest.discipline {
             Discipline::CooperativeSharing { degree, .. } => (degree, false),
             Discipline::BitTorrent { uploads, .. } => (uploads, true),
             _ => (STREAMS_MAX, false),
         };
-        while let Some(Request { to, block, from_bytes }) = self.uploads.next(limit, is_rarest_first) {
+        // Those that have little get what they ask for first, so that nobody is left with requests that others overtake.
+        let turn = |to: usize, was_given: bool| match is_swarm {
+            true => (was_given, self.neighbours.have_count(to)),
+            false => (false, 0),
+        };
+        while let Some(Request { to, block, from_bytes }) = self.uploads.next(limit, turn) {
             if self.can_serve(block) {
                 out.push(Action::Send { to, block, from_bytes });
             } else {

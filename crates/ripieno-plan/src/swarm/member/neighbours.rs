@@ -6,6 +6,7 @@
 //!
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
+use super::seeding::Seeding;
 use super::{Member, tell};
 use crate::next_random;
 use crate::swarm::{Action, Have, Message};
@@ -36,12 +37,19 @@ pub(super) struct Neighbours {
     by_rank: BTreeMap<usize, Neighbour>,
     /// How many neighbours have each block.
     counts: Vec<u32>,
+    /// At the root, until all blocks are out.
+    pub(super) seeding: Option<Seeding>,
     random: u64,
 }
 
 impl Neighbours {
-    pub(super) fn new(rank: usize) -> Neighbours {
-        Neighbours { by_rank: BTreeMap::new(), counts: Vec::new(), random: rank as u64 }
+    pub(super) fn new(rank: usize, seeding: Option<Seeding>) -> Neighbours {
+        Neighbours { by_rank: BTreeMap::new(), counts: Vec::new(), seeding, random: rank as u64 }
+    }
+
+    /// How many blocks a neighbour has.
+    pub(super) fn have_count(&self, rank: usize) -> usize {
+        self.by_rank.get(&rank).map_or(0, |neighbour| neighbour.have.count())
     }
 
     pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
@@ -60,6 +68,7 @@ impl Neighbours {
     pub(super) fn forget(&mut self, rank: usize) -> bool {
         let Some(neighbour) = self.by_rank.remove(&rank) else { return false };
         self.count(&neighbour.have, |count| *count -= 1);
+        self.seeding.iter_mut().for_each(|seeding| seeding.forget(rank));
         true
     }
 
@@ -111,15 +120,23 @@ impl Member {
     pub(super) fn greet_again(&mut self, out: &mut Vec<Action>) {
         let is_offered = |block: usize| self.neighbours.counts.get(block).is_some_and(|&count| count > 0);
         if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
-            let ranks: Vec<usize> = self.neighbours.by_rank.keys().copied().collect();
-            ranks.into_iter().for_each(|rank| self.greet(rank, false, out));
+            self.greet_all(false, out);
         }
+    }
+
+    pub(super) fn greet_all(&mut self, is_answer: bool, out: &mut Vec<Action>) {
+        let ranks: Vec<usize> = self.neighbours.by_rank.keys().copied().collect();
+        ranks.into_iter().for_each(|rank| self.greet(rank, is_answer, out));
     }
 
     fn greet(&mut self, rank: usize, is_answer: bool, out: &mut Vec<Action>) {
         if let Some(neighbour) = self.neighbours.by_rank.get_mut(&rank) {
             neighbour.is_greeted = true;
-            tell(out, rank, Message::Offer { have: Box::new(self.have.clone()), is_answer });
+            let have = match &mut self.neighbours.seeding {
+                Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
+                None => self.have.clone(),
+            };
+            tell(out, rank, Message::Offer { have: Box::new(have), is_answer });
         }
     }
 
@@ -143,7 +160,9 @@ impl Member {
         if !has_room || is_other_value || self.lost.contains(&from) {
             return;
         }
+        self.neighbours.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
         self.neighbours.note(from, have);
+        self.show_all_if_out(out);
         if !is_answer && self.manifest.is_some() {
             self.greet(from, true, out);
         }

@@ -54,6 +54,8 @@ pub(super) struct Tracker {
     /// Who has not told by then what it has is left behind.
     recovers_until: Duration,
     is_settled: bool,
+    /// Whose neighbour the root is, where members choose their sources.
+    seeded: BTreeSet<usize>,
     corruptions: Vec<Corruption>,
     next_check: Duration,
     random: u64,
@@ -96,6 +98,7 @@ impl Tracker {
             is_recovering: false,
             recovers_until: now + RECOVERY_ANSWERS * timing.answer,
             is_settled: false,
+            seeded: BTreeSet::new(),
             corruptions: Vec::new(),
             next_check: now + timing.answer / 2,
             random: 0,
@@ -172,11 +175,8 @@ impl Tracker {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
-        let is_other = |(other, record): &(&usize, &Record)| **other != rank && !record.is_lost;
+        let is_other = |(other, record): &(&usize, &Record)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
-        others.push(self.rank);
-        others.retain(|&other| other != rank);
-        others.dedup();
         // Each is named by others, too: twice as many in all.
         let count = if others.len() <= neighbours { others.len() } else { neighbours.div_ceil(2) };
         for place in 0..count {
@@ -184,6 +184,12 @@ impl Tracker {
             others.swap(place, drawn);
         }
         others.truncate(count);
+        // The root has as many neighbours as it can feed; others would tell it in vain what they have.
+        let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
+        if rank != self.rank && (self.seeded.contains(&rank) || living_count < neighbours) {
+            self.seeded.insert(rank);
+            others.push(self.rank);
+        }
         others
     }
 
