@@ -15,7 +15,7 @@ use crate::links::{Bell, Doorbell, TcpLink, Watch};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
-use ripieno_run::swarm::Wires;
+use ripieno_run::swarm::{UNSENT_BYTES_MAX, Wires};
 use ripieno_run::{Link, LinkError, Want};
 use socket2::SockRef;
 use std::collections::BTreeMap;
@@ -29,8 +29,6 @@ use std::time::{Duration, Instant};
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a rank waits for the link that a lower rank may be opening at the same time.
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
-/// So much waits in a socket at most before it is on its way: a word waits behind it.
-const UNSENT_BYTES: u32 = 32 << 10;
 
 /// A member that listens, and whose address the others have still to learn.
 pub struct Invited {
@@ -176,7 +174,7 @@ impl Mesh {
     fn open(&mut self, peer: usize, outcome: Result<Stream, LinkError>) {
         let link = outcome.and_then(|stream| {
             // Where the kernel cannot, words wait longer.
-            let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES);
+            let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX as u32);
             TcpLink::over(stream)
         });
         self.slots.insert(peer, link.map_or_else(Slot::Closed, Slot::Open));

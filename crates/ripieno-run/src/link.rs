@@ -74,6 +74,11 @@ pub trait Link: Send {
     /// Takes back what is lent, whatever becomes of it: the peer sees the link closed when it reads on.
     fn recall(&mut self) {}
 
+    /// Bytes that it took and that wait on this host for their turn.
+    fn unsent_bytes(&self) -> Result<usize, LinkError> {
+        Ok(0)
+    }
+
     /// Whether looking for news costs a memory access, not a system call, so that spinning on the link is worthwhile.
     fn is_memory(&self) -> bool;
 }

@@ -213,6 +213,10 @@ impl Link for TcpLink {
         self.expected = bytes;
     }
 
+    fn unsent_bytes(&self) -> Result<usize, LinkError> {
+        unsent_bytes(self.carrier.socket()).map_err(|error| LinkError::Closed { cause: error.to_string() })
+    }
+
     fn is_memory(&self) -> bool {
         false
     }
@@ -275,6 +279,16 @@ fn set_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
         libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value, length)
     };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What a socket holds that it has not sent even once.
+fn unsent_bytes(stream: &TcpStream) -> io::Result<usize> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the system writes an int there.
+    match unsafe { libc::ioctl(stream.as_raw_fd(), libc::SIOCOUTQNSD, &raw mut bytes) } {
+        0 => Ok(bytes as usize),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The size up to which the kernel lets a socket buffer grow by itself.

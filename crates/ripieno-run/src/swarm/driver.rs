@@ -5,7 +5,7 @@ use super::frame::{self, Digest, Word};
 use super::inbox::{Inbox, Read};
 use super::meter::Meter;
 use super::outbox::{Outbox, Sent};
-use super::{Store, Wires};
+use super::{Store, UNSENT_BYTES_MAX, Wires};
 use crate::fabric::Want;
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
@@ -20,6 +20,8 @@ use std::time::Duration;
 const VISIT_BYTES: usize = 1 << 20;
 /// Words for values that this rank does not know yet; who sends more is lost.
 const EARLY_MAX: usize = 1 << 16;
+/// A block is out when no more bytes than these wait in the socket: fewer than end a sleep for room in it.
+const LEAVING_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
 /// What is not wanted is read in pieces of this size.
 const SCRATCH_BYTES: usize = 64 << 10;
 
@@ -81,6 +83,8 @@ pub enum News<M> {
 struct Peer {
     inbox: Inbox,
     outbox: Outbox,
+    /// Blocks of which the last bytes may still wait in the socket.
+    leaving: Vec<(u32, usize)>,
 }
 
 /// Makes memory for a value of so many bytes.
@@ -285,7 +289,8 @@ impl<M: Store> Driver<M> {
     /// What it waits for.
     pub fn wants(&self) -> Vec<Want> {
         let wants = self.peers.iter();
-        wants.map(|(&peer, it)| Want { peer, readable: true, writable: it.outbox.is_ready(&self.casts) }).collect()
+        let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.casts);
+        wants.map(|(&peer, it)| Want { peer, readable: true, writable: is_writable(it) }).collect()
     }
 
     /// Reads and sends what can be read and sent now; whether anything was.
@@ -373,8 +378,12 @@ impl<M: Store> Driver<M> {
         for Sent { cast, block, length_bytes, is_last } in sent {
             self.casts[&cast].meter.note_gave(length_bytes);
             if is_last {
-                self.events.push_back((cast, Event::Sent { to: peer, block }));
+                it.leaving.push((cast, block));
             }
+        }
+        if !it.leaving.is_empty() && link.unsent_bytes()? < LEAVING_BYTES_MAX {
+            let out = it.leaving.drain(..).map(|(cast, block)| (cast, Event::Sent { to: peer, block }));
+            self.events.extend(out);
         }
         if it.outbox.is_overfull() {
             return Err(LinkError::Closed { cause: "the peer takes no words".to_string() });
@@ -580,6 +589,7 @@ impl<M: Store> Driver<M> {
             Action::Stop { to, block } => {
                 if let Some(peer) = self.peers.get_mut(&to) {
                     peer.outbox.stop(number, block);
+                    peer.leaving.retain(|it| *it != (number, block));
                 }
             }
             Action::Done => {

@@ -31,6 +31,9 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::DerefMut;
 
+/// So much waits in a socket at most before it is on its way: a word waits behind it.
+pub const UNSENT_BYTES_MAX: usize = 32 << 10;
+
 /// Links to peers, opened when they are first needed.
 pub trait Wires {
     /// The link to a peer: `None` while it is being opened, an error once it is gone or cannot be had.
