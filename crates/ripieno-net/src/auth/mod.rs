@@ -1,8 +1,8 @@
 //! Authentication: both ends of a connection prove that they know the job's token before anything else is read.
 //!
 //! Challenge and response with HMAC-SHA256 over fixed-size frames. The caller proves itself first, so a stranger who
-//! calls learns nothing from the answer. Ahead of that it knocks: a stranger is known by its first wrong byte, or by one
-//! keyed hash, before anything is drawn, signed or answered for it.
+//! calls learns nothing from the answer. Ahead of that it knocks: a stranger is known by its first wrong byte, or by
+//! one keyed hash, before anything is drawn, signed or answered for it.
 //!
 //! ```text
 //! caller -> answerer   knock      56 bytes: magic, random bytes, HMAC(token, "knock" + both)

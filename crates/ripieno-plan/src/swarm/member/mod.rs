@@ -285,7 +285,7 @@ impl Member {
             Discipline::BitTorrent { uploads, .. } => (uploads, true),
             _ => (STREAMS_MAX, false),
         };
-        // Those that have little get what they ask for first, so that nobody is left with requests that others overtake.
+        // Those that have little get what they ask for first, so that nobody's requests are overtaken for ever.
         let turn = |to: usize, was_given: bool| match is_swarm {
             true => (was_given, self.neighbours.have_count(to)),
             false => (false, 0),

@@ -1,8 +1,8 @@
 //! Neighbours: what they have, how fast they are, and which block is fetched from whom.
 //!
 //! The block that the fewest neighbours have comes first, from a neighbour that is about as fast as the fastest and has
-//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that has not come
-//! for long is asked of another neighbour from the byte where it is.
+//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that has not
+//! come for long is asked of another neighbour from the byte where it is.
 //!
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
