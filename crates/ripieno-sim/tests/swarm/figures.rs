@@ -39,6 +39,22 @@ fn sixty_four_hosts_take_hardly_longer_than_8() {
 }
 
 #[test]
+fn the_root_of_bittorrent_gives_hardly_a_block_twice_before_all_are_out() {
+    for hosts in [8, 64] {
+        let asked = Casting { keeps_fetches: true, ..Casting::of(0, BYTES, named("bittorrent")) };
+        let found = played(&cluster(hosts + 1), &asked);
+        let given: Vec<_> = found.fetched.iter().filter(|fetch| fetch.sender == 0).collect();
+        let block_count = found.manifests[0].block_count();
+        let out_s =
+            |block| given.iter().filter(|it| it.block == block).map(|it| it.end_s).fold(f64::INFINITY, f64::min);
+        let all_out_s = (0..block_count).map(out_s).fold(0.0, f64::max);
+        let count = given.iter().filter(|it| it.start_s < all_out_s).count();
+        println!("{hosts} hosts: {block_count} blocks are out after {:.3}", all_out_s / (BYTES as f64 * BETA));
+        assert!(count as f64 <= 1.1 * block_count as f64, "{hosts} hosts: {count} sent until {block_count} are out");
+    }
+}
+
+#[test]
 fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
     let (racks, hosts) = (4, 8);
     let topology = Topology::new((0..racks * hosts).collect(), (0..racks * hosts).map(|rank| rank / hosts).collect());
