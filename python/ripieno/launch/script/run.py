@@ -319,8 +319,9 @@ def _missed_while_stopped(ranks: list[_Rank]) -> list[_Rank]:
     """Those that have just failed because they are stopped, and have been for a while, as others wait to meet them."""
     missed = []
     early = [each for each in ranks if each.status is None and not each.has_met]
-    stopped = [each.rank for each in early if process.is_stopped(each.process.pid)]
-    are_awaited = any(each.is_meeting and not each.failed and each.rank not in stopped for each in early)
+    meeting = [each for each in early if each.is_meeting and not each.failed]
+    stopped = [each.rank for each in early if process.is_stopped(each.process.pid)] if meeting else []
+    are_awaited = any(each.rank not in stopped for each in meeting)
     for each in ranks:
         is_stopped = each.rank in stopped
         each.stopped_at = (each.stopped_at or time.monotonic()) if is_stopped and are_awaited else None
