@@ -48,7 +48,7 @@ impl<'a, T> Matrix<'a, T> {
 
 /// What the kernels do with numbers; not for others.
 pub(crate) mod number {
-    use crate::simd::{Sums, Vector};
+    use crate::simd::{Eight, Sums, Vector};
     use std::ops::{Mul, Sub};
 
     /// A coordinate.
@@ -73,6 +73,8 @@ pub(crate) mod number {
         const IS_F32: bool;
         /// Such numbers in the vectors of a level.
         type In<V: Vector>: Sums<Self>;
+        /// Eight of them as f64.
+        fn eight<E: Eight>(values: &[Self; 8]) -> E;
         /// The nearest value of this type.
         fn from_f64(value: f64) -> Self;
         /// The nearest f32.
@@ -84,7 +86,7 @@ pub(crate) mod number {
     }
 }
 
-use crate::simd::Vector;
+use crate::simd::{Eight, Vector};
 use number::{Number, Real};
 
 /// A coordinate of a point: `u8`, `f32` or `f64`.
@@ -158,6 +160,11 @@ impl Real for f32 {
     type In<V: Vector> = V;
 
     #[inline(always)]
+    fn eight<E: Eight>(values: &[f32; 8]) -> E {
+        E::of_f32(values)
+    }
+
+    #[inline(always)]
     fn from_f64(value: f64) -> f32 {
         value as f32
     }
@@ -200,6 +207,11 @@ impl Number for f64 {
 impl Real for f64 {
     const IS_F32: bool = false;
     type In<V: Vector> = V::Wide;
+
+    #[inline(always)]
+    fn eight<E: Eight>(values: &[f64; 8]) -> E {
+        E::of_f64(values)
+    }
 
     #[inline(always)]
     fn from_f64(value: f64) -> f64 {

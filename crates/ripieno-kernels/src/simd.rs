@@ -4,6 +4,7 @@
 //! time. The levels differ in speed only: what depends on the rounding of vector code is checked in f64 afterwards.
 
 mod bytes;
+mod eight;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod scalar;
@@ -15,6 +16,7 @@ mod x86;
 mod x86_bytes;
 
 pub(crate) use bytes::{ByteJob, ByteSums};
+pub(crate) use eight::{Eight, least_distance};
 pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest, products, scores};
 pub(crate) use vector::{Job, Sums, Vector};
 

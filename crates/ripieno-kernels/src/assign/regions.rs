@@ -13,8 +13,10 @@
 //! Source: Kanungo et al., "An efficient k-means clustering algorithm: analysis and implementation", IEEE TPAMI 24(7),
 //! 2002, section 2 (a candidate that another one beats in the whole cell); here cells are of space, not of points.
 
-use crate::simd::{FEW_COLUMNS, Job, Vector, prefetch};
+use crate::matrix::number::Real;
+use crate::simd::{FEW_COLUMNS, Job, Vector, least_distance, prefetch};
 use crate::{Centroid, Matrix, Point, Threads};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Candidates that a point meets at once.
@@ -22,7 +24,7 @@ const LANES: usize = 8;
 /// Points that look for their regions side by side, so that one's step hides the other's wait for memory.
 const ABREAST: usize = 16;
 /// So many points of a region, at least, pay for halving it.
-const POINTS_WORTH_HALVING: usize = 128;
+const POINTS_WORTH_HALVING: usize = 32;
 /// Points that are looked at to make regions, for each centroid, and at least.
 const SAMPLE_PER_CENTROID: usize = 4;
 const SAMPLE_LEAST: usize = 1 << 15;
@@ -113,21 +115,17 @@ impl<C: Centroid> Regions<C> {
 
         let mut table = vec![0; 1 << grid.depth()];
         let mut parts = vec![build.whole(&mut table, &mut sample)];
+        let mut spare = Spare::default();
         for _ in 0..SHARED_DEPTH {
-            parts = parts.into_iter().flat_map(|part| build.halved(part)).collect();
+            parts = parts.into_iter().flat_map(|part| build.halved(part, &mut spare)).collect();
         }
         let entry_counts: Vec<usize> = parts.iter().map(Region::entry_count).collect();
         let mut trees: Vec<Option<Tree<C>>> = parts.iter().map(|_| None).collect();
         let operations = limit / parts.len();
         let both = trees.iter_mut().zip(parts).collect();
-        threads.for_each(
-            both,
-            operations,
-            || (),
-            |(), (tree, part)| {
-                *tree = threads.simd().run(Grow { build: &build, part });
-            },
-        );
+        threads.for_each(both, operations, Spare::default, |spare, (tree, part)| {
+            *tree = threads.simd().run(Grow { build: &build, part, spare });
+        });
         let mut tree = Tree::new(columns);
         let mut entries = &mut table[..];
         for (part, count) in trees.into_iter().zip(entry_counts) {
@@ -192,12 +190,21 @@ impl<P: Point> Job for Extent<'_, P> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
-        for row in self.points.values().chunks_exact(self.points.columns()) {
-            for ((low, high), &value) in self.bounds.iter_mut().zip(row) {
-                let value: f64 = value.into();
+        const ROWS_ABREAST: usize = 8;
+        let columns = self.points.columns();
+        let mut lows = [P::Centroid::from_f64(f64::INFINITY); ROWS_ABREAST * FEW_COLUMNS];
+        let mut highs = [P::Centroid::from_f64(f64::NEG_INFINITY); ROWS_ABREAST * FEW_COLUMNS];
+        // Values of as many rows meet those before them at once, whatever their columns.
+        for rows in self.points.values().chunks(ROWS_ABREAST * columns) {
+            for ((low, high), value) in lows.iter_mut().zip(&mut highs).zip(rows) {
+                let value = value.widen();
                 *low = if value < *low { value } else { *low };
                 *high = if value > *high { value } else { *high };
             }
+        }
+        for (index, (low, high)) in lows.into_iter().zip(highs).take(ROWS_ABREAST * columns).enumerate() {
+            let bounds = &mut self.bounds[index % columns];
+            *bounds = (bounds.0.min(low.into()), bounds.1.max(high.into()));
         }
     }
 }
@@ -258,8 +265,12 @@ impl Grid {
     /// The place of a coordinate in its column.
     #[inline(always)]
     fn place(&self, column: usize, x: f64) -> usize {
+        let (at, last) = ((x - self.bounds[column].0) * self.scales[column], f64::from(self.counts[column] - 1));
         // What is not a number becomes zero.
-        (((x - self.bounds[column].0) * self.scales[column]) as usize).min(self.counts[column] as usize - 1)
+        let at = if at > 0.0 { at } else { 0.0 };
+        let at = if at < last { at } else { last };
+        // SAFETY: from 0 to the last place, whose number has 32 bits.
+        unsafe { at.to_int_unchecked::<i64>() as usize }
     }
 
     /// The number of a point's cell.
@@ -280,6 +291,7 @@ impl Grid {
 }
 
 /// Some centroids, column after column.
+#[derive(Default)]
 struct Candidates {
     /// Ascending.
     indices: Vec<u32>,
@@ -303,11 +315,13 @@ impl Candidates {
     /// point, so it is least in a corner; what rounding may put that off is allowed for, of distances too. So one that
     /// is left out is nowhere as near as that one, nor is its distance rounded to f64.
     #[inline(always)]
-    fn within(&self, bounds: &[(f64, f64)]) -> Candidates {
+    fn within(&self, bounds: &[(f64, f64)], spare: &mut Spare) -> Candidates {
         const SLACK: f64 = 512.0 * f64::EPSILON;
         let count = self.len();
         let columns = || self.coordinates.chunks_exact(count).zip(bounds);
-        let mut distances = vec![0.0; count];
+        let Spare { distances, leads, kept, lists } = spare;
+        distances.clear();
+        distances.resize(count, 0.0);
         let mut reach = 0.0;
         for (coordinates, &(low, high)) in columns() {
             let (middle, half) = middle_and_half(low, high);
@@ -322,7 +336,8 @@ impl Candidates {
                 (nearest, least) = (index, distance);
             }
         }
-        let mut leads: Vec<f64> = distances.iter().map(|&each| each - least).collect();
+        leads.clear();
+        leads.extend(distances.iter().map(|&each| each - least));
         for (coordinates, &(low, high)) in columns() {
             let (_, half) = middle_and_half(low, high);
             let other = coordinates[nearest];
@@ -333,12 +348,33 @@ impl Candidates {
         // Of what is not a number, nothing is left out.
         let is_beaten =
             |(&lead, &distance): (&f64, &f64)| lead > SLACK * (distance + least + reach) + f64::MIN_POSITIVE / SLACK;
-        let kept: Vec<usize> = (0..count).filter(|&i| !is_beaten((&leads[i], &distances[i]))).collect();
-        Candidates {
-            indices: kept.iter().map(|&i| self.indices[i]).collect(),
-            coordinates: columns().flat_map(|(coordinates, _)| kept.iter().map(|&i| coordinates[i])).collect(),
+        kept.clear();
+        kept.resize(count, 0);
+        let mut kept_count = 0;
+        for (index, candidate) in leads.iter().zip(&*distances).enumerate() {
+            // Without a branch: whether it stays cannot be foretold.
+            kept[kept_count] = index;
+            kept_count += usize::from(!is_beaten(candidate));
         }
+        let kept = &kept[..kept_count];
+        let mut within = lists.pop().unwrap_or_default();
+        within.indices.clear();
+        within.indices.extend(kept.iter().map(|&i| self.indices[i]));
+        within.coordinates.clear();
+        for (coordinates, _) in columns() {
+            within.coordinates.extend(kept.iter().map(|&i| coordinates[i]));
+        }
+        within
     }
+}
+
+/// Memory that searches for candidates use again: there are some for every cell, of a few candidates each.
+#[derive(Default)]
+struct Spare {
+    distances: Vec<f64>,
+    leads: Vec<f64>,
+    kept: Vec<usize>,
+    lists: Vec<Candidates>,
 }
 
 /// A number about in the middle, and how far it is from both ends, at most.
@@ -412,17 +448,17 @@ impl<C: Centroid> Build<'_, C> {
     }
 
     /// The halves of some cells; they alone if they are not worth it.
-    fn halved<'b>(&self, region: Region<'b>) -> Vec<Region<'b>> {
+    fn halved<'b>(&self, region: Region<'b>, spare: &mut Spare) -> Vec<Region<'b>> {
         if region.entry_count() < 2 || !self.is_worth_halving(&region) {
             return vec![region];
         }
         self.may_halve(&region);
-        self.halved_cells(region).into()
+        self.halved_cells(region, spare).into()
     }
 
     /// The halves of several cells.
     #[inline(always)]
-    fn halved_cells<'b>(&self, region: Region<'b>) -> [Region<'b>; 2] {
+    fn halved_cells<'b>(&self, region: Region<'b>, spare: &mut Spare) -> [Region<'b>; 2] {
         let Place::Cells { entries, places } = region.place else { unreachable!("several cells") };
         let column = self.grid.cuts[region.depth];
         let (first, end) = places[column];
@@ -430,13 +466,16 @@ impl<C: Centroid> Build<'_, C> {
         let is_low = |point: &[f64]| self.grid.place(column, point[column]) < middle as usize;
         let halves = entries.split_at_mut(entries.len() / 2);
         let samples = parted(region.sample, self.grid.columns, is_low);
-        [(halves.0, samples.0, (first, middle)), (halves.1, samples.1, (middle, end))].map(|(entries, sample, part)| {
+        let parts = [(halves.0, samples.0, (first, middle)), (halves.1, samples.1, (middle, end))];
+        let halves = parts.map(|(entries, sample, part)| {
             let (mut places, mut bounds) = (places, region.bounds);
             places[column] = part;
             bounds[column] = self.grid.around(column, part);
-            let candidates = region.candidates.within(&bounds[..self.grid.columns]);
+            let candidates = region.candidates.within(&bounds[..self.grid.columns], spare);
             Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Cells { entries, places } }
-        })
+        });
+        spare.lists.push(region.candidates);
+        halves
     }
 
     /// Where to halve a region within a cell; nowhere if its points share a place.
@@ -485,6 +524,7 @@ fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -
 struct Grow<'a, C> {
     build: &'a Build<'a, C>,
     part: Region<'a>,
+    spare: &'a mut Spare,
 }
 
 impl<C: Centroid> Job for Grow<'_, C> {
@@ -492,17 +532,17 @@ impl<C: Centroid> Job for Grow<'_, C> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Option<Tree<C>> {
-        let build = self.build;
+        let Grow { build, part, spare } = self;
         let columns = build.grid.columns;
         let mut tree = Tree::new(columns);
-        let mut open = vec![self.part];
+        let mut open = vec![part];
         while let Some(region) = open.pop() {
             let is_worth_halving = build.is_worth_halving(&region);
             if is_worth_halving && !build.may_halve(&region) {
                 return None;
             }
             if is_worth_halving && region.entry_count() > 1 {
-                open.extend(build.halved_cells(region));
+                open.extend(build.halved_cells(region, spare));
                 continue;
             }
             let node = match region.place {
@@ -516,6 +556,7 @@ impl<C: Centroid> Job for Grow<'_, C> {
                 tree.fill(node, build.centroids, &region.candidates.indices);
                 tree.sample_count += region.sample.len() / columns;
                 tree.met += region.sample.len() / columns * tree.nodes[node].group_count as usize;
+                spare.lists.push(region.candidates);
                 continue;
             };
             let children = [tree.add_node(), tree.add_node()];
@@ -528,9 +569,10 @@ impl<C: Centroid> Job for Grow<'_, C> {
             for (node, (sample, side)) in children.into_iter().zip(halves) {
                 let mut bounds = region.bounds;
                 bounds[column] = side;
-                let candidates = region.candidates.within(&bounds[..columns]);
+                let candidates = region.candidates.within(&bounds[..columns], spare);
                 open.push(Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Node(node) });
             }
+            spare.lists.push(region.candidates);
         }
         Some(tree)
     }
@@ -580,25 +622,17 @@ impl<C: Centroid> Tree<C> {
         self.met += other.met;
     }
 
-    /// The nearest of a leaf's candidates, and its squared distance, rounded as `squared_distance` does it.
+    /// The nearest of the candidates of some groups, and its squared distance, rounded as `squared_distance` does it.
     #[inline(always)]
-    fn nearest<const COLUMNS: usize>(&self, leaf: u32, point: &[f64; COLUMNS]) -> (i32, f64) {
-        let node = &self.nodes[leaf as usize];
+    fn nearest<V: Vector, const COLUMNS: usize>(&self, groups: Range<usize>, point: &[f64; COLUMNS]) -> (i32, f64) {
         let (mut label, mut best) = (0, f64::INFINITY);
-        for group in node.first_group as usize..(node.first_group + node.group_count) as usize {
-            let mut distances = [0.0; LANES];
+        for group in groups {
             let candidates = &self.coordinates[group * COLUMNS..(group + 1) * COLUMNS];
-            for (x, candidates) in point.iter().zip(candidates) {
-                for (distance, &c) in distances.iter_mut().zip(candidates) {
-                    let difference = x - c.into();
-                    *distance += difference * difference;
-                }
-            }
-            let least = distances.iter().fold(f64::INFINITY, |least, &each| if each < least { each } else { least });
-            if least < best {
-                let lane = distances.iter().position(|&each| each == least).expect("it is one of them");
-                (label, best) = (self.indices[group][lane], least);
-            }
+            let (least, lane) = least_distance::<V::Eight, C>(point, candidates);
+            // Read in any case, and chosen without a branch: which one it is cannot be foretold.
+            let (candidate, is_nearer) = (self.indices[group][lane], least < best);
+            label = if is_nearer { candidate } else { label };
+            best = if is_nearer { least } else { best };
         }
         (label, best)
     }
@@ -618,33 +652,37 @@ impl<P: Point> Job for RegionsBlock<'_, P> {
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
         match self.points.columns() {
-            1 => self.search::<1>(),
-            2 => self.search::<2>(),
-            3 => self.search::<3>(),
-            4 => self.search::<4>(),
-            5 => self.search::<5>(),
-            6 => self.search::<6>(),
-            7 => self.search::<7>(),
-            _ => self.search::<8>(),
+            1 => self.search::<V, 1>(),
+            2 => self.search::<V, 2>(),
+            3 => self.search::<V, 3>(),
+            4 => self.search::<V, 4>(),
+            5 => self.search::<V, 5>(),
+            6 => self.search::<V, 6>(),
+            7 => self.search::<V, 7>(),
+            _ => self.search::<V, 8>(),
         }
     }
 }
 
 impl<P: Point> RegionsBlock<'_, P> {
     #[inline(always)]
-    fn search<const COLUMNS: usize>(self) {
+    fn search<V: Vector, const COLUMNS: usize>(self) {
         let (points, rest) = self.points.values().as_chunks::<COLUMNS>();
         assert!(rest.is_empty() && points.len() == self.labels.len(), "a label for every row");
         let tree = &self.regions.tree;
         let found = self.labels.chunks_mut(ABREAST).zip(self.squared_distances.chunks_mut(ABREAST));
         for (points, (labels, distances)) in points.chunks(ABREAST).zip(found) {
             let leaves = self.regions.leaves(points);
-            for &leaf in &leaves[..points.len()] {
-                prefetch(&tree.coordinates[tree.nodes[leaf as usize].first_group as usize * COLUMNS]);
+            let mut groups = [(0, 0); ABREAST];
+            for (groups, &leaf) in groups.iter_mut().zip(&leaves[..points.len()]) {
+                let node = &tree.nodes[leaf as usize];
+                *groups = (node.first_group as usize, (node.first_group + node.group_count) as usize);
+                prefetch(&tree.indices[groups.0]);
+                prefetch(&tree.coordinates[groups.0 * COLUMNS]);
             }
             let found = labels.iter_mut().zip(distances);
-            for ((label, distance), (point, &leaf)) in found.zip(points.iter().zip(&leaves)) {
-                (*label, *distance) = tree.nearest(leaf, &point.map(Into::into));
+            for ((label, distance), (point, groups)) in found.zip(points.iter().zip(groups)) {
+                (*label, *distance) = tree.nearest::<V, COLUMNS>(groups.0..groups.1, &point.map(Into::into));
             }
         }
     }
@@ -685,14 +723,15 @@ mod tests {
     #[test]
     fn a_centroid_that_another_one_beats_everywhere_is_left_out() {
         let centroids = [0.0f32, 0.0, 4.0, 0.0, 1.0, 0.0];
-        let within = Candidates::all(Matrix::new(&centroids, 3, 2)).within(&[(0.0, 1.0), (-1.0, 1.0)]);
+        let within =
+            Candidates::all(Matrix::new(&centroids, 3, 2)).within(&[(0.0, 1.0), (-1.0, 1.0)], &mut Spare::default());
         assert_eq!((within.indices, within.coordinates), (vec![0, 2], vec![0.0, 1.0, 0.0, 0.0]));
     }
 
     #[test]
     fn a_centroid_that_is_as_near_in_a_corner_is_left_in() {
         let centroids = [0.0f64, 2.0, 3.0];
-        let within = Candidates::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)]);
+        let within = Candidates::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)], &mut Spare::default());
         assert_eq!(within.indices, [0, 1]);
     }
 

@@ -1,5 +1,6 @@
 //! Vectors of arm64: NEON, which every such machine has.
 
+use super::eight::PlainEight;
 use super::vector::{Job, Sums, Vector};
 use std::arch::aarch64::*;
 
@@ -21,6 +22,7 @@ struct F32x4(float32x4_t);
 impl Vector for F32x4 {
     type Mask = uint32x4_t;
     type Wide = F64x2;
+    type Eight = PlainEight;
 
     const LANES: usize = 4;
 

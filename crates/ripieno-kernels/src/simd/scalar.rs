@@ -1,5 +1,6 @@
 //! Vectors in plain Rust: four lanes, which compilers map to the machine's baseline instructions.
 
+use super::eight::PlainEight;
 use super::vector::{Sums, Vector};
 
 /// Four f32.
@@ -22,6 +23,7 @@ fn per_lane(a: F32x4, b: F32x4, f: impl Fn(f32, f32) -> f32) -> F32x4 {
 impl Vector for F32x4 {
     type Mask = [bool; 4];
     type Wide = F64x2;
+    type Eight = PlainEight;
 
     const LANES: usize = 4;
 

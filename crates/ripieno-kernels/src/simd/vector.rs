@@ -1,5 +1,7 @@
 //! What a kernel needs of a vector, and a kernel that can be compiled for each kind of vector.
 
+use super::eight::Eight;
+
 /// A kernel, compiled once per SIMD level.
 pub(crate) trait Job {
     /// What the kernel returns.
@@ -21,6 +23,9 @@ pub trait Vector: Copy {
 
     /// A vector of f64 of the same level.
     type Wide: Sums<f64>;
+
+    /// Eight f64 in vectors of the same level.
+    type Eight: Eight;
 
     /// The number of lanes.
     const LANES: usize;

@@ -1,5 +1,6 @@
 //! Vectors of x86-64: AVX-512 and AVX2 with FMA.
 
+use super::eight::Eight;
 use super::vector::{Job, Sums, Vector};
 use std::arch::x86_64::*;
 
@@ -42,6 +43,7 @@ pub(super) struct F32x16(pub(super) __m512);
 impl Vector for F32x16 {
     type Mask = __mmask16;
     type Wide = F64x8;
+    type Eight = F64x8;
 
     const LANES: usize = 16;
 
@@ -155,6 +157,7 @@ pub(super) struct F32x8(pub(super) __m256);
 impl Vector for F32x8 {
     type Mask = __m256;
     type Wide = F64x4;
+    type Eight = TwiceF64x4;
 
     const LANES: usize = 8;
 
@@ -327,5 +330,100 @@ impl Sums<f64> for F64x4 {
     fn plus_product(self, a: Self, b: Self) -> Self {
         // SAFETY: see above.
         F64x4(unsafe { _mm256_fmadd_pd(a.0, b.0, self.0) })
+    }
+}
+
+// SAFETY (of every block below): as for the vector of f32 of this level; arrays are read wherever they lie.
+impl Eight for F64x8 {
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        F64x8::filled(value)
+    }
+
+    #[inline(always)]
+    fn of_f32(values: &[f32; 8]) -> Self {
+        // SAFETY: see above.
+        F64x8(unsafe { _mm512_cvtps_pd(_mm256_loadu_ps(values.as_ptr())) })
+    }
+
+    #[inline(always)]
+    fn of_f64(values: &[f64; 8]) -> Self {
+        // SAFETY: see above.
+        F64x8(unsafe { _mm512_loadu_pd(values.as_ptr()) })
+    }
+
+    #[inline(always)]
+    fn plus_squared_difference(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let difference = _mm512_sub_pd(a.0, b.0);
+            F64x8(_mm512_add_pd(self.0, _mm512_mul_pd(difference, difference)))
+        }
+    }
+
+    #[inline(always)]
+    fn least(self) -> (f64, usize) {
+        // SAFETY: see above.
+        unsafe {
+            let halves = _mm512_min_pd(self.0, _mm512_shuffle_f64x2::<0b01_00_11_10>(self.0, self.0));
+            let quarters = _mm512_min_pd(halves, _mm512_shuffle_f64x2::<0b10_11_00_01>(halves, halves));
+            let all = _mm512_min_pd(quarters, _mm512_permute_pd::<0b01_01_01_01>(quarters));
+            let bits = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(self.0, all);
+            (_mm512_cvtsd_f64(all), bits.trailing_zeros() as usize % 8)
+        }
+    }
+}
+
+/// Eight f64 in two registers.
+#[derive(Clone, Copy)]
+pub(super) struct TwiceF64x4([__m256d; 2]);
+
+// SAFETY (of every block below): as for the vector of f32 of this level; arrays are read wherever they lie.
+impl Eight for TwiceF64x4 {
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        // SAFETY: see above.
+        TwiceF64x4([unsafe { _mm256_set1_pd(value) }; 2])
+    }
+
+    #[inline(always)]
+    fn of_f32(values: &[f32; 8]) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let all = _mm256_loadu_ps(values.as_ptr());
+            let halves = [_mm256_castps256_ps128(all), _mm256_extractf128_ps::<1>(all)];
+            TwiceF64x4([_mm256_cvtps_pd(halves[0]), _mm256_cvtps_pd(halves[1])])
+        }
+    }
+
+    #[inline(always)]
+    fn of_f64(values: &[f64; 8]) -> Self {
+        // SAFETY: see above.
+        unsafe { TwiceF64x4([_mm256_loadu_pd(values.as_ptr()), _mm256_loadu_pd(values.as_ptr().add(4))]) }
+    }
+
+    #[inline(always)]
+    fn plus_squared_difference(self, a: Self, b: Self) -> Self {
+        // SAFETY: see above.
+        unsafe {
+            let low = _mm256_sub_pd(a.0[0], b.0[0]);
+            let high = _mm256_sub_pd(a.0[1], b.0[1]);
+            let squares = [_mm256_mul_pd(low, low), _mm256_mul_pd(high, high)];
+            TwiceF64x4([_mm256_add_pd(self.0[0], squares[0]), _mm256_add_pd(self.0[1], squares[1])])
+        }
+    }
+
+    #[inline(always)]
+    fn least(self) -> (f64, usize) {
+        let [low, high] = self.0;
+        // SAFETY: see above.
+        unsafe {
+            let four = _mm256_min_pd(low, high);
+            let two = _mm256_min_pd(four, _mm256_permute2f128_pd::<1>(four, four));
+            let all = _mm256_min_pd(two, _mm256_permute_pd::<0b0101>(two));
+            let low_bits = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(low, all)) as u32;
+            let high_bits = _mm256_movemask_pd(_mm256_cmp_pd::<_CMP_EQ_OQ>(high, all)) as u32;
+            (_mm256_cvtsd_f64(all), (low_bits | high_bits << 4).trailing_zeros() as usize % 8)
+        }
     }
 }

@@ -1,0 +1,121 @@
+//! Eight f64 side by side: the distances of one point to eight centroids, and which is the least.
+
+use super::FEW_COLUMNS;
+use crate::Centroid;
+
+/// Eight f64, in as many registers as they take.
+///
+/// As with [`Vector`](super::Vector), its functions may be called under [`Simd::run`](super::Simd::run) only.
+pub trait Eight: Copy {
+    /// `value` in every lane.
+    fn splat(value: f64) -> Self;
+
+    /// These values.
+    fn of_f32(values: &[f32; 8]) -> Self;
+
+    /// These values.
+    fn of_f64(values: &[f64; 8]) -> Self;
+
+    /// `self + (a − b)²`, rounded after each of the three.
+    fn plus_squared_difference(self, a: Self, b: Self) -> Self;
+
+    /// The least lane, and the first that has it; of NaN in all lanes NaN, and any number below eight.
+    fn least(self) -> (f64, usize);
+}
+
+/// The least of the squared distances of a point to eight centroids, which stand column after column, and the first
+/// that has it: rounded as `squared_distance` does it for few columns.
+#[inline(always)]
+pub(crate) fn least_distance<E: Eight, C: Centroid>(point: &[f64], centroids: &[[C; 8]]) -> (f64, usize) {
+    debug_assert!(point.len() == centroids.len() && point.len() <= FEW_COLUMNS, "a coordinate in every column");
+    let mut sums = E::splat(0.0);
+    // A loop: what is in a closure would not be compiled with the instructions of the level.
+    for (&x, c) in point.iter().zip(centroids) {
+        sums = sums.plus_squared_difference(E::splat(x), C::eight(c));
+    }
+    sums.least()
+}
+
+/// In plain Rust, for levels without vectors of their own for it.
+#[derive(Clone, Copy)]
+pub(crate) struct PlainEight([f64; 8]);
+
+impl Eight for PlainEight {
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        PlainEight([value; 8])
+    }
+
+    #[inline(always)]
+    fn of_f32(values: &[f32; 8]) -> Self {
+        PlainEight(values.map(f64::from))
+    }
+
+    #[inline(always)]
+    fn of_f64(values: &[f64; 8]) -> Self {
+        PlainEight(*values)
+    }
+
+    #[inline(always)]
+    fn plus_squared_difference(self, a: Self, b: Self) -> Self {
+        let difference = |lane: usize| a.0[lane] - b.0[lane];
+        PlainEight(std::array::from_fn(|lane| self.0[lane] + difference(lane) * difference(lane)))
+    }
+
+    #[inline(always)]
+    fn least(self) -> (f64, usize) {
+        let [a, b, c, d, e, f, g, h] = self.0;
+        let lesser = |x: f64, y: f64| if y < x { y } else { x };
+        let least = lesser(lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
+        // Without a branch: which one it is cannot be foretold.
+        let bits = (0..8).fold(0, |bits, lane| bits | u32::from(self.0[lane] == least) << lane);
+        (least, bits.trailing_zeros() as usize % 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Simd;
+    use crate::simd::{Job, Vector};
+    use proptest::prelude::*;
+
+    /// Distances to eight centroids of three columns, by the vectors of a level.
+    struct Least([f64; 3], [[f64; 8]; 3]);
+
+    impl Job for Least {
+        type Output = [(f64, usize); 2];
+
+        #[inline(always)]
+        fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> [(f64, usize); 2] {
+            let narrow = self.1.map(|column| column.map(|c| c as f32));
+            [least_distance::<V::Eight, f64>(&self.0, &self.1), least_distance::<V::Eight, f32>(&self.0, &narrow)]
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_of_the_least_is_found(
+            point in prop::array::uniform3(-3i32..3),
+            centroids in prop::array::uniform3(prop::array::uniform8(prop_oneof![9 => (-3i32..3).prop_map(f64::from), 1 => Just(f64::INFINITY)])),
+        ) {
+            let point = point.map(f64::from);
+            let distance = |lane: usize| (0..3).map(|column| (point[column] - centroids[column][lane]).powi(2)).sum::<f64>();
+            let want = (0..8).map(|lane| (distance(lane), lane)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+            for simd in Simd::available() {
+                for found in simd.run(Least(point, centroids)) {
+                    prop_assert_eq!(Some(found), want, "{:?}", simd);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_no_nearer_than_any() {
+        for simd in Simd::available() {
+            for (least, lane) in simd.run(Least([f64::NAN; 3], [[1.0; 8]; 3])) {
+                assert!(least.is_nan() && lane < 8, "{simd:?}");
+            }
+        }
+    }
+}
