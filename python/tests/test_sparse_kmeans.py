@@ -10,8 +10,9 @@ import ripieno as rp
 from click.testing import CliRunner
 from ripieno.algorithms.kmeans import divided
 from ripieno.cli.kmeans import kmeans_command
+from ripieno.cli.predict import predict_command
 from ripieno.errors import InputError
-from ripieno.input.matrix.sparse_files import read_sparse
+from ripieno.input.matrix.sparse_files import sparse_paths
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, random_array, save_npz
 from sklearn import cluster
 from sklearn.datasets import dump_svmlight_file
@@ -131,11 +132,46 @@ def test_the_command_gives_files_of_sparse_rows_the_labels_of_their_matrix(tmp_p
         expected = rp.KMeans(K, init=np.load(start), max_iter=8, tol=0).fit(matrix)
     np.testing.assert_array_equal(np.load(out / "labels.npy"), expected.labels_)
 
+    again = tmp_path / "again.npy"
+    done = CliRunner().invoke(predict_command, [str(out), str(path), "--out", str(again)], catch_exceptions=False)
+    assert done.exit_code == 0
+    np.testing.assert_array_equal(np.load(again), expected.labels_)
+
+
+@pytest.mark.parametrize("zero_based", [False, True])
+def test_an_estimator_takes_sparse_files_and_counts_columns_of_text_as_in_its_fit(tmp_path, matrix, zero_based):
+    whole, rest, beyond = (tmp_path / name for name in ("whole.svm", "rest.svm", "beyond.svm"))
+    dump_svmlight_file(matrix, np.ones(matrix.shape[0]), str(whole), zero_based=zero_based)
+    few = matrix[:, :60].tolil()
+    few[:, :7] = 0
+    dump_svmlight_file(csr_matrix(few), np.ones(matrix.shape[0]), str(rest), zero_based=zero_based)
+    beyond.write_text(f"1 3:1 {matrix.shape[1] + 1}:2\n")
+    save_npz(tmp_path / "rows.npz", matrix)
+
+    model, of_matrix = fitted(str(whole)), fitted([tmp_path / "rows.npz"])
+    assert (model.first_column_, of_matrix.first_column_) == (1 - zero_based, None)
+    np.testing.assert_array_equal(model.labels_, of_matrix.labels_)
+    padded = csr_matrix((few.tocsr().data, few.tocsr().indices, few.tocsr().indptr), shape=matrix.shape)
+    np.testing.assert_array_equal(model.predict(rest), model.predict(padded))
+    with pytest.raises(InputError, match=f"beyond.svm has index {matrix.shape[1] + 1}: expected {1 - zero_based} to"):
+        model.predict(beyond)
+    with pytest.raises(InputError, match="indices may count from 0 or from 1"):
+        of_matrix.predict(str(whole))
+
+
+def test_batches_are_learnt_of_sparse_files(tmp_path, matrix):
+    save_npz(tmp_path / "rows.npz", matrix)
+    start = matrix.toarray()[-K:]
+    models = [rp.MiniBatchKMeans(K, init=start, random_state=SEED) for _ in range(2)]
+    models[0].partial_fit(matrix).partial_fit(matrix[:50])
+    models[1].partial_fit(str(tmp_path / "rows.npz")).partial_fit(matrix[:50])
+    np.testing.assert_array_equal(models[0].cluster_centers_, models[1].cluster_centers_)
+
 
 def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
     save_npz(tmp_path / "rows.npz", matrix)
     np.save(tmp_path / "rows.npy", matrix.toarray())
 
-    assert read_sparse([str(tmp_path / "rows.npy")]) is None
+    assert sparse_paths([str(tmp_path / "rows.npy")]) is None
     with pytest.raises(InputError, match=r"rows\.npz and .*rows\.npy are of different kinds"):
-        read_sparse([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
+        sparse_paths([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])

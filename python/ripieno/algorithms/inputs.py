@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, TypeGuard
 
@@ -15,6 +16,7 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, InMemorySparse, is_path_like, open_source
+from ripieno.input.matrix.sparse_files import LIBSVM, read_sparse, sparse_paths
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -29,7 +31,15 @@ def in_files(X: Input) -> TypeGuard[Files]:
 
 
 def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> Dataset | InMemory | InMemorySparse:
-    """As `open_rows`, but X may also be a sparse matrix, whose values become float64."""
+    """As `open_rows`, but X may also be a sparse matrix, or files of sparse rows, whose values become float64.
+
+    Where the estimator is fitted, its `first_column_` becomes what columns are counted from in libsvm text, or None.
+    """
+    first_column = None
+    if in_files(X) and (paths := _sparse_paths(X)) is not None:
+        X, first_column = read_sparse(paths, None if reset else _text_columns(estimator, paths))
+    if reset:
+        estimator.first_column_ = first_column
     if not issparse(X):
         return open_rows(estimator, X, reset=reset)
     matrix = validate_data(
@@ -42,6 +52,25 @@ def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> D
         accept_large_sparse=False,
     )
     return InMemorySparse.of(csr_matrix(matrix))
+
+
+def _sparse_paths(X: Files) -> list[str] | None:
+    if isinstance(X, BinaryFiles | Dataset):
+        return None
+    return sparse_paths([os.fspath(path) for path in ([X] if isinstance(X, str | os.PathLike) else X)])
+
+
+def _text_columns(estimator: BaseEstimator, paths: Sequence[str]) -> range | None:
+    """The indices of libsvm text that an estimator has columns for, or None of other files."""
+    if not paths[0].endswith(LIBSVM):
+        return None
+    first = estimator.first_column_
+    if first is None:
+        raise InputError(
+            f"{paths[0]} is libsvm text, which the estimator was not fitted on, so that its indices may count from 0 "
+            "or from 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
+        )
+    return range(first, first + estimator.n_features_in_)
 
 
 def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | InMemory:

@@ -48,8 +48,8 @@ def predict_command(
 ) -> None:
     """Apply RESULT, a folder that kmeans, logistic, pca or ridge has written, to the rows of INPUTS.
 
-    INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them, but no
-    files of sparse rows; a column that holds the target may be there, or not. Every worker reads its own share. OUT
+    INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
+    that holds the target may be there, or not. Every worker reads its own share, but of sparse rows for kmeans. OUT
     gets an entry for each row, in their order: the cluster, the class, or the value.
 
     \b

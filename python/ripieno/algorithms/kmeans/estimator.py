@@ -127,6 +127,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         After how many iterations of a run the fit went on from a checkpoint.
     n_features_in_ : int
         Columns of the input.
+    first_column_ : int or None
+        What the first of them is counted as in libsvm text, 0 or 1; None of other input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them: of frames, CSV with a header and Parquet. Those of later input have
         to be the same.
@@ -166,6 +168,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
     n_iter_: int
     resumed_from_: int | None
     n_features_in_: int
+    first_column_: int | None
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
 
@@ -223,7 +226,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             float32, float64 and uint8 are computed with as they are, uint8 some 2.5 times as fast as float32 and to the
             same labels; other numbers become float64. The entries of a sparse matrix become float64 and are compared
             with dense centroids, exactly. Of files, each worker reads its own share: .npy, .npz, .csv, .parquet, and
-            .txt with lines of "picture row col f1 … fn".
+            .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole, and dealt to the workers:
+            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
@@ -275,7 +279,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+        X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
+            Libsvm text only if the estimator was fitted on it: then its indices are counted as there.
 
         Returns
         -------
@@ -317,6 +322,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             self.init = next(iter(INITS))
         self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
         self.labels_ = result.array("labels", result.fact("row_count", int))
+        self.first_column_ = result.told.get("first_column")
         self.inertia_ = result.fact("inertia", float)
         self.assignment_recall_ = result.fact("assignment_recall", float)
         self.inertia_gap_ = result.fact("inertia_gap", float)

@@ -85,6 +85,8 @@ class MiniBatchKMeans(KMeans):
         After how many batches the last fit went on when workers had died, of `on_failure`, or from `checkpoint`.
     n_features_in_ : int
         Columns of the input.
+    first_column_ : int or None
+        What the first of them is counted as in libsvm text, 0 or 1; None of other input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
 

@@ -1,11 +1,10 @@
-"""Files of sparse rows, read whole by who starts the workers: what scipy.sparse.save_npz writes, and libsvm text."""
+"""Files of sparse rows, read whole by one process: what scipy.sparse.save_npz writes, and libsvm text."""
 
 from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
 
-import numpy as np
 from scipy.sparse import csr_matrix, load_npz, vstack
 
 from ripieno.errors import InputError
@@ -15,26 +14,37 @@ from ripieno.input.matrix.libsvm import LibsvmFiles
 LIBSVM = (".libsvm", ".svmlight", ".svm")
 
 
-def read_sparse(inputs: Sequence[str]) -> tuple[csr_matrix, list[str]] | None:
-    """The rows of sparse files and the files' names, or None if the first input is none of them.
+def sparse_paths(inputs: Sequence[str]) -> list[str] | None:
+    """The paths that inputs stand for, or None if none of these files is sparse.
 
     Raises
     ------
     InputError
-        Some files are sparse and others are not, are of both kinds, differ in columns, or cannot be read.
+        Some are sparse and others are not, or they are of both kinds.
     """
     paths = [path for item in inputs for path in expand(item, None)]
     kinds = {path: _kind(path) for path in paths}
     if not any(kinds.values()):
         return None
-    first = kinds[paths[0]]
     for path in paths:
-        if kinds[path] != first:
+        if kinds[path] != kinds[paths[0]]:
             raise InputError(
                 f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
             )
-    matrix = _libsvm(paths) if first == "libsvm" else _matrices(paths)
-    return matrix, paths
+    return paths
+
+
+def read_sparse(paths: Sequence[str], columns: range | None = None) -> tuple[csr_matrix, int | None]:
+    """The rows of `sparse_paths`, and what columns are counted from in libsvm text: 0, but 1 without an index 0.
+
+    `columns` are the indices that text may have, if that is known already.
+
+    Raises
+    ------
+    InputError
+        The files differ in columns, have others than these, or cannot be read.
+    """
+    return _libsvm(paths, columns) if _kind(paths[0]) == "libsvm" else (_matrices(paths), None)
 
 
 def _kind(path: str) -> str | None:
@@ -62,10 +72,18 @@ def _matrices(paths: Sequence[str]) -> csr_matrix:
     return csr_matrix(vstack(parts, format="csr"))
 
 
-def _libsvm(paths: Sequence[str]) -> csr_matrix:
+def _libsvm(paths: Sequence[str], columns: range | None) -> tuple[csr_matrix, int]:
     matrix = LibsvmFiles.open(paths).read_share(0, 1).matrix
-    if not matrix.nnz:
-        raise InputError(f"{paths[0]} has no entry: expected lines of 'label index:value …'")
-    base = int(matrix.indices.min() > 0)
-    parts = (matrix.data, matrix.indices - base, matrix.indptr)
-    return csr_matrix(parts, shape=(matrix.shape[0], int(np.max(matrix.indices)) + 1 - base))
+    indices = matrix.indices
+    if columns is None:
+        if not matrix.nnz:
+            raise InputError(f"{paths[0]} has no entry: expected lines of 'label index:value …'")
+        columns = range(int(indices.min() > 0), int(indices.max()) + 1)
+    elif matrix.nnz and not (indices.min() in columns and indices.max() in columns):
+        wrong = int(indices.max()) if indices.max() not in columns else int(indices.min())
+        raise InputError(
+            f"{paths[0]}{' and others have' if len(paths) > 1 else ' has'} index {wrong}: expected {columns.start} to "
+            f"{columns.stop - 1}, the columns that the estimator was fitted on"
+        )
+    parts = (matrix.data, indices - columns.start, matrix.indptr)
+    return csr_matrix(parts, shape=(matrix.shape[0], len(columns))), columns.start
