@@ -35,16 +35,17 @@ def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> D
 
     Where the estimator is fitted, its `first_column_` becomes what columns are counted from in libsvm text, or None.
     """
+    rows: Any = X
     first_column = None
     if in_files(X) and (paths := _sparse_paths(X)) is not None:
-        X, first_column = read_sparse(paths, None if reset else _text_columns(estimator, paths))
+        rows, first_column = read_sparse(paths, None if reset else _text_columns(estimator, paths))
     if reset:
         estimator.first_column_ = first_column
-    if not issparse(X):
+    if not issparse(rows):
         return open_rows(estimator, X, reset=reset)
     matrix = validate_data(
         estimator,
-        X,
+        rows,
         reset=reset,
         dtype=np.float64,
         accept_sparse="csr",
