@@ -27,7 +27,7 @@ const ABREAST: usize = 16;
 const POINTS_WORTH_HALVING: usize = 32;
 /// Points that are looked at to make regions, for each centroid, and at least.
 const SAMPLE_PER_CENTROID: usize = 4;
-const SAMPLE_LEAST: usize = 1 << 15;
+const SAMPLE_LEAST: usize = 1 << 12;
 /// With fewer centroids a comparison with all of them is as fast.
 const FEWEST_CENTROIDS: usize = 64;
 /// Cells of the grid for each centroid, and at most.
@@ -36,7 +36,7 @@ const CELLS_MOST: usize = 1 << 16;
 /// Halvings of a cell, at most: points that share a place are never apart.
 const DEPTH_MAX: usize = 48;
 /// Of all pairs of points and centroids, one in so many may be spent on comparing centroids to make the regions.
-const PAIRS_PER_COMPARISON: usize = 512;
+const PAIRS_PER_COMPARISON: usize = 64;
 /// A group of candidates costs a point as much as so many centroids, when it is compared with all.
 const GROUP_COST: usize = 32;
 /// What a point costs per column, about, in comparisons with centroids.
@@ -107,14 +107,11 @@ impl<C: Centroid> Regions<C> {
         let cells = (CELLS_PER_CENTROID * count).min(CELLS_MOST);
         let grid = Grid::new(columns, bounds(points, threads)?, cells.ilog2() as usize)?;
         let step = (points.rows() / (SAMPLE_PER_CENTROID * count).max(SAMPLE_LEAST)).max(1);
-        let mut sample: Vec<f64> = Vec::with_capacity((points.rows() / step + 1) * columns);
-        for row in (0..points.rows()).step_by(step) {
-            sample.extend(points.row(row).iter().map(|&value| -> f64 { value.into() }));
-        }
+        let (cells, mut sample) = grid.sorted(points, step);
         let build = Build { centroids, grid: &grid, step, limit, spent: AtomicUsize::new(0) };
 
         let mut table = vec![0; 1 << grid.depth()];
-        let mut parts = vec![build.whole(&mut table, &mut sample)];
+        let mut parts = vec![build.whole(&mut table, &cells, &mut sample)];
         let mut spare = Spare::default();
         for _ in 0..SHARED_DEPTH {
             parts = parts.into_iter().flat_map(|part| build.halved(part, &mut spare)).collect();
@@ -280,6 +277,22 @@ impl Grid {
         (0..COLUMNS).map(part).sum::<u32>() as usize
     }
 
+    /// One point of every `step`, in the order of their cells, and the cells.
+    fn sorted<P: Point>(&self, points: Matrix<P>, step: usize) -> (Vec<u32>, Vec<f64>) {
+        let rows = || (0..points.rows()).step_by(step);
+        let cell = |row: usize| {
+            let places = points.row(row).iter().enumerate().map(|(column, &x)| (column, self.place(column, x.into())));
+            places.map(|(column, place)| u64::from(self.numbers[column][place])).sum::<u64>()
+        };
+        let mut order: Vec<u64> = rows().map(|row| cell(row) << u32::BITS | (row / step) as u64).collect();
+        order.sort_unstable();
+        let mut sample = Vec::with_capacity(order.len() * self.columns);
+        for &each in &order {
+            sample.extend(points.row(each as u32 as usize * step).iter().map(|&x| -> f64 { x.into() }));
+        }
+        (order.into_iter().map(|each| (each >> u32::BITS) as u32).collect(), sample)
+    }
+
     /// The bounds of some places of a column, widened by what rounding may put a place off.
     fn around(&self, column: usize, (first, end): (u32, u32)) -> (f64, f64) {
         const WIDER: f64 = 1e-12;
@@ -399,7 +412,7 @@ struct Build<'a, C> {
 struct Region<'a> {
     bounds: Bounds,
     candidates: Candidates,
-    /// The points of the sample in it.
+    /// The points of the sample in it; of several cells in their order.
     sample: &'a mut [f64],
     depth: usize,
     place: Place<'a>,
@@ -407,8 +420,8 @@ struct Region<'a> {
 
 /// Where a region's node belongs.
 enum Place<'a> {
-    /// In the entries of some cells; of the grid's columns these places.
-    Cells { entries: &'a mut [u32], places: [(u32, u32); FEW_COLUMNS] },
+    /// In the entries of some cells, from the first on; of the grid's columns these places. And the cell of each point.
+    Cells { entries: &'a mut [u32], first: u32, places: [(u32, u32); FEW_COLUMNS], of_sample: &'a [u32] },
     /// It is there, within a cell.
     Node(usize),
 }
@@ -425,11 +438,11 @@ impl Region<'_> {
 
 impl<C: Centroid> Build<'_, C> {
     /// All cells.
-    fn whole<'b>(&self, entries: &'b mut [u32], sample: &'b mut [f64]) -> Region<'b> {
+    fn whole<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> Region<'b> {
         let places = self.grid.counts.map(|count| (0, count));
         let bounds = std::array::from_fn(|column| self.grid.around(column, places[column]));
         let candidates = Candidates::all(self.centroids);
-        Region { bounds, candidates, sample, depth: 0, place: Place::Cells { entries, places } }
+        Region { bounds, candidates, sample, depth: 0, place: Place::Cells { entries, first: 0, places, of_sample } }
     }
 
     /// Whether to halve a region further.
@@ -459,20 +472,25 @@ impl<C: Centroid> Build<'_, C> {
     /// The halves of several cells.
     #[inline(always)]
     fn halved_cells<'b>(&self, region: Region<'b>, spare: &mut Spare) -> [Region<'b>; 2] {
-        let Place::Cells { entries, places } = region.place else { unreachable!("several cells") };
+        let Place::Cells { entries, first, places, of_sample } = region.place else { unreachable!("several cells") };
         let column = self.grid.cuts[region.depth];
-        let (first, end) = places[column];
-        let middle = first.midpoint(end);
-        let is_low = |point: &[f64]| self.grid.place(column, point[column]) < middle as usize;
-        let halves = entries.split_at_mut(entries.len() / 2);
-        let samples = parted(region.sample, self.grid.columns, is_low);
-        let parts = [(halves.0, samples.0, (first, middle)), (halves.1, samples.1, (middle, end))];
-        let halves = parts.map(|(entries, sample, part)| {
+        let (low, high) = places[column];
+        let middle = low.midpoint(high);
+        let (low_entries, high_entries) = entries.split_at_mut(entries.len() / 2);
+        let first_high = first + low_entries.len() as u32;
+        let (low_cells, high_cells) = of_sample.split_at(of_sample.partition_point(|&cell| cell < first_high));
+        let (low_sample, high_sample) = region.sample.split_at_mut(low_cells.len() * self.grid.columns);
+        let parts = [
+            (low_entries, first, low_cells, low_sample, (low, middle)),
+            (high_entries, first_high, high_cells, high_sample, (middle, high)),
+        ];
+        let halves = parts.map(|(entries, first, of_sample, sample, part)| {
             let (mut places, mut bounds) = (places, region.bounds);
             places[column] = part;
             bounds[column] = self.grid.around(column, part);
             let candidates = region.candidates.within(&bounds[..self.grid.columns], spare);
-            Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Cells { entries, places } }
+            let place = Place::Cells { entries, first, places, of_sample };
+            Region { bounds, candidates, sample, depth: region.depth + 1, place }
         });
         spare.lists.push(region.candidates);
         halves
