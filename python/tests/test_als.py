@@ -19,6 +19,7 @@ from ripieno.algorithms.als import estimator as als
 from ripieno.algorithms.als.exchange import Exchange
 from ripieno.algorithms.als.program import ALSOptions, start_factors
 from ripieno.algorithms.als.ratings import Side, even_cuts
+from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.kernels import scatter, solve_factors
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
@@ -53,7 +54,7 @@ def start_of(ratings):
     """The first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
-    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, None, True)
+    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NOTHING_TOLD, True)
     none = np.empty(0)
     side = Side(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
     return start_factors(options, side).astype(np.float64)
@@ -389,7 +390,7 @@ def on_iteration(event):
 
 if __name__ == "__main__":
     folder, implicit, workers = sys.argv[1], sys.argv[2] == "True", int(sys.argv[3])
-    options = {"workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder} | SOLVED[implicit]
+    options = {"workers": workers, "threads": 1, "max_iter": 6, "checkpoint": folder, "every": 1} | SOLVED[implicit]
     model_of(on_iteration=on_iteration, **options).fit(RATINGS)
 """
 
@@ -416,8 +417,8 @@ def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_go_on(world,
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         job = world(workers)
-        model_of(checkpoint=folder, engine=job).fit(RATINGS)
-        more = model_of(checkpoint=folder, max_iter=7, engine=job).fit(RATINGS)
+        model_of(checkpoint=folder, every=1, engine=job).fit(RATINGS)
+        more = model_of(checkpoint=folder, every=1, max_iter=7, engine=job).fit(RATINGS)
         assert more.resumed_from_ == ITERATIONS - 1
         assert more.item_factors_.tobytes() == model_of(max_iter=7).fit(RATINGS).item_factors_.tobytes()
         with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 there and is 0.2 here"):

@@ -134,8 +134,8 @@ def test_every_way_to_begin_begins_with_the_same_centroids(world, rows, init):
 @pytest.mark.parametrize("assign", ["exact", "near"])
 def test_a_fit_goes_on_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
     settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
-    rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path).fit(rows)
-    on = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path).fit(rows)
+    rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, every=1).fit(rows)
+    on = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, every=1).fit(rows)
     whole = rp.KMeans(K, **settings, max_iter=6, engine=world(2)).fit(rows)
 
     assert on.resumed_from_ == 3

@@ -91,7 +91,7 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
 @pytest.mark.parametrize("more", [[], ["--implicit", "-w", "2"]], ids=["explicit", "implicit"])
 def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
-    assert main([*words, "--checkpoint", "kept"]) == 0
+    assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
 
     arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
     told = described(folder / "result", arrays)
@@ -105,6 +105,11 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     assert "iteration 10, objective" in capfd.readouterr().err
     assert main([*words, "--checkpoint", "kept", "--overwrite", "-q"]) == 0
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
+
+
+def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd):
+    assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
+    assert "every=3: nothing is kept: expected a folder, checkpoint=" in capfd.readouterr().err
 
 
 def test_pca_goes_on_from_what_a_folder_has(folder):

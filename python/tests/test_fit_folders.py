@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 import os
 import shutil
 import signal
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -13,57 +14,67 @@ import ripieno as rp
 from ripieno.algorithms import fit_checkpoint
 from test_survivors import FITS, fitted
 
-WORKERS = 2
+EVERY = 2
 #: With as many workers these have the same bits, and this one is as near.
 NEAR = ("spectral",)
 #: What this one learns depends on which worker has which rows.
 OTHERS = ("sgd",)
-#: One of few iterations.
-EARLY = {"logistic": 1}
+#: Those of few iterations, and after how many they are killed; the others after an odd number.
+EARLY = {"logistic": 2, "components": 2}
+#: A worker that has all edges needs no round for the components.
+CASES = [(name, workers) for name in FITS for workers in (1, 2, 3) if (name, workers) != ("components", 1)]
+
+
+class Stop(BaseException):
+    """What ends a fit in the calling process as a kill ends a worker."""
 
 
 @pytest.fixture(scope="module")
-def job():
-    """Workers that outlive the fits that are killed."""
-    with rp.launch(workers=WORKERS, threads=1) as job:
-        yield job
+def job_of():
+    """Jobs that outlive the fits that are killed."""
+    with ExitStack() as jobs:
+        yield functools.cache(lambda workers: jobs.enter_context(rp.launch(workers=workers, threads=1)))
 
 
-def killed(comm, name, folder, count):
-    """A fit whose rank 0 is killed when so many states are in the folder."""
-    fit_checkpoint.PERIOD_S = -1.0
-    save, counts = fit_checkpoint.FitCheckpoint.save, itertools.count(1)
+def killed(comm, name, folder, iteration, every=EVERY):
+    """A fit whose rank 0 is killed after so many iterations, ahead of keeping the next."""
+    has_turn = fit_checkpoint.Turns.has
 
-    def save_and_die(self, iteration, result):
-        save(self, iteration, result)
-        if next(counts) == count:
+    def has_turn_or_dies(self, number):
+        if comm.rank == 0 and number > iteration:
+            if comm.world_size == 1:
+                raise Stop
             os.kill(os.getpid(), signal.SIGKILL)
+        return has_turn(self, number)
 
-    fit_checkpoint.FitCheckpoint.save = save_and_die
-    fitted(name, comm=comm, checkpoint=folder)
+    fit_checkpoint.Turns.has = has_turn_or_dies
+    try:
+        fitted(name, comm=comm, checkpoint=folder, every=every)
+    finally:
+        fit_checkpoint.Turns.has = has_turn
 
 
-@pytest.mark.parametrize("name", FITS)
-def test_a_fit_that_was_killed_goes_on_from_its_folder(tmp_path, name, job):
-    fit, folder = FITS[name], tmp_path / "kept"
-    with pytest.raises(rp.RankFailed):
-        job.run(killed, name, folder, EARLY.get(name, fit.struck))
+@pytest.mark.parametrize(("name", "workers"), CASES)
+def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
+    fit, folder, job, iteration = FITS[name], tmp_path / "kept", job_of(workers), EARLY.get(name, 5)
+    with pytest.raises(Stop if workers == 1 else rp.RankFailed):
+        job.run(killed, name, folder, iteration)
     shutil.copytree(folder, tmp_path / "copy")
 
-    whole, same, alone = (
+    whole, same, other = (
         fitted(name, engine=job),
         fitted(name, engine=job, checkpoint=folder),
-        fitted(name, checkpoint=tmp_path / "copy"),
+        fitted(name, engine=job_of(workers % 3 + 1), checkpoint=tmp_path / "copy"),
     )
 
-    expected, found, by_one = (getattr(each, fit.result) for each in (whole, same, alone))
-    assert same.resumed_from_ >= 1 and alone.resumed_from_ == same.resumed_from_
+    expected, found, by_others = (getattr(each, fit.result) for each in (whole, same, other))
+    assert same.resumed_from_ == other.resumed_from_ == iteration // EVERY * EVERY
     if name in NEAR:
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
     else:
         assert np.array_equal(found, expected)
     if name not in OTHERS:
-        np.testing.assert_allclose(by_one, expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(by_others, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +99,49 @@ def test_a_graph_of_other_edges_is_told(tmp_path):
         rp.BFS(source=0, checkpoint=tmp_path).fit(edges[:, ::-1])
 
 
-def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job):
+def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
     with pytest.raises(rp.RankFailed):
-        job.run(killed, "pagerank", tmp_path, 5)
+        job_of(2).run(killed, "pagerank", tmp_path, 5)
     with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 ends before"):
         rp.PageRank(tol=1e-12, max_iter=2, checkpoint=tmp_path).fit(*FITS["pagerank"].data)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
+def test_a_number_of_iterations_that_is_none_is_told(tmp_path, every):
+    with pytest.raises(rp.InputError, match=r"every=.*: expected a whole number >= 1, or None"):
+        fitted("bfs", checkpoint=tmp_path, every=every)
+
+
+def test_how_often_nothing_is_kept_is_no_question():
+    with pytest.raises(
+        rp.InputError, match="every=5: nothing is kept: expected a folder, checkpoint=, or local workers"
+    ):
+        fitted("kmeans", every=5)
+
+
+def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monkeypatch):
+    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 1e9)
+    numbers = []
+    save = fit_checkpoint.FitCheckpoint.save
+    monkeypatch.setattr(
+        fit_checkpoint.FitCheckpoint,
+        "save",
+        lambda self, iteration, result: (numbers.append(iteration), save(self, iteration, result)),
+    )
+    fitted("kmeans", checkpoint=tmp_path / "seldom")
+    seldom, numbers[:] = list(numbers), []
+    model = fitted("kmeans", checkpoint=tmp_path / "often", every=3)
+    assert seldom == [1] and numbers == list(range(3, model.n_iter_, 3))
+
+
+def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
+    numbers = []
+    monkeypatch.setattr(
+        fit_checkpoint.FitCheckpoint,
+        "save",
+        lambda self, iteration, result: numbers.append((result[0]["run"], iteration)),
+    )
+    parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
+    rp.KMeans(**parameters, checkpoint=tmp_path, every=5).fit(*FITS["kmeans"].data)
+    # Three iterations of each run are followed by others.
+    assert numbers == [(1, 5), (3, 10)]

@@ -152,11 +152,12 @@ def strike_after(comm, count, victim, mark):
     comm.checkpoint = keep_and_strike
 
 
-def fit_and_strike(comm, name, victim, mark):
+def fit_and_strike(comm, name, victim, mark, struck=None, **options):
     """A fit within which a rank is killed; what it gives, and what rank 0 has heard of."""
     fit, heard = FITS[name], []
-    strike_after(comm, fit.struck, victim, mark)
-    options = {} if fit.tells is None else {"on_iteration": lambda event: heard.append(event.get(fit.tells))}
+    strike_after(comm, struck or fit.struck, victim, mark)
+    if fit.tells is not None:
+        options["on_iteration"] = lambda event: heard.append(event.get(fit.tells))
     model = fitted(name, comm, **options)
     return getattr(model, fit.result), heard, model.resumed_from_, mark.exists()
 
@@ -180,6 +181,15 @@ def test_a_fit_goes_on_when_a_worker_dies(tmp_path, undisturbed, surviving, name
     if fit.tells is not None:
         # Nothing but the iteration at hand is done again.
         assert next(each for each in heard if each is not None) == resumed_from + 1
+
+
+@pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), ("pagerank", 2), ("logistic", 1)])
+def test_memory_has_the_state_after_each_second_iteration_if_told_so(tmp_path, undisturbed, surviving, name, struck):
+    job = surviving["respawn"]
+    with pytest.warns(RuntimeWarning, match=r"rank 1 on .*begins again"):
+        found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
+    assert has_struck and resumed_from in (2, 2 * struck)
+    assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
 
 
 def test_each_fit_of_a_program_goes_on_from_its_own_state(tmp_path):

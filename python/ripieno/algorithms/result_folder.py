@@ -21,7 +21,7 @@ from ripieno.files.sources import PathLike
 Value = TypeVar("Value")
 
 #: Where and how a fit ran is nothing to the model.
-_OF_THE_RUN = ("checkpoint", "engine", "on_failure", "threads", "workers")
+_OF_THE_RUN = ("checkpoint", "engine", "every", "on_failure", "threads", "workers")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -11,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure
+from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
@@ -130,6 +132,24 @@ class WorkerEstimator(BaseEstimator):
                 f"random_state={self.random_state!r}: each of the {comm.replicas} replicas of a rank would draw its "
                 "own seed: expected a whole number"
             )
+
+
+class IterativeEstimator(WorkerEstimator):
+    """An estimator whose fit is kept after iterations, and goes on from what was kept."""
+
+    def __init__(
+        self, *, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None, **others: Any
+    ) -> None:
+        super().__init__(**others)
+        self.checkpoint = checkpoint
+        self.every = every
+
+    def _keeping(self) -> Keeping:
+        """What workers are told of the parameters; InputError if they are bad."""
+        if self.every is not None:
+            check_count("every", self.every, "expected a whole number >= 1, or None")
+        folder = None if self.checkpoint is None else os.fspath(self.checkpoint)
+        return Keeping(folder, None if self.every is None else int(self.every))
 
 
 class ObservedEstimator(WorkerEstimator):

@@ -13,7 +13,7 @@ from ripieno.algorithms.als.estimator import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
-    checkpoint_option,
+    checkpoint_options,
     fit_options,
     max_iter_option,
     say_end,
@@ -70,7 +70,7 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
     help="The columns of the tables; by default found by their names, such as userId, movieId and rating.",
 )
 @click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, whose predictions are held against them.")
-@checkpoint_option
+@checkpoint_options
 @seed_option
 @fit_options
 def als_command(
@@ -88,6 +88,7 @@ def als_command(
     columns: str | None,
     test: str | None,
     checkpoint: str | None,
+    every: int | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -118,6 +119,7 @@ def als_command(
         solver=solver,
         columns=None if columns is None else _three(columns),
         checkpoint=checkpoint,
+        every=every,
         random_state=seed,
         workers=workers,
         threads=threads,

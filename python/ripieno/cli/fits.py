@@ -63,13 +63,25 @@ seed_option = click.option(
 )
 
 
-checkpoint_option = click.option(
+_checkpoint_option = click.option(
     "--checkpoint",
     type=LocalPath(file_okay=False),
     callback=lambda ctx, param, value: None if value is None else str(value),
     metavar="FOLDER",
     help="Folder on this machine to keep the fit in while it runs, and to go on from.",
 )
+_every_option = click.option(
+    "--every",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Keep the fit after every so many iterations; by default in the folder once a second at most, and in memory, "
+    "if it is to go on when workers die, after each.",
+)
+
+
+def checkpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where a fit is kept that iterates, and how often."""
+    return _checkpoint_option(_every_option(command))
 
 
 def method_option(name: str, methods: Collection[str], what: str) -> Callable[..., Any]:

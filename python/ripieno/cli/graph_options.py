@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.fits import checkpoint_option
+from ripieno.cli.fits import checkpoint_options
 from ripieno.cli.options import (
     PathOrUrl,
     overwrite_option,
@@ -31,7 +31,7 @@ _OPTIONS = (
         type=click.Choice(["text", "csv", "parquet", "npy", "npz"]),
         help="Format of the files; by default their names decide.",
     ),
-    checkpoint_option,
+    checkpoint_options,
     trace_option,
 )
 

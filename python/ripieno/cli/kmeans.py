@@ -19,7 +19,7 @@ from ripieno.algorithms.kmeans.estimator import INITS
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.cli.command_line import command_line
-from ripieno.cli.fits import check_folder, checkpoint_option, fit_options, max_iter_option, method_option, seed_option
+from ripieno.cli.fits import check_folder, checkpoint_options, fit_options, max_iter_option, method_option, seed_option
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
@@ -63,7 +63,7 @@ LISTED_PARAMETERS = (
     show_default=True,
     help="Stop when the squared shift of the centroids is at most this times the mean variance of a column.",
 )
-@checkpoint_option
+@checkpoint_options
 @seed_option
 @click.option(
     "--record-bytes",
@@ -102,6 +102,7 @@ def kmeans_command(
     max_iter: int,
     tol: float,
     checkpoint: str | None,
+    every: int | None,
     seed: int,
     record_bytes: int | None,
     dtype: str | None,
@@ -139,6 +140,7 @@ def kmeans_command(
         tol=tol,
         random_state=seed,
         checkpoint=checkpoint,
+        every=every,
         workers=workers,
         threads=threads,
         on_failure=on_failure,

@@ -12,7 +12,7 @@ from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
 from ripieno.algorithms.springs.estimator import APPROXIMATIONS
 from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
-from ripieno.cli.fits import Told, check_folder, checkpoint_option, fit_options, say_end, seed_option, write_model
+from ripieno.cli.fits import Told, check_folder, checkpoint_options, fit_options, say_end, seed_option, write_model
 from ripieno.cli.graph_options import undirected_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
@@ -58,7 +58,7 @@ ARRAYS = ("positions", "vertices")
     show_default=True,
     help="Of barnes-hut: clusters narrower than this part of their distance push as one. Smaller is more exact.",
 )
-@checkpoint_option
+@checkpoint_options
 @seed_option
 @fit_options
 def layout_command(
@@ -73,6 +73,7 @@ def layout_command(
     approximation: str,
     theta: float,
     checkpoint: str | None,
+    every: int | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -99,6 +100,7 @@ def layout_command(
         approximation=approximation,
         theta=theta,
         checkpoint=checkpoint,
+        every=every,
         random_state=seed,
         workers=workers,
         threads=threads,

@@ -13,7 +13,7 @@ from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
-    checkpoint_option,
+    checkpoint_options,
     fit_options,
     max_iter_option,
     method_option,
@@ -50,7 +50,7 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Stop when no entry of the gradient of the mean loss is larger.",
 )
-@checkpoint_option
+@checkpoint_options
 @fit_options
 def logistic_command(
     inputs: tuple[str, ...],
@@ -64,6 +64,7 @@ def logistic_command(
     max_iter: int,
     tol: float,
     checkpoint: str | None,
+    every: int | None,
     trace: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -88,6 +89,7 @@ def logistic_command(
         max_iter=max_iter,
         tol=tol,
         checkpoint=checkpoint,
+        every=every,
         workers=workers,
         threads=threads,
         on_failure=on_failure,

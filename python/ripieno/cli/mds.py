@@ -16,7 +16,7 @@ from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.cli.fits import (
     Told,
     check_folder,
-    checkpoint_option,
+    checkpoint_options,
     fit_options,
     max_iter_option,
     method_option,
@@ -69,7 +69,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 @click.option(
     "--interpolate", metavar="INPUT", help="Dissimilarities of further points, to be placed, to those of INPUTS."
 )
-@checkpoint_option
+@checkpoint_options
 @seed_option
 @fit_options
 def mds_command(
@@ -87,6 +87,7 @@ def mds_command(
     eps: float,
     interpolate: str | None,
     checkpoint: str | None,
+    every: int | None,
     seed: int,
     trace: Path | None,
     overwrite: bool,
@@ -118,6 +119,7 @@ def mds_command(
         eps=eps,
         random_state=seed,
         checkpoint=checkpoint,
+        every=every,
         workers=workers,
         threads=threads,
         on_failure=on_failure,

@@ -76,6 +76,7 @@ def pagerank_command(
     vertices: int | None,
     format: str | None,
     checkpoint: str | None,
+    every: int | None,
     top: int,
     report: Path | None,
     trace: Path | None,
@@ -103,6 +104,7 @@ def pagerank_command(
         workers=workers or 1,
         threads=threads,
         checkpoint=checkpoint,
+        every=every,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

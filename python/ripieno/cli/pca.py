@@ -14,7 +14,7 @@ from ripieno.algorithms.pca.estimator import SOLVERS
 from ripieno.cli.fits import (
     Told,
     check_folder,
-    checkpoint_option,
+    checkpoint_options,
     fit_options,
     method_option,
     say_end,
@@ -42,7 +42,7 @@ PROJECTED = "projected"
 @method_option("--solver", SOLVERS, "How they are found")
 @seed_option
 @click.option("--project", is_flag=True, help="Write the vectors along the axes, too: projected.npy.")
-@checkpoint_option
+@checkpoint_options
 @fit_options
 def pca_command(
     inputs: tuple[str, ...],
@@ -55,6 +55,7 @@ def pca_command(
     seed: int,
     project: bool,
     checkpoint: str | None,
+    every: int | None,
     trace: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -81,6 +82,7 @@ def pca_command(
         threads=threads,
         on_failure=on_failure,
         checkpoint=checkpoint,
+        every=every,
         on_iteration=progress.on_event,
     )
     with progress, traced(trace):

@@ -30,6 +30,7 @@ def _fit(
     vertices: int | None,
     format: str | None,
     checkpoint: str | None,
+    every: int | None,
     trace: Path | None,
     undirected: bool = False,
 ) -> None:
@@ -39,7 +40,8 @@ def _fit(
     graph = Graph(list(inputs), directed=not undirected, weighted=False, vertex_count=vertices, format=format)
     comm = communicator(workers, threads, trace)
     with traced(trace):
-        model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint).fit(graph, comm=comm)
+        model.set_params(workers=workers or 1, threads=threads, checkpoint=checkpoint, every=every)
+        model.fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
     say_resumed(model)

@@ -205,7 +205,9 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     print(model.cluster_centers_, model.transform(X), model.score(X), model.report_.rows_per_s, model.n_iter_)
     model.report_.save(Path("fit.html"))
     rp.KMeans(2, on_iteration=rp.Progress(every_s=1.0)).fit(X)
-    rp.KMeans(2, init=X[:2], engine="spark", bounds="none").fit([Path("a.npy"), Path("b.npy")], comm=comm)
+    rp.KMeans(2, init=X[:2], engine="spark", bounds="none", checkpoint="kept", every=5, on_failure="shrink").fit(
+        [Path("a.npy"), Path("b.npy")], comm=comm
+    )
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
     near = rp.KMeans(2, assign="near").fit(X)
     assert_type(rp.KMeans.load(Path("result")), rp.KMeans)
@@ -219,7 +221,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(classifier.predict_proba(X), Floats)
     print(classifier.partial_fit(X, y, classes=[0, 1]).predict("new.libsvm"), classifier.score(X, y))
 
-    recommender = rp.ALS(rank=8, implicit=True, workers=2, checkpoint=Path("kept")).fit(sp.csr_matrix(X))
+    recommender = rp.ALS(rank=8, implicit=True, workers=2, checkpoint=Path("kept"), every=2).fit(sp.csr_matrix(X))
     assert_type(recommender, rp.ALS)
     assert_type(recommender.user_factors_, NDArray[np.float32])
     assert_type(recommender.predict([1], [2]), NDArray[np.float32])
@@ -228,8 +230,8 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     print([way.chosen for way in recommender.report_.ways], recommender.item_ids_, recommender.resumed_from_)
 
     graph = rp.Graph((y, y), directed=False)
-    assert_type(rp.PageRank(damping=0.9).fit(graph).ranks_, Floats)
-    assert_type(rp.BFS(source=0).fit(graph).distances_, NDArray[np.int64])
+    assert_type(rp.PageRank(damping=0.9, on_failure="respawn", every=10).fit(graph).ranks_, Floats)
+    assert_type(rp.BFS(source=0, checkpoint="kept", every=None).fit(graph).distances_, NDArray[np.int64])
     assert_type(rp.ConnectedComponents().fit("edges.txt").n_components_, int)
     assert_type(rp.EffectiveDiameter(random_state=1).fit(graph).effective_diameter_, float)
     assert_type(rp.SpectralEmbedding(n_components=2).fit_transform(graph), Floats)

@@ -19,10 +19,9 @@ from ripieno.algorithms.als import program
 from ripieno.algorithms.als.exchange import WAYS, Way
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import Numbered, RatingFiles, Triples, numbered, opened, places_of
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.reported import reported
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class ALSReport(RunReport):
     ways: tuple[Way, ...] = ()
 
 
-class ALS(ObservedEstimator):
+class ALS(IterativeEstimator, ObservedEstimator):
     """Factors of users and items whose products are the ratings, by alternating least squares.
 
     Explicit ratings are met with `reg` times the squared factors, of a user and of an item for each of its ratings, as
@@ -83,8 +82,11 @@ class ALS(ObservedEstimator):
     exchange : {"auto", "allgather", "needed"}, default="auto"
         How factors get to the workers: to all of them, to each those that its ratings need, or whatever costs less.
     checkpoint : path, default=None
-        A folder that rank 0 sees. After each iteration but the last the fit is kept there, and a fit of the same
-        ratings and parameters goes on from it; `max_iter` may be another.
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same
+        ratings and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     random_state : int, RandomState or None, default=None
         Of the first factors. With an int the same input gives the same factors, bit for bit, on any number of workers.
     workers : int, default=1
@@ -155,6 +157,7 @@ class ALS(ObservedEstimator):
         columns: tuple[str, str, str] | None = None,
         exchange: str = "auto",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
@@ -163,7 +166,13 @@ class ALS(ObservedEstimator):
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
         self.rank = rank
         self.implicit = implicit
@@ -173,7 +182,6 @@ class ALS(ObservedEstimator):
         self.solver = solver
         self.columns = columns
         self.exchange = exchange
-        self.checkpoint = checkpoint
         self.random_state = random_state
 
     @reported
@@ -327,7 +335,7 @@ class ALS(ObservedEstimator):
             max_iter=int(self.max_iter),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
             has_seed=isinstance(self.random_state, int | np.integer),
         )
 

@@ -28,6 +28,7 @@ from ripieno.algorithms.als.ratings import Dealt, Side, load
 from ripieno.algorithms.als.saved import Keeper, digest
 from ripieno.algorithms.als.table import Numbered, RatingFiles
 from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.errors import InputError
 
@@ -54,7 +55,7 @@ class ALSOptions:
     max_iter: int
     seed: int
     exchange: str | None
-    checkpoint: str | None
+    keeping: Keeping
     has_seed: bool
 
     def facts(self, ratings: Dealt, digested: int) -> dict[str, Any]:
@@ -102,8 +103,8 @@ def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions,
     ratings = load(comm, source, options.rank, implicit=options.implicit)
     journal = Journal(comm, emit)
     work = _Alternation(comm, ratings, options, journal.clock)
-    facts = {} if options.checkpoint is None else options.facts(ratings, digest(comm, ratings.users))
-    with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
+    facts = {} if options.keeping.folder is None else options.facts(ratings, digest(comm, ratings.users))
+    with closing(Keeper(comm, options.keeping, facts)) as keeper:
         progress = keeper.load(options.max_iter)
         users, items = starts(options, ratings) if progress is None else progress.own(ratings)
         done = journal.iterations_before = 0 if progress is None else progress.iteration

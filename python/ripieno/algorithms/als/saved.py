@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.als.ratings import Dealt, Side
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, FitStates
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ class Keeper:
     ----------
     comm
         The ranks, all of which make each call.
-    folder
-        Where rank 0 keeps it.
+    keeping
+        Where, and how often.
     facts
         What the fit is of, by name.
 
@@ -53,11 +53,8 @@ class Keeper:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
-        self._comm = comm
-        self._has_folder = folder is not None
-        self._memory = FitStates(comm, NAME, shared=False)
-        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
+    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
+        self._states = FitStates(comm, NAME, shared=False, keeping=keeping, facts=facts)
 
     def load(self, max_iter: int) -> Progress | None:
         """How far an earlier fit had come, if one had.
@@ -67,35 +64,20 @@ class Keeper:
         CheckpointError
             What is there is of another fit, or has come further than this one is to go.
         """
-        in_memory = self._memory.load()
-        if in_memory:
-            iterations, users, items = zip(*in_memory, strict=True)
-            return Progress(iterations[0], np.concatenate(users), np.concatenate(items))
-        if not self._has_folder:
+        found, done = self._states.load(), self._states.done
+        if not found:
             return None
-        found = self._checkpoint.load()
-        if found is not None and found.iteration >= max_iter:
-            raise self._checkpoint.unusable(
-                f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
-            )
-        came: Progress | None = self._comm.broadcast(
-            None if found is None else Progress(found.iteration, *found.result)
-        )
-        return came
+        self._states.refuse_beyond(done, max_iter - 1, f"max_iter={max_iter}")
+        users, items = zip(*found, strict=True)
+        return Progress(done, np.concatenate(users), np.concatenate(items))
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
-        """Keep the factors after an iteration, of which each rank has its own."""
-        self._memory.save((iteration, users, items))
-        if not self._has_folder:
-            return
-        parts = self._comm.gather((users, items))
-        if parts is not None:
-            of_users, of_items = zip(*parts, strict=True)
-            self._checkpoint.save(iteration, (np.concatenate(of_users), np.concatenate(of_items)))
+        """Keep the factors after an iteration, of which each rank has its own, if it has its turn."""
+        self._states.save(iteration, (users, items))
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        self._checkpoint.close()
+        self._states.close()
 
 
 def digest(comm: Communicator, users: Side) -> int:

@@ -84,11 +84,11 @@ def best_run(
 
     `seeding` is called with the number of a run and how many centroids are chosen.
     """
-    if options.checkpoint is not None:
+    if options.keeping.folder is not None:
         if len(options.starts) > 1:
             raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
         facts = facts | {"some of the rows": _known(comm, rows), "centroids": "divided"}
-    with closing(DividedKeeper(comm, options.checkpoint, facts, rows)) as keeper:
+    with closing(DividedKeeper(comm, options.keeping, facts, rows)) as keeper:
         kept = keeper.load(options.max_iter)
         best = None
         for number, start in enumerate(options.starts):

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, Turns
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.algorithms.kmeans.saved import NAME, History
@@ -41,8 +41,8 @@ class DividedKeeper:
     ----------
     comm
         The ranks, all of which make each call.
-    folder
-        Where rank 0 keeps it.
+    keeping
+        Where rank 0 keeps it, and how often.
     facts
         What the fit is of, by name.
     rows
@@ -50,13 +50,17 @@ class DividedKeeper:
 
     Raises
     ------
+    InputError
+        It is said how often, and nothing would be kept.
     CheckpointError
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any], rows: WeightedRows) -> None:
-        self._comm, self._rows, self.used = comm, rows, folder is not None
-        self._checkpoint = FitCheckpoint(None if comm.rank else folder, NAME, facts)
+    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any], rows: WeightedRows) -> None:
+        keeping.check(comm)
+        self._comm, self._rows, self.used = comm, rows, keeping.folder is not None
+        self._turns = Turns(keeping.every)
+        self._checkpoint = FitCheckpoint(None if comm.rank else keeping.folder, NAME, facts)
 
     def load(self, max_iter: int) -> DividedState | None:
         """How far an earlier fit had come, if one had.
@@ -77,6 +81,7 @@ class DividedKeeper:
         if told is None:
             return None
         iteration, history, (count, columns) = told
+        self._turns.kept = iteration
         offsets = comm.allgather((rows.offset, len(rows)))
 
         def centroids_of(first: int, end: int) -> NDArray[Any]:
@@ -89,7 +94,17 @@ class DividedKeeper:
         return DividedState(iteration, history, centroids, np.array(comm.scatter(parts)))
 
     def save(self, state: DividedState) -> None:
-        """Keep a state instead of the last one."""
+        """Keep the state after an iteration instead of the last one, if it has its turn."""
+        if not self._comm.broadcast(self._turns.has(state.iteration)):
+            return
+        self._write(state)
+        self._turns.note(state.iteration)
+
+    def close(self) -> None:
+        """Let other processes have the folder."""
+        self._checkpoint.close()
+
+    def _write(self, state: DividedState) -> None:
         labels, centroids = self._comm.gather(state.labels), state.centroids
         folder = self._checkpoint.folder
 
@@ -106,10 +121,6 @@ class DividedKeeper:
             write(whole)
             kept = {"history": state.history, "centroids": whole, "labels": np.concatenate(labels)}
             self._checkpoint.save(state.iteration, kept)
-
-    def close(self) -> None:
-        """Let other processes have the folder."""
-        self._checkpoint.close()
 
 
 class _file_of:

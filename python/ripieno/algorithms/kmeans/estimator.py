@@ -18,7 +18,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_program import CENTROIDS, whole_centroids
@@ -28,7 +27,7 @@ from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
-from ripieno.algorithms.worker_estimator import SEED_LIMIT, ObservedEstimator
+from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 from ripieno.kernels import THREAD_MODELS
@@ -44,7 +43,9 @@ INITS = ("k-means||", "k-means++", "random")
 RANDOM_RUN_COUNT = 10
 
 
-class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FromResult, ObservedEstimator):
+class KMeans(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FromResult, IterativeEstimator, ObservedEstimator
+):
     """K-means clustering by Lloyd's iteration, on rows divided among workers.
 
     Parameters
@@ -69,6 +70,9 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
     checkpoint : path, default=None
         A folder in which the fit keeps the centroids, once a second at most, and from which the same fit goes on to the
         same bits, also with other numbers of workers and threads.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
@@ -182,6 +186,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         workers: int = 1,
         threads: int | None = None,
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
@@ -194,7 +199,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
         self.n_clusters = n_clusters
         self.init = init
@@ -202,7 +213,6 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
-        self.checkpoint = checkpoint
         self.thread_model = thread_model
         self.assign = assign
         self.bounds = bounds
@@ -265,7 +275,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Fr
             thread_model=self.thread_model,
             bounds=self.bounds,
             assign=self.assign,
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
             centroids=self.centroids,
         )

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
 from ripieno.algorithms.kmeans.estimator import KMeans
@@ -58,6 +57,9 @@ class MiniBatchKMeans(KMeans):
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
         and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many batches, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -127,6 +129,7 @@ class MiniBatchKMeans(KMeans):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -140,10 +143,11 @@ class MiniBatchKMeans(KMeans):
             workers=workers,
             threads=threads,
             engine=engine,
+            checkpoint=checkpoint,
+            every=every,
             on_failure=on_failure,
             on_iteration=on_iteration,
         )
-        self.checkpoint = checkpoint
         self.batch_size = batch_size
         self.max_no_improvement = max_no_improvement
 
@@ -241,7 +245,7 @@ class MiniBatchKMeans(KMeans):
             max_iter=self.max_iter,
             tol=self.tol,
             max_no_improvement=self.max_no_improvement,
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
 
     def _own_starts(self, source: Dataset | InMemory | InMemorySparse) -> list[int | NDArray[Any]]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.fit_checkpoint import FitStates
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 from ripieno.algorithms.kmeans.program import check_cluster_count, matched
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
@@ -52,12 +52,12 @@ class MiniBatchOptions:
     max_iter: int
     tol: float
     max_no_improvement: int | None
-    checkpoint: str | None = None
+    keeping: Keeping
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
         """What a checkpoint is of."""
         told = asdict(self)
-        for name in ("max_iter", "checkpoint", "start"):
+        for name in ("max_iter", "keeping", "start"):
             del told[name]
         return told | {
             "the number of rows": rows.total,
@@ -97,11 +97,11 @@ def fit(
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     progress = _Progress(options.batch_size, rows.total, options.max_no_improvement)
-    facts = options.facts(rows) if options.checkpoint is not None else {}
-    with closing(FitStates(comm, NAME, shared=True, folder=options.checkpoint, facts=facts)) as states:
-        kept, done = states.load(), 0
+    facts = options.facts(rows) if options.keeping.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+        kept, done = states.load(), states.done
         if kept:
-            done, centroids, weight_sums, progress.state = kept[0]
+            centroids, weight_sums, progress.state = kept[0]
             states.refuse_beyond(done, step_count - 1, f"max_iter={options.max_iter}")
             learned = Learned(centroids, weight_sums)
         for step in range(done + 1, step_count + 1):
@@ -118,7 +118,7 @@ def fit(
             if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
                 break
             if step < step_count:
-                states.save((step, learned.centroids, learned.weight_sums, progress.state))
+                states.save(step, (learned.centroids, learned.weight_sums, progress.state))
     return replace(_ended(comm, rows, learned, step), resumed_from=done or None)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import by_rank
+from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD, Keeping
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, place_of
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
@@ -46,7 +47,7 @@ class KMeansOptions:
     thread_model: str = "fork-join"
     bounds: str = "auto"
     assign: str = "exact"
-    checkpoint: str | None = None
+    keeping: Keeping = NOTHING_TOLD
     has_seed: bool = True
     centroids: str = "whole"
 
@@ -123,9 +124,9 @@ def fit(
     check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    facts = options.facts(rows) if options.checkpoint is not None else {}
+    facts = options.facts(rows) if options.keeping.folder is not None else {}
     emit = emit or comm.emit
-    keeps, is_near = options.checkpoint is not None or comm.begins_again, options.assign == "near"
+    keeps, is_near = options.keeping.folder is not None or comm.begins_again, options.assign == "near"
     place = place_of(comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, keeps=keeps)
     if comm.rank == 0:
         emit({"event": "centroids"} | asdict(place))
@@ -134,7 +135,7 @@ def fit(
         seeding = _told_seeding(comm, rows, options, emit)
         best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
     else:
-        with closing(Keeper(comm, options.checkpoint, facts)) as keeper:
+        with closing(Keeper(comm, options.keeping, facts)) as keeper:
             best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):

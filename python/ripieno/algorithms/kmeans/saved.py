@@ -1,6 +1,6 @@
 """Where a fit keeps its checkpoint: the centroids before and after an iteration, of which all that follows is made.
 
-All ranks have them. Rank 0 writes them into a folder that it sees, once in a while.
+All ranks have them. Rank 0 writes them into a folder that it sees.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import SharedCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -70,8 +70,8 @@ class Keeper:
     ----------
     comm
         The ranks, all of which make each call.
-    folder
-        Where rank 0 keeps it.
+    keeping
+        Where, and how often.
     facts
         What the fit is of, by name.
 
@@ -81,10 +81,11 @@ class Keeper:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
-        self._comm = comm
-        self._checkpoint = SharedCheckpoint(comm, folder, NAME, facts)
-        self.used = self._checkpoint.used
+    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
+        self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
+        self.used = self._states.used
+        # Of all runs, but for the last of each, behind which there is nothing to keep.
+        self._iterations = 0
 
     def load(self, max_iter: int) -> FitState | None:
         """How far an earlier fit had come, if one had.
@@ -94,30 +95,28 @@ class Keeper:
         CheckpointError
             What is there is torn, of another fit, or has come further than this one is to go.
         """
-        found = self._checkpoint.load()
-        if found is None:
-            return None
-        best = found.result["best"]
-        state = FitState(**(found.result | {"best": None if best is None else Ended(**best)}))
-        if state.iteration >= max_iter and self._comm.rank == 0:
-            raise self._checkpoint.unusable(
-                f"is a checkpoint after {state.iteration} iterations, and max_iter={max_iter} ends before", "allow more"
-            )
-        return state
+        for found in self._states.load():
+            best = found["best"]
+            state = FitState(**(found | {"best": None if best is None else Ended(**best)}))
+            self._states.refuse_beyond(state.iteration, max_iter - 1, f"max_iter={max_iter}")
+            self._iterations = self._states.done
+            return state
+        return None
 
     def check(self, kept: FitState, inertia: float, *, is_near: bool) -> None:
         """Raise CheckpointError if the rows have another inertia at the centroids that were kept."""
         tolerance = SAME_ROWS_NEAR if is_near else SAME_ROWS
-        if self._comm.rank == 0 and not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
-            raise self._checkpoint.other_fit(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
+        if not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
+            self._states.refuse_other(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
 
     def save(self, state: FitState) -> None:
-        """Keep a state instead of the last one; in the folder unless that was kept a moment ago."""
-        self._checkpoint.save(state.iteration, _parts(state) | {"best": state.best and _parts(state.best)})
+        """Keep the state after an iteration instead of the last one, if it has its turn."""
+        self._iterations += 1
+        self._states.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        self._checkpoint.close()
+        self._states.close()
 
 
 def _parts(state: FitState | Ended) -> dict[str, Any]:

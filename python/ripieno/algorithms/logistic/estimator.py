@@ -21,7 +21,6 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
@@ -38,7 +37,7 @@ from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import BinaryFiles, InMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 
-class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
+class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, ObservedEstimator):
     """Logistic regression by all rows at once, dense or sparse ones, divided among workers.
 
     Minimises half the squared weights plus `C` times the losses of all rows: minus the logarithms of the probabilities
@@ -75,8 +74,11 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
     warm_start : bool, default=False
         Whether to begin where the last fit has ended.
     checkpoint : path, default=None
-        A folder that rank 0 sees. After each iteration the fit is kept there, and a fit of the same rows and parameters
-        goes on from it; `tol` and `max_iter` may be others.
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and at its end, and a fit
+        of the same rows and parameters goes on from it; `tol` and `max_iter` may be others.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
@@ -151,6 +153,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
         max_iter: int = 100,
         warm_start: bool = False,
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
@@ -158,7 +161,13 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
         self.C = C
         self.fit_intercept = fit_intercept
@@ -166,7 +175,6 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
-        self.checkpoint = checkpoint
 
     @reported
     def fit(
@@ -219,7 +227,7 @@ class LogisticRegression(LinearClassifier, FromResult, ObservedEstimator):
             solver=self.solver,
             tol=float(self.tol),
             max_iter=self.max_iter,
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         start = self._start()
         source, labels, classes, weights = self._open(X, y, sample_weight)

@@ -21,7 +21,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import FitStates
+from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD, FitStates, Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
@@ -50,7 +50,7 @@ class LogisticOptions:
     solver: str
     tol: float
     max_iter: int
-    checkpoint: str | None = None
+    keeping: Keeping
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,9 @@ def fit(
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    memory = FitStates(comm, NAME, shared=False)
+    options.keeping.check(comm)
+    in_memory_only = Keeping(every=options.keeping.every) if comm.begins_again else NOTHING_TOLD
+    memory = FitStates(comm, NAME, shared=False, keeping=in_memory_only)
     in_memory = [state for state in memory.load() if state is not None]
     function = _Shared(comm, rows, k, weight, options, journal, memory)
     outcome = None
@@ -239,9 +241,10 @@ class _Shared:
 
     def keep(self, iterate: Iterate) -> None:
         """Let the next rank have the iterate in its memory, too, if the program would begin again."""
-        if self._memory.used:
-            self._ask(KEEP, np.zeros(self.size))
-            self._memory.save(parts_of(iterate))
+        count = iterate.iteration_count
+        if self._memory.is_kept_in_memory(count):
+            self._ask(KEEP, np.full(self.size, count))
+            self._memory.save(count, parts_of(iterate))
 
     def end(self) -> None:
         """No more questions."""
@@ -259,7 +262,7 @@ class _Shared:
             if self._asked[0] == END:
                 return
             if self._asked[0] == KEEP:
-                self._memory.save(None)
+                self._memory.save(int(self._asked[4]), None)
                 continue
             if self._asked[0] == SAMPLE:
                 self._sampled()
@@ -321,7 +324,7 @@ def _led(
     """What came of the descent, of which the other ranks know that it has ended."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
-        with closing(Keeper(options.checkpoint, facts)) as keeper:
+        with closing(Keeper(options.keeping, facts)) as keeper:
             return _lead(function, start, options, keeper, None if in_memory is None else Iterate(**in_memory))
     except CheckpointError as error:
         return error
@@ -347,6 +350,8 @@ def _lead(
 
     descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
     iterate = descent.iterate
+    # Who goes on from it may allow more iterations, or a smaller slope.
+    keeper.save(iterate, last=True)
     if iterate.iteration_count == (kept.iteration_count if kept else 0):
         # There is something to report, though nothing was left to do.
         function.go_on_after(max(iterate.iteration_count - 1, 0))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, Turns
 from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
@@ -24,8 +24,8 @@ class Keeper:
 
     Parameters
     ----------
-    folder
-        Where to keep it.
+    keeping
+        Where, and how often.
     facts
         What the fit is of, by name.
 
@@ -35,8 +35,9 @@ class Keeper:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, folder: str | None, facts: Mapping[str, Any]) -> None:
-        self._checkpoint = FitCheckpoint(folder, NAME, facts)
+    def __init__(self, keeping: Keeping, facts: Mapping[str, Any]) -> None:
+        self._turns = Turns(keeping.every)
+        self._checkpoint = FitCheckpoint(keeping.folder, NAME, facts)
 
     def load(self) -> Iterate | None:
         """Where an earlier fit had come, if one had.
@@ -47,7 +48,10 @@ class Keeper:
             What is there is torn, or of another fit.
         """
         found = self._checkpoint.load()
-        return None if found is None else Iterate(**found.result)
+        if found is None:
+            return None
+        self._turns.kept = found.iteration
+        return Iterate(**found.result)
 
     def check(self, kept: Iterate, here: Iterate) -> None:
         """Raise CheckpointError if the rows have another value at the iterate that was kept."""
@@ -56,9 +60,12 @@ class Keeper:
                 f"its rows had a mean loss of {kept.value!r}, and these have {here.value!r}"
             )
 
-    def save(self, iterate: Iterate) -> None:
-        """Keep an iterate instead of the last one."""
-        self._checkpoint.save(iterate.iteration_count, parts_of(iterate))
+    def save(self, iterate: Iterate, *, last: bool = False) -> None:
+        """Keep an iterate instead of the last one, if it has its turn or is the `last`."""
+        count = iterate.iteration_count
+        if self._turns.has(count) or (last and count != self._turns.kept):
+            self._checkpoint.save(count, parts_of(iterate))
+            self._turns.note(count)
 
     def close(self) -> None:
         """Let other processes have the folder."""

@@ -14,7 +14,6 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.mds import program
@@ -22,7 +21,7 @@ from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.algorithms.reported import reported
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
@@ -42,7 +41,7 @@ ANNEALED_STARTS = 4
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
 
-class MDS(ObservedEstimator):
+class MDS(IterativeEstimator, ObservedEstimator):
     """Positions of points whose distances are near to given dissimilarities, by majorization of the stress.
 
     Parameters
@@ -75,9 +74,12 @@ class MDS(ObservedEstimator):
     random_state : int, RandomState instance or None, default=None
         Source of the random positions, and of the small moves of annealing.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there about once a second and at its end, and a fit of the same
-        dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and `eps` may be
-        others.
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and at its end, and a fit
+        of the same dissimilarities and parameters goes on from it; of a single start without annealing `max_iter` and
+        `eps` may be others.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None
@@ -158,6 +160,7 @@ class MDS(ObservedEstimator):
         cooling: float = 0.95,
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         workers: int = 1,
         threads: int | None = None,
         engine: str | Engine | Job = "local",
@@ -165,7 +168,13 @@ class MDS(ObservedEstimator):
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
         self.n_components = n_components
         self.method = method
@@ -177,7 +186,6 @@ class MDS(ObservedEstimator):
         self.eps = eps
         self.cooling = cooling
         self.random_state = random_state
-        self.checkpoint = checkpoint
 
     @reported
     def fit(self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None) -> MDS:
@@ -287,7 +295,7 @@ class MDS(ObservedEstimator):
             eps=_at_least_zero("eps", self.eps),
             cooling=cooling,
             seed=self._own_seed(comm),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
 
     def _init(self) -> Reals | None:

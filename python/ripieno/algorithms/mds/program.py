@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import ripieno.kernels.pairs as pairs
+from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.mds.dissimilarities import OwnRows, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, Reals, Step
@@ -62,8 +63,8 @@ class MDSOptions:
         Each temperature's share of the one before.
     seed
         Of the positions that are drawn.
-    checkpoint
-        A folder, or None.
+    keeping
+        Where and how often the fit is kept.
     """
 
     n_components: int
@@ -75,7 +76,7 @@ class MDSOptions:
     eps: float
     cooling: float
     seed: int
-    checkpoint: str | None
+    keeping: Keeping
 
     def facts(self, rows: OwnRows) -> dict[str, object]:
         """What a checkpoint is of."""
@@ -130,7 +131,7 @@ def fit(
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, journal)
-    with closing(Keeper(comm, options.checkpoint, options.facts(rows))) as keeper:
+    with closing(Keeper(comm, options.keeping, options.facts(rows))) as keeper:
         found = descent.run(keeper)
     best = found.best
     assert best is not None, "a start has ended"

@@ -1,6 +1,6 @@
 """Where a fit keeps its checkpoint: the state that it has come to, of which all that follows is made.
 
-All ranks have the state. Rank 0 writes it into a folder that it sees, once in a while and at the end.
+All ranks have the state. Rank 0 writes it into a folder that it sees, at the end, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import SharedCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -60,14 +60,14 @@ class FitState:
 
 
 class Keeper:
-    """Keeps the state of a fit in a folder; does nothing without one.
+    """Keeps the state of a fit in a folder, and in memory if it would begin again; does nothing without either.
 
     Parameters
     ----------
     comm
         The ranks, all of which make each call.
-    folder
-        Where rank 0 keeps it.
+    keeping
+        Where, and how often.
     facts
         What the fit is of, by name.
 
@@ -77,9 +77,8 @@ class Keeper:
         The folder cannot be used, or another process uses it.
     """
 
-    def __init__(self, comm: Communicator, folder: str | None, facts: dict[str, Any]) -> None:
-        self._comm = comm
-        self._checkpoint = SharedCheckpoint(comm, folder, NAME, facts)
+    def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
+        self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
 
     def load(self) -> FitState | None:
         """How far an earlier fit had come, if one had.
@@ -89,23 +88,21 @@ class Keeper:
         CheckpointError
             What is there is torn, or of another fit.
         """
-        found = self._checkpoint.load()
-        return None if found is None else _state(found.result)
+        found = self._states.load()
+        return _state(found[0]) if found else None
 
     def check(self, kept: FitState, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
-        if self._comm.rank == 0 and not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
-            raise self._checkpoint.other_fit(
-                f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here"
-            )
+        if not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
+            self._states.refuse_other(f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here")
 
     def save(self, state: FitState, *, last: bool = False) -> None:
-        """Keep a state instead of the last one, unless that was kept a moment ago."""
-        self._checkpoint.save(state.told, _parts(state), last=last)
+        """Keep the state after an iteration instead of the last one, if it has its turn or is the `last`."""
+        self._states.save(state.told, _parts(state), last=last)
 
     def close(self) -> None:
         """Let other processes have the folder."""
-        self._checkpoint.close()
+        self._states.close()
 
 
 def _parts(state: FitState) -> dict[str, Any]:

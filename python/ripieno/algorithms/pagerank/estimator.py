@@ -16,12 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import Lap, by_rank
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
 from ripieno.algorithms.reported import About, RankFacts, Shown, reported
 from ripieno.algorithms.vertices.order import Vertices
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
 from ripieno.wire.arrays import check_unmasked
@@ -95,7 +94,7 @@ class PageRankReport(Shown):
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
-class PageRank(ObservedEstimator):
+class PageRank(IterativeEstimator, ObservedEstimator):
     """The stationary distribution of a walk along edges that jumps now and then, by power iteration.
 
     Parameters
@@ -119,6 +118,9 @@ class PageRank(ObservedEstimator):
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
         and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -181,14 +183,20 @@ class PageRank(ObservedEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
-        self.checkpoint = checkpoint
         self.damping = damping
         self.tol = tol
         self.max_iter = max_iter
@@ -233,7 +241,7 @@ class PageRank(ObservedEstimator):
             max_iter=self.max_iter,
             personalization=_given("personalization", self.personalization, graph),
             dangling=_given("dangling", self.dangling, graph),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)

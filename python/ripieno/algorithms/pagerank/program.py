@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
@@ -47,7 +47,7 @@ class PageRankOptions:
     max_iter: int
     personalization: Given | None
     dangling: Given | None
-    checkpoint: str | None = None
+    keeping: Keeping
 
     def facts(self) -> dict[str, Any]:
         """What a checkpoint is of, beside the graph."""
@@ -100,8 +100,8 @@ def fit(
     exchange = _Alone(local, walk.ids) if comm.world_size == 1 else _Together(comm, local, walk.ids)
     configure_s = time.perf_counter() - begin
 
-    kind = {} if options.checkpoint is None else facts(comm, local, **options.facts())
-    states = FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=kind)
+    kind = {} if options.keeping.folder is None else facts(comm, local, **options.facts())
+    states = FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=kind)
     kept = states.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
@@ -128,7 +128,7 @@ def fit(
 
     def keep(dangling: float) -> None:
         if states.used:
-            states.save((errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
+            states.save(len(errors), (errors, dangling, walk.ids[walk.counted], walk.ranks[walk.counted]))
 
     if kept:
         walk.go_on_from(*of_ids(walk.ids, [(ids, ranks) for _, _, ids, ranks in kept]))

@@ -15,14 +15,13 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.reported import reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ SOLVERS = ("auto", "covariance", "tsqr", "randomized")
 FLOATS = [np.float64, np.float32]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, ObservedEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, IterativeEstimator, ObservedEstimator):
     """The axes along which rows vary most, of rows divided among workers.
 
     Parameters
@@ -64,6 +63,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
     checkpoint : path, default=None
         A folder that rank 0 sees. A random subspace is kept there while it is refined, once a second at most, and a fit
         of the same shape and parameters goes on from there, with any number of workers. Other solvers keep nothing.
+    every : int or None, default=None
+        The fit is kept after every so many refinements, in the folder and, of `on_failure`, in memory; each time costs
+        a write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -136,13 +138,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
-        self.checkpoint = checkpoint
         self.n_components = n_components
         self.whiten = whiten
         self.svd_solver = svd_solver
@@ -185,7 +193,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Observe
             oversamples=self.n_oversamples,
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
         self._keep(parts, time.perf_counter() - begin)

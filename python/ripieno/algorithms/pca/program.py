@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ripieno import log
-from ripieno.algorithms.fit_checkpoint import FitStates
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
@@ -52,8 +52,8 @@ class PCAOptions:
         Of the random subspace; None chooses iterations by the number of components.
     seed
         Of the random subspace.
-    checkpoint
-        The folder to keep its refinements in, and to go on from.
+    keeping
+        Where and how often its refinements are kept.
     """
 
     n_components: int | float | None
@@ -61,7 +61,7 @@ class PCAOptions:
     oversamples: int
     max_iter: int | None
     seed: int
-    checkpoint: str | None = None
+    keeping: Keeping
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,10 @@ def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emi
         _, mean = means(comm, count, sums)
     journal.tell(stage="means")
     solver = chosen_solver(options, rows.total, columns.count)
-    if options.checkpoint is not None and solver != "randomized" and comm.rank == 0:
-        log.note("ripieno.algorithms", f"keeps nothing in {options.checkpoint}: the solver {solver} does not iterate")
+    if options.keeping.folder is not None and solver != "randomized" and comm.rank == 0:
+        log.note(
+            "ripieno.algorithms", f"keeps nothing in {options.keeping.folder}: the solver {solver} does not iterate"
+        )
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, journal)
     resumed_from = journal.iterations_before or None
@@ -229,9 +231,10 @@ def _by_subspace(
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
     facts = {"n_components": wanted, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
-    with closing(FitStates(comm, NAME, shared=True, folder=options.checkpoint, facts=facts)) as states:
-        kept = states.load()
-        done, subspace = kept[0] if kept else (0, subspace)
+    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+        for kept in states.load():
+            subspace = kept
+        done = states.done
         states.refuse_beyond(done, iterations, f"iterated_power={iterations}")
         # Stages are counted, and the one before these has been told of.
         journal.iterations_before = done
@@ -247,7 +250,7 @@ def _by_subspace(
                 subspace = comm.broadcast(subspace)
             journal.tell(stage=f"subspace {iteration}")
             if iteration < iterations:
-                states.save((iteration + 1, subspace))
+                states.save(iteration + 1, subspace)
     with clock.computing():
         projected = (block @ subspace for block in columns.moved_blocks(mean, tsqr.block_rows(size)))
         own = tsqr.factor(projected, size)

@@ -21,12 +21,11 @@ import ripieno.kernels as kernels
 from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.inputs import rows_in_memory
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input.matrix import is_path_like
@@ -49,7 +48,7 @@ def _of_probabilities(method: Method) -> Method:
     return found
 
 
-class SparseSGD(LinearClassifier, ObservedEstimator):
+class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
@@ -90,6 +89,9 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same rows
         and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many epochs, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -162,13 +164,19 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
-        self.checkpoint = checkpoint
         self.n_features = n_features
         self.loss = loss
         self.alpha = alpha
@@ -281,7 +289,7 @@ class SparseSGD(LinearClassifier, ObservedEstimator):
             tol=self.tol,
             patience=self.n_iter_no_change,
             seed=self._seed(comm),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -60,8 +60,8 @@ class SgdOptions:
         `tol`; never for None.
     seed
         Of the order of the rows.
-    checkpoint
-        The folder to keep the fit in, and to go on from.
+    keeping
+        Where and how often the fit is kept.
     """
 
     n_features: int | None
@@ -74,12 +74,12 @@ class SgdOptions:
     tol: float | None
     patience: int
     seed: int
-    checkpoint: str | None = None
+    keeping: Keeping
 
     def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
         """What a checkpoint is of."""
         told = asdict(self)
-        for name in ("max_iter", "checkpoint"):
+        for name in ("max_iter", "keeping"):
             del told[name]
         return told | {
             "the number of rows": rows.total,
@@ -171,8 +171,8 @@ def fit(
         loss=options.loss,
     )
     losses: list[float] = []
-    facts = options.facts(rows) if options.checkpoint is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=facts)) as states:
+    facts = options.facts(rows) if options.keeping.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=facts)) as states:
         kept = states.load()
         if kept:
             losses = kept[0][0]
@@ -192,7 +192,7 @@ def fit(
             if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
                 break
             if epoch + 1 < options.max_iter:
-                states.save((losses, (state.features, state.weights, state.squares)))
+                states.save(len(losses), (losses, (state.features, state.weights, state.squares)))
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 

@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.reported import reported
 from ripieno.algorithms.springs import program
 from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
-from ripieno.algorithms.worker_estimator import ObservedEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph, open_graph
 from ripieno.kernels.forces import TREE_DIMENSIONS
@@ -37,7 +36,7 @@ Reals = NDArray[np.float64]
 APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
 
 
-class FruchtermanReingold(ObservedEstimator):
+class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
     """Positions of the vertices of a graph, by forces: all vertices push each other, and edges pull.
 
     Parameters
@@ -63,8 +62,11 @@ class FruchtermanReingold(ObservedEstimator):
         Of Barnes-Hut: vertices count as one whose box is narrower than this part of its distance. Smaller is more
         exact, and slower.
     checkpoint : path, default=None
-        A folder that rank 0 sees. The fit is kept there about once a second, and a fit of the same graph and parameters
-        goes on from it.
+        A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and a fit of the same
+        graph and parameters goes on from it.
+    every : int or None, default=None
+        The fit is kept after every so many iterations, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     random_state : int, RandomState instance or None, default=None
         Source of the random positions.
     workers : int, default=1
@@ -138,6 +140,7 @@ class FruchtermanReingold(ObservedEstimator):
         approximation: str = "auto",
         theta: float = 0.7,
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         workers: int = 1,
         threads: int | None = None,
@@ -146,7 +149,13 @@ class FruchtermanReingold(ObservedEstimator):
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+            on_iteration=on_iteration,
         )
         self.dim = dim
         self.k = k
@@ -156,7 +165,6 @@ class FruchtermanReingold(ObservedEstimator):
         self.fixed = fixed
         self.approximation = approximation
         self.theta = theta
-        self.checkpoint = checkpoint
         self.random_state = random_state
 
     @reported
@@ -200,7 +208,7 @@ class FruchtermanReingold(ObservedEstimator):
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
             has_seed=isinstance(self.random_state, Integral),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
         self._keep(parts, graph, time.perf_counter() - begin)

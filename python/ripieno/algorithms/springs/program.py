@@ -24,7 +24,7 @@ from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.fit_checkpoint import SharedCheckpoint
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -67,8 +67,8 @@ class LayoutOptions:
         Of the positions that are drawn.
     has_seed
         Whether the user has named it.
-    checkpoint
-        A folder that rank 0 sees, or None.
+    keeping
+        Where and how often the fit is kept.
     """
 
     dim: int
@@ -82,7 +82,7 @@ class LayoutOptions:
     fixed: NDArray[np.int64]
     seed: int
     has_seed: bool
-    checkpoint: str | None
+    keeping: Keeping
 
     @property
     def spread(self) -> float:
@@ -146,12 +146,11 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
-    facts = {} if options.checkpoint is None else _facts(options, approximation, ids, matrix)
-    with closing(SharedCheckpoint(comm, options.checkpoint, NAME, facts)) as checkpoint:
-        kept = checkpoint.load()
-        if kept is not None:
-            at, step, cooling = kept.result
-        iteration = journal.iterations_before = 0 if kept is None else kept.iteration
+    facts = {} if options.keeping.folder is None else _facts(options, approximation, ids, matrix)
+    with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
+        for kept in states.load():
+            at, step, cooling = kept
+        iteration = journal.iterations_before = states.done
         journal.clock.lap()
         while iteration < options.iterations:
             with journal.clock.computing():
@@ -176,13 +175,13 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
             if change < options.threshold:
                 break
             if iteration < options.iterations:
-                checkpoint.save(iteration, (at, step, cooling))
+                states.save(iteration, (at, step, cooling))
     return LayoutPart(
         ids=ids,
         positions=at,
         approximation=approximation,
         iteration_count=iteration,
-        resumed_from=None if kept is None else kept.iteration,
+        resumed_from=states.done or None,
         edge_count=int(matrix.nnz),
         record=journal.record(load_s),
     )

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import Vertices, vertex_id
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.graph import open_graph
 from ripieno.kernels.lookup import places_of
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 
-class BFS(WorkerEstimator):
+class BFS(IterativeEstimator):
     """How many edges lead from a vertex to each other one, along the direction of edges.
 
     Parameters
@@ -39,6 +38,9 @@ class BFS(WorkerEstimator):
     checkpoint : path, default=None
         A folder that rank 0 sees. The search is kept there while it runs, once a second at most, and goes on from there
         if it is made of the same graph again, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many steps, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -86,10 +88,17 @@ class BFS(WorkerEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
-        self.checkpoint = checkpoint
+        super().__init__(
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+        )
         self.source = source
 
     @reported
@@ -116,8 +125,7 @@ class BFS(WorkerEstimator):
             A worker died.
         """
         graph = open_graph(graph)
-        folder = folder_of(self.checkpoint)
-        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), folder, comm=comm)
+        parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), self._keeping(), comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.errors import InputError
@@ -46,8 +46,8 @@ class BfsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph, source: int, checkpoint: str | None = None) -> BfsPart:
-    """Search from `source`, or go on from what the folder `checkpoint` has.
+def fit(comm: Communicator, graph: Graph, source: int, keeping: Keeping) -> BfsPart:
+    """Search from `source`, or go on from what was kept.
 
     Raises
     ------
@@ -60,13 +60,11 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint: str | None = 
     reached = values.vertices == source
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
-    steps = 0
-    kind = facts(comm, local, source=source) if checkpoint is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
-        kept = states.load()
+    kind = facts(comm, local, source=source) if keeping.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
+        kept, steps = states.load(), states.done
         if kept:
-            steps = kept[0][0]
-            distances, parents, reached = of_ids(values.vertices, [part for _, part in kept])
+            distances, parents, reached = of_ids(values.vertices, kept)
         resumed_from = steps or None
         while comm.allreduce(bool(reached.any()), op="or"):
             distances[reached] = steps
@@ -76,6 +74,6 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint: str | None = 
             steps += 1
             if states.used:
                 own = (each[values.home] for each in (values.vertices, distances, parents, reached))
-                states.save((steps, tuple(own)))
+                states.save(steps, tuple(own))
     home = values.home
     return BfsPart(values.vertices[home], distances[home], parents[home], resumed_from)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
@@ -54,8 +54,8 @@ class ComponentsPart:
     resumed_from: int | None
 
 
-def fit(comm: Communicator, graph: Graph, checkpoint: str | None = None) -> ComponentsPart:
-    """Find the components; go on from what the folder `checkpoint` has.
+def fit(comm: Communicator, graph: Graph, keeping: Keeping) -> ComponentsPart:
+    """Find the components; go on from what was kept.
 
     Raises
     ------
@@ -64,13 +64,12 @@ def fit(comm: Communicator, graph: Graph, checkpoint: str | None = None) -> Comp
     """
     # The direction of edges means nothing.
     local = load(comm, graph, both_ways=False)
-    names, done = local.vertices.ids, 0
-    kind = facts(comm, local) if checkpoint is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
-        kept = states.load()
+    names = local.vertices.ids
+    kind = facts(comm, local) if keeping.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
+        kept, done = states.load(), states.done
         if kept:
-            done = kept[0][0]
-            (names,) = of_ids(local.vertices.ids, [part for _, part in kept])
+            (names,) = of_ids(local.vertices.ids, kept)
         labels, round_count = _components(comm, local, names, done, states)
     home = local.vertices.home
     return ComponentsPart(local.vertices.ids[home], labels[home], round_count, done or None)
@@ -98,7 +97,7 @@ def _components(
         names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
         if states.used:
-            states.save((rounds, (vertices[home], names[home])))
+            states.save(rounds, (vertices[home], names[home]))
     smallest = np.full(len(present), size)
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]

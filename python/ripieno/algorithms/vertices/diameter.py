@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import diameter_program as program
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
 from ripieno.graph import open_graph
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 
-class EffectiveDiameter(WorkerEstimator):
+class EffectiveDiameter(IterativeEstimator):
     """In how many steps along edges most connected pairs of vertices reach each other, estimated by bit strings (HADI).
 
     Parameters
@@ -48,6 +47,9 @@ class EffectiveDiameter(WorkerEstimator):
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
         and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many steps, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -97,10 +99,17 @@ class EffectiveDiameter(WorkerEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
-        self.checkpoint = checkpoint
+        super().__init__(
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+        )
         self.share = share
         self.n_strings = n_strings
         self.max_iter = max_iter
@@ -142,8 +151,8 @@ class EffectiveDiameter(WorkerEstimator):
             raise InputError(f"share={self.share!r}: expected a number above 0, 1 at most")
         seed = self._seed(comm)
         # All ranks know what one does.
-        folder = folder_of(self.checkpoint)
-        parts = self._run(program.fit, open_graph(graph), self.n_strings, seed, self.max_iter, folder, comm=comm)
+        told = self.n_strings, seed, self.max_iter, self._keeping()
+        parts = self._run(program.fit, open_graph(graph), *told, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1

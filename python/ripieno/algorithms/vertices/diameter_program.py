@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.graph import Graph, load
@@ -37,13 +37,13 @@ BITS = 32
 
 
 def fit(
-    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, checkpoint: str | None = None
+    comm: Communicator, graph: Graph, string_count: int, seed: int, max_iter: int, keeping: Keeping
 ) -> tuple[list[float], bool, int | None]:
     """Estimates of the pairs of vertices with a path of at most 0, 1, … steps; and whether there is no longer path.
 
     The third is after how many steps it went on from what a world had kept of which ranks died, or None.
     Each vertex has `string_count` strings, an even number. At most `max_iter` steps are counted. All ranks get the
-    same. It goes on from what the folder `checkpoint` has.
+    same. It goes on from what was kept.
 
     Raises
     ------
@@ -53,12 +53,12 @@ def fit(
     local = load(comm, graph)
     values = VertexValues(comm, local)
     strings = _first_strings(values.vertices, string_count, seed)
-    kind = facts(comm, local, strings=string_count, seed=seed) if checkpoint is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, folder=checkpoint, facts=kind)) as states:
+    kind = facts(comm, local, strings=string_count, seed=seed) if keeping.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, keeping=keeping, facts=kind)) as states:
         kept = states.load()
         if kept:
             pairs = kept[0][0]
-            states.refuse_beyond(len(pairs) - 1, max_iter, f"max_iter={max_iter}")
+            states.refuse_beyond(states.done, max_iter, f"max_iter={max_iter}")
             (strings,) = of_ids(values.vertices, [part for _, part in kept])
         else:
             pairs = [_estimate(comm, strings[values.home])]
@@ -73,7 +73,7 @@ def fit(
             strings = joined
             pairs.append(_estimate(comm, strings[values.home]))
             if states.used:
-                states.save((pairs, (values.vertices[values.home], strings[values.home])))
+                states.save(len(pairs) - 1, (pairs, (values.vertices[values.home], strings[values.home])))
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.fit_checkpoint import folder_of
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import Vertices
-from ripieno.algorithms.worker_estimator import WorkerEstimator
+from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
 from ripieno.graph import open_graph
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 
-class SpectralEmbedding(WorkerEstimator):
+class SpectralEmbedding(IterativeEstimator):
     """Coordinates that keep neighbours together: eigenvectors of the normalized Laplacian, by block Lanczos iteration.
 
     Parameters
@@ -51,6 +50,9 @@ class SpectralEmbedding(WorkerEstimator):
     checkpoint : path, default=None
         A folder that rank 0 sees. The fit is kept there while it runs, once a second at most, and one of the same graph
         and parameters, but for `max_iter`, goes on from there, with any number of workers.
+    every : int or None, default=None
+        The fit is kept after every so many products, in the folder and, of `on_failure`, in memory; each time costs a
+        write to the disk. None: in the folder once a second at most, in memory after each.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
         What becomes of a fit whose workers die or fall silent, as for `ripieno.launch`: it fails, or begins again with
         those that are left, or with as many as before; and goes on from what it has kept. A running job has its own.
@@ -112,10 +114,17 @@ class SpectralEmbedding(WorkerEstimator):
         threads: int | None = None,
         engine: str | Engine | Job = "local",
         checkpoint: str | os.PathLike[str] | None = None,
+        every: int | None = None,
         on_failure: OnFailure = "raise",
     ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
-        self.checkpoint = checkpoint
+        super().__init__(
+            checkpoint=checkpoint,
+            every=every,
+            workers=workers,
+            threads=threads,
+            engine=engine,
+            on_failure=on_failure,
+        )
         self.n_components = n_components
         self.drop_first = drop_first
         self.tol = tol
@@ -160,7 +169,7 @@ class SpectralEmbedding(WorkerEstimator):
             tol=float(self.tol),
             max_iter=self.max_iter,
             seed=self._seed(comm),
-            checkpoint=folder_of(self.checkpoint),
+            keeping=self._keeping(),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)

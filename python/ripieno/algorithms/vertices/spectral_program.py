@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.comm.agreement import agreement
@@ -43,7 +43,7 @@ class SpectralOptions:
     tol: float
     max_iter: int
     seed: int
-    checkpoint: str | None = None
+    keeping: Keeping
 
 
 @dataclass(frozen=True)
@@ -106,12 +106,13 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
     kind = {}
-    if options.checkpoint is not None:
+    if options.keeping.folder is not None:
         kind = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
-    with closing(FitStates(comm, NAME, shared=False, folder=options.checkpoint, facts=kind)) as states:
+    with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=kind)) as states:
         kept = states.load()
         if kept:
-            step_count, residual, projected, vectors, eigenvalues, _ = kept[0]
+            step_count = states.done
+            residual, projected, vectors, eigenvalues, _ = kept[0]
             states.refuse_beyond(step_count, options.max_iter, f"max_iter={options.max_iter}")
             basis, last = of_ids(values.vertices, [part for *_, part in kept])
         resumed_from = step_count or None
@@ -130,7 +131,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
             last, step_count = rest, step_count + 1
             if states.used:
                 own = (values.vertices[home], basis[home], last[home])
-                states.save((step_count, residual, projected, vectors, eigenvalues, own))
+                states.save(step_count, (residual, projected, vectors, eigenvalues, own))
     coordinates = basis[home] @ vectors / roots[home]
     return SpectralPart(values.vertices[home], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 
