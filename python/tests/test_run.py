@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
-from ripieno.launch.script import environment, host_names
+from ripieno.launch.script import environment, host_names, vigil
 from ripieno.launch.script import run as launch_run
 from watching import PROMPT_S, SLACK_S, comes_true, gone_within
 
@@ -176,7 +176,7 @@ def test_the_culprits_exit_code_is_waited_for(tmp_path):
     path = tmp_path / "slow.py"
     path.write_text(
         "import atexit, os, sys, time\nimport ripieno as rp\n"
-        f"if os.environ['RANK'] == '1':\n    atexit.register(time.sleep, {launch_run.LAST_WORDS_S + 1})\n"
+        f"if os.environ['RANK'] == '1':\n    atexit.register(time.sleep, {vigil.LAST_WORDS_S + 1})\n"
         "comm = rp.init()\nif comm.rank == 1:\n    sys.exit(7)\ncomm.barrier()\n"
     )
 
@@ -199,7 +199,7 @@ def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
 
 
 def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(launch_run, "REPORT_S", 1.0)
+    monkeypatch.setattr(vigil, "REPORT_S", 1.0)
     path = tmp_path / "late.py"
     path.write_text(
         "import threading, time\nthreading.Thread(target=lambda: time.sleep(1.5) or print('late')).start()\n"
@@ -210,7 +210,7 @@ def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatc
 
 
 def test_a_rank_that_hangs_up_on_its_launcher_has_failed(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(launch_run, "REPORT_S", 0.2)
+    monkeypatch.setattr(vigil, "REPORT_S", 0.2)
     path = tmp_path / "daemon.py"
     path.write_text("import os, time\nif os.environ['RANK'] == '1':\n    os.closerange(3, 100)\ntime.sleep(60)\n")
 

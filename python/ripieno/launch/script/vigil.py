@@ -1,0 +1,277 @@
+"""The ranks of a script on this machine, watched until all have ended: who fails first, is lost, or stands still."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ripieno.launch.job.replicas import replicas_of
+from ripieno.launch.job.watch import Watch
+from ripieno.launch.process import processes as process
+from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.report import FailureReport
+
+if TYPE_CHECKING:
+    from ripieno.launch.script.run import Script
+
+# After the first failure the other ranks have this long to report, tidy up and end by themselves.
+LAST_WORDS_S = 1.5
+# The one that they name as the first gets this long to end, for its exit code is that of the run.
+CULPRIT_S = 5.0
+# A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
+REPORT_S = 10.0
+# Of ranks that are independent, those that stand still get this long to end once rank 0 has.
+STRAGGLERS_S = 5.0
+# A rank that is stopped while others wait to meet it is told to go on by nobody.
+STOPPED_S = 5.0
+# It is looked so often who is stopped.
+LOOK_S = 0.5
+
+
+@dataclass
+class Rank:
+    """A rank of the script, and what is known of it.
+
+    Attributes
+    ----------
+    is_meeting, has_met
+        Whether it waits to meet the others, and whether it has met them.
+    stopped_at
+        Since when it is stopped while others wait to meet it.
+    report
+        How it has failed, in its own words or in those of who noticed.
+    status
+        That its process has ended with.
+    """
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    is_meeting: bool = False
+    has_met: bool = False
+    stopped_at: float | None = None
+    report: FailureReport | None = None
+    status: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.status) or self.report is not None
+
+    @property
+    def victim(self) -> bool:
+        """Whether it has failed because another one has."""
+        return self.report is not None and self.report.victim is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        return process.is_stopped(self.process.pid)
+
+    @property
+    def cause(self) -> str:
+        """Why it has failed."""
+        return self.report.cause if self.report is not None else process.ending(self.status or 0)
+
+    def note(self, cause: str) -> None:
+        """It has failed, as it does not say itself."""
+        self.report = FailureReport(self.rank, socket.gethostname(), cause, "")
+
+
+class Vigil:
+    """Waits for the ranks of a script, and says on stderr who is done without, and who must be let go on.
+
+    Parameters
+    ----------
+    ranks
+        All of them, started.
+    script
+        What they run, and how.
+    watch
+        Hears of pulses, and of who is lost.
+    """
+
+    def __init__(self, ranks: Sequence[Rank], script: Script, watch: Watch) -> None:
+        self._ranks = ranks
+        self._script = script
+        self._watch = watch
+        self._first: Rank | None = None
+        # Those that the others go on without.
+        self._lost: set[int] = set()
+        self._failed_at: float | None = None
+        # When rank 0 has ended, of ranks that are independent.
+        self._over_at: float | None = None
+        # Since when all are stopped, and of which time this was said.
+        self._suspended_at: float | None = None
+        self._said_at: float | None = None
+
+    def until_the_end(self) -> Rank | None:
+        """Until all have ended, or some time after the first has failed; that one, unless others go on without it."""
+        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+            for each in self._ranks:
+                selector.register(each.channel, selectors.EVENT_READ, each)
+            while selector.get_map():
+                left_s = self._left_s()
+                if self._all_end_without_the_stopped() if left_s is None else left_s <= 0:
+                    break
+                heard: list[Rank] = []
+                for key, _ in ready(LOOK_S if left_s is None else left_s):
+                    heard.append(key.data)
+                    if self._hear(key.data):
+                        selector.unregister(key.fileobj)
+                for each in [*heard, *self._stopped_ahead_of_the_meeting()]:
+                    if each.failed and each.rank not in self._lost:
+                        self._take_failure(each)
+        return self._culprit()
+
+    def _left_s(self) -> float | None:
+        """How long ranks have left, or None if nobody has failed."""
+        if self._over_at is not None:
+            return self._over_at + STRAGGLERS_S - time.monotonic()
+        if self._failed_at is not None:
+            return self._failed_at + self._patience_s() - time.monotonic()
+        return None
+
+    def _patience_s(self) -> float:
+        """How long to wait for the other ranks once one has failed."""
+        named = None if self._first is None or self._first.report is None else self._first.report.victim
+        culprit = None if named is None else self._ranks[named.rank]
+        # Who is stopped does not end by itself.
+        is_awaited = culprit is not None and not culprit.failed and not culprit.is_stopped
+        return CULPRIT_S if is_awaited else LAST_WORDS_S
+
+    def _hear(self, rank: Rank) -> bool:
+        """Take what a rank says; True if that was its end."""
+        try:
+            kind, value = rank.channel.receive()
+        except HungUp:
+            self._take_end(rank)
+            return True
+        if kind == "pulse":
+            self._watch.pulse(rank.rank, value)
+        elif kind == "meeting":
+            rank.is_meeting = True
+        elif kind == "met":
+            rank.has_met = True
+        else:
+            rank.report = value
+        return False
+
+    def _take_end(self, rank: Rank) -> None:
+        # Its descriptor is closed when it ends, so there is next to nothing to wait for.
+        try:
+            rank.status = rank.process.wait(REPORT_S)
+        except subprocess.TimeoutExpired:
+            rank.note("its process closed the connection to its launcher")
+        if self._script.independent and rank.rank == 0 and rank.status in range(256):
+            self._over_at = time.monotonic()
+
+    def _take_failure(self, rank: Rank) -> None:
+        """A rank has failed that the others do not go on without yet."""
+        if not rank.victim:
+            self._watch.lost(rank.rank, rank.cause)
+        if self._failed_at is None:
+            if self._is_done_without(rank):
+                return
+            if not self._script.independent:
+                self._failed_at = time.monotonic()
+        # A victim gives way to whoever failed on its own account.
+        if self._first is None or (self._first.victim and not rank.victim):
+            self._first = rank
+
+    def _is_done_without(self, rank: Rank) -> bool:
+        """Whether the others go on without a rank that has failed; says so."""
+        going_on = self._replica_of(rank)
+        if going_on is not None:
+            self._lost.add(rank.rank)
+            self._say(f"{named(rank.rank, self._script)}: {rank.cause}; its replica, rank {going_on}, goes on")
+            return True
+        if not self._is_left_behind(rank):
+            return False
+        self._lost.add(rank.rank)
+        if all(other.failed for other in self._ranks):
+            return False
+        self._say(f"{named(rank.rank, self._script)}: {rank.cause}; the others go on without it")
+        return True
+
+    def _replica_of(self, rank: Rank) -> int | None:
+        """A replica, which has not failed, of a rank that has ended without a word."""
+        if not rank.status or rank.report is not None:
+            return None
+        replicas = replicas_of(rank.rank, len(self._ranks), self._script.replicas)
+        return next((replica for replica in replicas if not self._ranks[replica].failed), None)
+
+    def _is_left_behind(self, rank: Rank) -> bool:
+        """Whether those that are left may go on without `rank`: it has died, or others have failed before it.
+
+        Before they have met they cannot.
+        """
+        return self._script.on_failure == "shrink" and rank.has_met and (rank.report is None or rank.victim)
+
+    def _stopped_ahead_of_the_meeting(self) -> list[Rank]:
+        """Those that have just failed because they are stopped, and have been for a while, as others wait to meet them.
+
+        Nobody is looked at unless somebody waits.
+        """
+        missed = []
+        early = [each for each in self._ranks if each.status is None and not each.has_met]
+        meeting = [each for each in early if each.is_meeting and not each.failed]
+        stopped = [each.rank for each in early if each.is_stopped] if meeting else []
+        are_awaited = any(each.rank not in stopped for each in meeting)
+        for each in self._ranks:
+            is_stopped = each.rank in stopped
+            each.stopped_at = (each.stopped_at or time.monotonic()) if is_stopped and are_awaited else None
+            if each.stopped_at is not None and time.monotonic() > each.stopped_at + STOPPED_S and not each.failed:
+                each.note(f"its process has been stopped for {STOPPED_S:g} s, and others wait to meet it")
+                missed.append(each)
+        return missed
+
+    def _all_end_without_the_stopped(self) -> bool:
+        """Whether all that have not ended are stopped, and need not end; otherwise says once that they are stopped."""
+        left = [each for each in self._ranks if each.status is None]
+        if not left or not all(each.is_stopped for each in left):
+            self._suspended_at = None
+            return False
+        self._suspended_at = self._suspended_at or time.monotonic()
+        if time.monotonic() <= self._suspended_at + STRAGGLERS_S:
+            return False
+        if self._need_not_end(left):
+            for each in left:
+                self._say(f"{named(each.rank, self._script)}: it is stopped; the others have ended without it")
+            return True
+        # As when somebody suspends the job: they may be told to go on. Each time it is said once.
+        if self._said_at != self._suspended_at:
+            self._said_at = self._suspended_at
+            pids = " ".join(str(each.process.pid) for each in left)
+            what = f"all ranks of {self._script.target} that have not ended are stopped"
+            self._say(f"ripieno: {what}: let them go on by kill -CONT {pids}, or interrupt this")
+        return False
+
+    def _need_not_end(self, left: list[Rank]) -> bool:
+        """Whether others have ended well in the place of those that are left."""
+        if self._script.on_failure == "shrink":
+            return any(each.status == 0 for each in self._ranks)
+        replicas = [replicas_of(each.rank, len(self._ranks), self._script.replicas) for each in left]
+        return all(any(self._ranks[replica].status == 0 for replica in those) for those in replicas)
+
+    def _culprit(self) -> Rank | None:
+        """Who failed first, of those that were not done without."""
+        first = self._first
+        if first is not None and first.report is not None and first.report.victim is not None:
+            # Its replicas could go on without it, but somebody could not.
+            culprit = first.report.victim.rank
+            return self._ranks[culprit] if culprit in self._lost else first
+        return first
+
+    def _say(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def named(rank: int, script: Script) -> str:
+    """What a rank is called."""
+    return f"ripieno: rank {rank} of {script.target} on {socket.gethostname()}"
