@@ -36,7 +36,13 @@ SLACK_S = 2.0 if ASKED else 30.0
 #: Ranks that are stopped before they have met the others are found by looking at them.
 STOPPED_EARLY_S = 5.0
 STEPS = 30
-RUN = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
+#: What a shell has started in the background ignores Ctrl-C, and hands that down.
+RUN = [
+    sys.executable,
+    "-c",
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')",
+]
 
 FAULTS = ("kill", "stop", "exit", "raise", "out of memory", "close descriptors")
 MOMENTS = ("meeting", "within calls", "between calls", "end")

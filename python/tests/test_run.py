@@ -218,6 +218,21 @@ def test_a_rank_that_hangs_up_on_its_launcher_has_failed(tmp_path, monkeypatch, 
     assert "rank 1 of" in (errors := capfd.readouterr().err) and "closed the connection" in errors
 
 
+def test_others_are_heard_while_one_that_has_hung_up_is_waited_for(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(vigil, "REPORT_S", 50.0)
+    path = tmp_path / "daemon.py"
+    path.write_text(
+        "import os, time\nfrom pathlib import Path\n"
+        "hung_up = Path(__file__).parent / 'hung up'\n"
+        "if os.environ['RANK'] == '1':\n    os.closerange(3, 100)\n    hung_up.touch()\n    time.sleep(60)\n"
+        "while not hung_up.exists():\n    time.sleep(0.01)\nif os.environ['RANK'] == '2':\n    raise KeyError('2')\n"
+    )
+
+    assert launch_run.run(launch_run.Script(str(path)), 3) == 1
+    errors = capfd.readouterr().err
+    assert "rank 2 of" in errors and "KeyError: '2'" in errors and "rank 1 of" not in errors
+
+
 def test_ctrl_c_ends_all_ranks(script):
     launcher, pids = start_sleepers(script)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,6 +47,8 @@ class Rank:
         Whether it waits to meet the others, and whether it has met them.
     stopped_at
         Since when it is stopped while others wait to meet it.
+    hung_up_at
+        When it closed its channel, which its process outlives for a moment.
     report
         How it has failed, in its own words or in those of who noticed.
     status
@@ -57,6 +61,7 @@ class Rank:
     is_meeting: bool = False
     has_met: bool = False
     stopped_at: float | None = None
+    hung_up_at: float | None = None
     report: FailureReport | None = None
     status: int | None = None
 
@@ -100,6 +105,7 @@ class Vigil:
         self._ranks = ranks
         self._script = script
         self._watch = watch
+        self._selector = selectors.DefaultSelector()
         self._first: Rank | None = None
         # Those that the others go on without.
         self._lost: set[int] = set()
@@ -112,19 +118,18 @@ class Vigil:
 
     def until_the_end(self) -> Rank | None:
         """Until all have ended, or some time after the first has failed; that one, unless others go on without it."""
-        with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
+        with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
             for each in self._ranks:
-                selector.register(each.channel, selectors.EVENT_READ, each)
-            while selector.get_map():
+                self._selector.register(each.channel, selectors.EVENT_READ, each)
+            while self._selector.get_map():
                 left_s = self._left_s()
                 if self._all_end_without_the_stopped() if left_s is None else left_s <= 0:
                     break
                 heard: list[Rank] = []
                 for key, _ in ready(LOOK_S if left_s is None else left_s):
+                    self._hear(key, ends)
                     heard.append(key.data)
-                    if self._hear(key.data):
-                        selector.unregister(key.fileobj)
-                for each in [*heard, *self._stopped_ahead_of_the_meeting()]:
+                for each in [*heard, *self._without_an_end(), *self._stopped_ahead_of_the_meeting()]:
                     if each.failed and each.rank not in self._lost:
                         self._take_failure(each)
         return self._culprit()
@@ -145,13 +150,23 @@ class Vigil:
         is_awaited = culprit is not None and not culprit.failed and not culprit.is_stopped
         return CULPRIT_S if is_awaited else LAST_WORDS_S
 
-    def _hear(self, rank: Rank) -> bool:
-        """Take what a rank says; True if that was its end."""
+    def _hear(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
+        """Take what a rank says, that it hangs up, or that it has ended."""
+        rank: Rank = key.data
+        if rank.hung_up_at is not None:
+            self._selector.unregister(key.fileobj)
+            self._take_end(rank)
+            return
         try:
             kind, value = rank.channel.receive()
         except HungUp:
-            self._take_end(rank)
-            return True
+            self._selector.unregister(key.fileobj)
+            # Its descriptor is closed when it ends, so there is next to nothing to wait for.
+            rank.hung_up_at = time.monotonic()
+            end = os.pidfd_open(rank.process.pid)
+            ends.callback(os.close, end)
+            self._selector.register(end, selectors.EVENT_READ, rank)
+            return
         if kind == "pulse":
             self._watch.pulse(rank.rank, value)
         elif kind == "meeting":
@@ -160,16 +175,23 @@ class Vigil:
             rank.has_met = True
         else:
             rank.report = value
-        return False
 
     def _take_end(self, rank: Rank) -> None:
-        # Its descriptor is closed when it ends, so there is next to nothing to wait for.
-        try:
-            rank.status = rank.process.wait(REPORT_S)
-        except subprocess.TimeoutExpired:
-            rank.note("its process closed the connection to its launcher")
+        rank.status = rank.process.wait()
         if self._script.independent and rank.rank == 0 and rank.status in range(256):
             self._over_at = time.monotonic()
+
+    def _without_an_end(self) -> list[Rank]:
+        """Those that have hung up without ending, and are not waited for any more."""
+        now, found = time.monotonic(), []
+        for end, key in list(self._selector.get_map().items()):
+            rank: Rank = key.data
+            if rank.hung_up_at is not None and now > rank.hung_up_at + REPORT_S:
+                self._selector.unregister(end)
+                if rank.report is None:
+                    rank.note("its process closed the connection to its launcher")
+                found.append(rank)
+        return found
 
     def _take_failure(self, rank: Rank) -> None:
         """A rank has failed that the others do not go on without yet."""
