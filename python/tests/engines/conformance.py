@@ -12,9 +12,12 @@ from typing import Any
 import cloudpickle
 import conformance_programs
 import ripieno as rp
+import strikes
+import watching
 from spark_sessions import CLUSTER
 
-cloudpickle.register_pickle_by_value(conformance_programs)
+for _module in (conformance_programs, strikes, watching):
+    cloudpickle.register_pickle_by_value(_module)
 
 #: By the name of the fixture that starts it ("local" has none): what `ripieno.launch` is told.
 ENGINES: dict[str, Callable[[Any], dict[str, Any]]] = {

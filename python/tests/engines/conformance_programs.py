@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import ripieno as rp
+from strikes import strike_once
 
 # So long that whoever waits for it has lost.
 NEVER_S = 600.0
@@ -51,6 +53,26 @@ def fail(comm, culprit: int, how: str, others: str) -> None:
     if others != "in a collective":
         pause.wait(NEVER_S if others == "computing" else AWHILE_S)
     comm.allreduce(np.ones(1000))
+
+
+def sum_and_strike(comm, folder: Path) -> int:
+    """How many ranks there are; rank 1 has been killed before, once."""
+    strike_once(comm, folder, (1,))
+    return comm.allreduce(1)
+
+
+def fit_and_strike(comm, folder: Path, rows: np.ndarray) -> tuple[int | None, np.ndarray]:
+    """A fit that is kept after each iteration, in the fourth of which rank 0 has been killed, once."""
+
+    def strike(event: dict[str, Any]) -> None:
+        mark = folder / "struck"
+        if event["event"] == "iteration" and event["iteration"] == 4 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    options = {"n_clusters": 7, "random_state": 3, "max_iter": 6, "tol": 0.0, "checkpoint": folder / "kept", "every": 1}
+    model = rp.KMeans(**options, on_iteration=strike).fit(rows, comm=comm)
+    return model.resumed_from_, model.cluster_centers_
 
 
 def _raise(comm) -> None:

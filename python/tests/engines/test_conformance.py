@@ -256,6 +256,41 @@ def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
+@pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
+def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_told(
+    engine: Standing, tmp_path: Path, policy: str, left: int
+):
+    engine.close()
+    with engine.launch(3, on_failure=policy) as job:
+        with pytest.warns(RuntimeWarning, match=f"rank 1 on .*begins again on {left} ranks"):
+            assert job.run(programs.sum_and_strike, tmp_path) == [left] * left
+        assert list(job.lost) == [1] and job.workers == left
+        for workers in (2, 3):
+            job.resize(workers)
+            assert job.run(programs.sum_and_strike, tmp_path) == [workers] * workers
+    assert comes_true(lambda: _works_again(engine), SETTLED_S)
+
+
+def test_engines_keep_no_spares(engine: Standing):
+    if engine.name == "local":
+        pytest.skip("local workers may have spares")
+    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
+        engine.launch(2, spares=1)
+
+
+def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: Standing, tmp_path: Path):
+    engine.close()
+    (rows,) = _rows()
+    expected = rp.KMeans(7, random_state=3, max_iter=6, tol=0.0, workers=3, threads=1).fit(rows)
+    with engine.launch(3, on_failure="respawn") as job, pytest.warns(RuntimeWarning, match="begins again on 3 ranks"):
+        found = job.run(programs.fit_and_strike, tmp_path, rows)
+
+    # Local ranks that live on may have the iteration at hand in memory.
+    assert {resumed_from for resumed_from, _ in found} in ({3}, {4})
+    assert all(centers.tobytes() == expected.cluster_centers_.tobytes() for _, centers in found)
+    assert comes_true(lambda: _works_again(engine), SETTLED_S)
+
+
 def test_ranks_that_only_compute_end_with_the_process_that_launched_them(engine: Standing):
     if engine.driver is None:
         pytest.skip("the process with the SparkSession runs the tests")

@@ -16,7 +16,6 @@ import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
 from ripieno.launch.engine.remote import RemoteChannel
-from strikes import strike_once
 from watching import comes_true, gone_within
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
@@ -46,23 +45,6 @@ def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
     dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
     with launch(dask_client) as job:
         assert places[1] not in job.run(place)
-
-
-@pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
-def test_a_program_begins_again_where_a_worker_has_died(dask_client, tmp_path, policy, left):
-    def program(comm):
-        strike_once(comm, tmp_path, (1,))
-        return comm.allreduce(1)
-
-    with launch(dask_client, 3, on_failure=policy) as job:
-        with pytest.warns(RuntimeWarning, match=f"dask says: .*begins again on {left} ranks"):
-            assert job.run(program) == [left] * left
-        assert list(job.lost) == [1]
-        job.resize(2)
-        assert job.run(program) == [2, 2]
-    dask_client.wait_for_workers(WORKERS, timeout=RESTART_S)
-    with pytest.raises(rp.InputError, match="spares=1: of an engine others are asked for when they are needed"):
-        launch(dask_client, 3, spares=1)
 
 
 def test_ranks_of_a_job_that_fails_are_no_failed_tasks_in_the_logs_of_workers(dask_client):

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
-from strikes import strike_once
 from watching import comes_true, gone_within
 
 # What a user waits for an error, at most.
@@ -156,23 +155,6 @@ def test_a_killed_worker_ends_the_job_at_once(ray_nodes, program, cause):
 
     assert caught.value.rank == 1
     assert elapsed_s < PROMPT_S
-    works_as_before()
-
-
-@pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
-def test_a_program_begins_again_where_an_actor_has_died(ray_nodes, tmp_path, policy, left):
-    def program(comm):
-        strike_once(comm, tmp_path, (1,))
-        return comm.allreduce(1)
-
-    with launch(3, on_failure=policy) as job:
-        with pytest.warns(RuntimeWarning, match=f"ray says: .*begins again on {left} ranks"):
-            assert job.run(program) == [left] * left
-        assert list(job.lost) == [1]
-        job.resize(2)
-        assert job.run(program) == [2, 2]
-    with pytest.raises(InputError, match="spares=1: of an engine others are asked for when they are needed"):
-        launch(3, spares=1)
     works_as_before()
 
 
