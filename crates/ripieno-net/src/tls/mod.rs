@@ -5,6 +5,7 @@
 //! whose proofs hold for one session alone, by its exported keying material (RFC 5705, RFC 8446 section 7.5).
 //! Cost: one round trip and a signature on either side for each connection, then 22 bytes for every 16 KiB.
 
+mod provider;
 mod records;
 mod session;
 mod tunnel;
@@ -16,7 +17,6 @@ use crate::auth::seal;
 use crate::config::Token;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption};
-use rustls::crypto::ring::{self, cipher_suite, kx_group};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -70,11 +70,9 @@ struct Identity {
 
 impl Identity {
     fn of(token: &Token) -> Result<Identity, Error> {
-        let mut provider = ring::default_provider();
-        provider.cipher_suites = vec![cipher_suite::TLS13_AES_128_GCM_SHA256];
-        provider.kx_groups = vec![kx_group::X25519];
+        let provider = provider::provider();
         let private = [&PKCS8[..], &seal(token, "tls key", &[])].concat();
-        let signer = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(private))?;
+        let signer = provider.key_provider.load_private_key(PrivatePkcs8KeyDer::from(private).into())?;
         let public = signer.public_key().ok_or_else(|| Error::General("a key without a public one".into()))?.to_vec();
         let key = CertifiedKey::new(vec![CertificateDer::from(public.clone())], signer);
         let job = JobKey { public: public.into(), algorithms: provider.signature_verification_algorithms };
