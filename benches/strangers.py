@@ -8,6 +8,7 @@ the same strangers visit a process that has nothing to do with it, and closes as
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import socket
 import statistics
@@ -25,6 +26,7 @@ import ripieno as rp
 from effort import Effort
 from ripieno.bench.figures import Count, Figure, Measurements, Samples
 from ripieno.comm.communicator import Communicator
+from ripieno.launch.engine.member_server import MemberServer
 
 WORKERS = 2
 CONNECTIONS, QUICK_CONNECTIONS = 10_000, 50
@@ -120,7 +122,28 @@ def measured(report: Measurements, effort: Effort) -> None:
             target=MEMORY_MIB,
         )
     )
+    serving_s = _serving_s(connections)
+    report.counts.append(
+        Count(
+            case="processor time of a member server",
+            row="for each stranger",
+            value=serving_s / connections * 1e6,
+            unit="µs",
+            target=SHARE * TURN_S / connections * 1e6,
+        )
+    )
     report.remark(f"of {connections:,} connections to {len(ports)} ports {refused:,} were refused or reset at once")
+
+
+def _serving_s(connections: int) -> float:
+    """Processor seconds of this process while strangers visit its member server."""
+    server = MemberServer("127.0.0.1", secrets.token_bytes(32))
+    strangers = _started("strangers", connections, server.port)
+    begun_s = time.process_time()
+    strangers.communicate()
+    took_s = time.process_time() - begun_s
+    server.close()
+    return took_s
 
 
 def _iterate(comm: Communicator, count: int) -> tuple[float, float, float, int]:

@@ -293,6 +293,22 @@ mod tests {
     }
 
     #[test]
+    fn who_says_too_little_is_shown_out_when_its_time_is_over() {
+        let (mut entrance, address) = entrance();
+        let mut slow = TcpStream::connect(address).unwrap();
+        slow.write_all(b"RIPIENO").unwrap();
+        slow.set_read_timeout(Some(PROMPT)).unwrap();
+        assert!(wait(&entrance, PROMPT));
+        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+        assert_eq!(entrance.due(), entrance.visitors.values().next().map(|visitor| visitor.deadline));
+
+        entrance.visitors.values_mut().for_each(|visitor| visitor.deadline = Instant::now());
+        assert!(entrance.hear(&credentials(), &mut |_| Ok(())).is_none());
+
+        assert_eq!(slow.read(&mut [0]).unwrap(), 0, "it hears nothing");
+    }
+
+    #[test]
     fn one_of_the_job_comes_in_amid_strangers() {
         let (mut entrance, address) = entrance();
         let crowd: Vec<TcpStream> = (0..400).map(|_| stranger(address)).collect();

@@ -5,14 +5,15 @@
 //! end does not know the token, `TimedOut` if it says too little in time, `ConnectionAborted` if it is gone or speaks
 //! another language, `ConnectionRefused` if it is of the job but wants something else.
 
-use crate::auth::{Answer, Denied, Greeting, JobNonce, Purpose, Refusal, Visitor, call, tell_other_token};
+use crate::auth::{Answer, Denied, Greeting, JobNonce, Purpose, Refusal, call, tell_other_token};
 use crate::config::Credentials;
+use crate::entrance::Entrance;
+use crate::listeners::Doors;
 use crate::stream::Stream;
 use crate::tls::Tunnel;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind};
-use std::net::TcpStream;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What a member says first: the server asks for all else later.
@@ -23,9 +24,10 @@ pub type Tunneled = Option<(Tunnel, OwnedFd)>;
 
 /// Introduces a member to who listens at the other end of a TCP connection. The connection is blocking afterwards.
 pub fn join(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Duration) -> io::Result<Tunneled> {
-    let stream = stream(connection)?;
-    stream.set_nonblocking(false)?;
-    let called = call(stream, credentials, &MEMBER, Instant::now() + timeout).map_err(|denied| {
+    let socket = TcpStream::from(connection.try_clone_to_owned()?);
+    socket.set_nodelay(true)?;
+    socket.set_nonblocking(false)?;
+    let called = call(Stream::Tcp(socket), credentials, &MEMBER, Instant::now() + timeout).map_err(|denied| {
         let kind = match denied {
             Denied::OtherToken | Denied::Unproven => ErrorKind::PermissionDenied,
             Denied::Refused(_) => ErrorKind::ConnectionRefused,
@@ -37,27 +39,70 @@ pub fn join(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Dura
     tunneled(called?)
 }
 
-/// Lets a member at the other end of a TCP connection introduce itself. The connection is non-blocking afterwards.
-pub fn admit(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Duration) -> io::Result<Tunneled> {
-    let mut visitor = Visitor::new(stream(connection)?, Instant::now() + timeout)?;
-    loop {
-        match visitor.advance(credentials, &mut judge) {
-            Answer::Welcome(stream, _) => return tunneled(stream),
-            Answer::Waiting(waiting) => {
-                wait_readable(&waiting.stream, waiting.deadline)?;
-                visitor = waiting;
-            }
-            Answer::WrongToken(mut stream) => {
-                tell_other_token(&mut stream);
-                return Err(io::Error::new(ErrorKind::PermissionDenied, "who has connected knows another token"));
-            }
-            Answer::Refused(_, refusal) => {
-                return Err(io::Error::new(ErrorKind::ConnectionRefused, refusal.to_string()));
-            }
-            Answer::Stranger => {
-                return Err(io::Error::new(ErrorKind::ConnectionAborted, "who has connected is none of this job"));
+/// A member that has introduced itself.
+pub struct Member {
+    /// Its connection, which does not block.
+    pub connection: OwnedFd,
+    /// What takes the connection's place.
+    pub tunneled: Tunneled,
+}
+
+/// Where members come in: each introduces itself while nobody waits for it, and strangers cost what they cost a rank.
+///
+/// Its descriptor is readable when somebody may have something to say.
+pub struct Reception {
+    entrance: Entrance,
+    credentials: Credentials,
+}
+
+impl Reception {
+    /// Hears whoever comes by `listener`, which becomes non-blocking.
+    pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<Reception> {
+        let doors = Doors::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
+        Ok(Reception { entrance: Entrance::new(doors)?, credentials })
+    }
+
+    /// When to look in again, even if the descriptor is not readable.
+    pub fn due(&self) -> Option<Instant> {
+        self.entrance.due()
+    }
+
+    /// What this process has lacked for a while to let anybody in.
+    pub fn lack(&self) -> Option<&str> {
+        self.entrance.lasting_lack()
+    }
+
+    /// The next member; `None` when that is all for now.
+    pub fn next_member(&mut self) -> Option<Member> {
+        loop {
+            match self.entrance.hear(&self.credentials, &mut judge)? {
+                Answer::Welcome(stream, _) => {
+                    // For want of a descriptor or a thread a member is sent away, and comes again.
+                    if let Ok(member) = Member::on(stream) {
+                        return Some(member);
+                    }
+                }
+                Answer::WrongToken(mut stream) => tell_other_token(&mut stream),
+                Answer::Refused(..) | Answer::Stranger | Answer::Waiting(_) => {}
             }
         }
+    }
+}
+
+impl AsFd for Reception {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.entrance.as_fd()
+    }
+}
+
+impl Member {
+    fn on(stream: Stream) -> io::Result<Member> {
+        let connection = match &stream {
+            Stream::Tls(session) => session.socket().as_fd(),
+            Stream::Tcp(socket) => socket.as_fd(),
+            Stream::Unix(socket) => socket.as_fd(),
+        };
+        Ok(Member { connection: connection.try_clone_to_owned()?, tunneled: tunneled(stream)? })
     }
 }
 
@@ -72,63 +117,61 @@ fn tunneled(stream: Stream) -> io::Result<Tunneled> {
     }
 }
 
-/// The same connection by a descriptor of its own.
-fn stream(connection: BorrowedFd<'_>) -> io::Result<Stream> {
-    let socket = TcpStream::from(connection.try_clone_to_owned()?);
-    socket.set_nodelay(true)?;
-    Ok(Stream::Tcp(socket))
-}
-
-fn wait_readable(stream: &Stream, deadline: Instant) -> io::Result<()> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    let timeout = Timespec::try_from(left).expect("an introduction takes seconds");
-    match poll(&mut [PollFd::new(stream, PollFlags::IN)], Some(&timeout)) {
-        Ok(0) => Err(io::Error::new(ErrorKind::TimedOut, "who has connected took too long to say who it is")),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Encryption;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use std::io::{Read, Write};
-    use std::net::TcpListener;
-    use std::os::fd::AsFd;
+    use std::net::{Ipv4Addr, SocketAddr};
     use std::os::unix::net::UnixStream;
 
     const PROMPT: Duration = Duration::from_secs(10);
+    const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-    fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let member = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (member, listener.accept().unwrap().0)
+    fn reception(credentials: &Credentials) -> (Reception, SocketAddr) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        (Reception::new(listener.as_fd(), credentials.clone()).unwrap(), address)
     }
 
     fn credentials(secret: &str, tls: bool) -> Credentials {
         Credentials { token: crate::Token::from_secret(secret), tls: Encryption::meant_by(Some(tls)) }
     }
 
-    fn meet(members: &Credentials, servers: &Credentials) -> [Result<Tunneled, ErrorKind>; 2] {
-        let (member, server) = pair();
+    /// Receives until `is_over`; who has come in.
+    fn receive(reception: &mut Reception, is_over: &dyn Fn() -> bool) -> Option<Member> {
+        let deadline = Instant::now() + PROMPT;
+        loop {
+            let member = reception.next_member();
+            if member.is_some() || is_over() {
+                return member;
+            }
+            assert!(Instant::now() < deadline, "nobody comes");
+            poll(&mut [PollFd::new(reception, PollFlags::IN)], Some(&LOOK)).unwrap();
+        }
+    }
+
+    fn meet(members: &Credentials, servers: &Credentials) -> [Option<Result<Tunneled, ErrorKind>>; 2] {
+        let (mut reception, address) = reception(servers);
+        let member = TcpStream::connect(address).unwrap();
         std::thread::scope(|scope| {
-            let joined = scope.spawn(|| join(member.as_fd(), members, PROMPT));
-            let admitted = admit(server.as_fd(), servers, PROMPT);
-            [joined.join().unwrap(), admitted].map(|met| met.map_err(|error| error.kind()))
+            let joined = scope.spawn(|| join(member.as_fd(), members, PROMPT).map_err(|error| error.kind()));
+            let received = receive(&mut reception, &|| joined.is_finished());
+            [Some(joined.join().unwrap()), received.map(|member| Ok(member.tunneled))]
         })
     }
 
     #[test]
     fn who_knows_the_token_is_let_in() {
-        let [joined, admitted] = meet(&credentials("a", false), &credentials("a", false));
-        assert!(matches!((joined, admitted), (Ok(None), Ok(None))));
+        let met = meet(&credentials("a", false), &credentials("a", false));
+        assert!(matches!(met, [Some(Ok(None)), Some(Ok(None))]));
     }
 
     #[test]
     fn what_passes_through_a_tunnel_arrives_whole_and_in_order_until_its_end() {
-        let [joined, admitted] = meet(&credentials("a", true), &credentials("a", true));
-        let [(there, member), (_, server)] = [joined, admitted].map(|met| met.unwrap().unwrap());
+        let met = meet(&credentials("a", true), &credentials("a", true));
+        let [(there, member), (_, server)] = met.map(|met| met.unwrap().unwrap().unwrap());
         let [mut member, mut server] = [member, server].map(UnixStream::from);
         let words: Vec<u8> = (0..3_000_000u32).map(|number| (number % 251) as u8).collect();
         std::thread::scope(|scope| {
@@ -151,42 +194,30 @@ mod tests {
     fn a_member_and_a_server_of_which_one_encrypts_refuse_each_other() {
         for tls in [false, true] {
             let met = meet(&credentials("a", tls), &credentials("a", !tls));
-            assert!(met.iter().all(|met| met.as_ref().is_err_and(|kind| *kind == ErrorKind::ConnectionRefused)));
+            assert!(matches!(met, [Some(Err(ErrorKind::ConnectionRefused)), None]));
         }
     }
 
     #[test]
-    fn both_ends_see_that_tokens_differ() {
+    fn a_member_is_told_that_tokens_differ() {
         for tls in [false, true] {
             let met = meet(&credentials("a", tls), &credentials("b", tls));
-            assert!(met.iter().all(|met| met.as_ref().is_err_and(|kind| *kind == ErrorKind::PermissionDenied)));
+            assert!(matches!(met, [Some(Err(ErrorKind::PermissionDenied)), None]));
         }
-    }
-
-    #[test]
-    fn who_says_too_little_is_given_up_in_time() {
-        let (mut stranger, server) = pair();
-        std::thread::scope(|scope| {
-            scope.spawn(move || {
-                stranger.write_all(b"RIPIENO").unwrap();
-                assert_eq!(stranger.read(&mut [0]).unwrap(), 0, "until the server has closed its end");
-            });
-            let admitted = admit(server.as_fd(), &credentials("a", false), Duration::from_millis(100));
-            assert_eq!(admitted.map(drop).unwrap_err().kind(), ErrorKind::TimedOut);
-            drop(server);
-        });
     }
 
     #[test]
     fn a_rank_is_no_member() {
-        let (member, server) = pair();
         let credentials = credentials("a", false);
+        let (mut reception, address) = reception(&credentials);
         let rank = Greeting { purpose: Purpose::Data, ..MEMBER };
         std::thread::scope(|scope| {
-            let admitted = scope.spawn(|| admit(server.as_fd(), &credentials, PROMPT).map_err(|error| error.kind()));
-            let called = call(Stream::Tcp(member), &credentials, &rank, Instant::now() + PROMPT);
-            assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Purpose));
-            assert_eq!(admitted.join().unwrap().map(drop).unwrap_err(), ErrorKind::ConnectionRefused);
+            let called = scope.spawn(|| {
+                let stream = Stream::connect_tcp(address, PROMPT).unwrap();
+                call(stream, &credentials, &rank, Instant::now() + PROMPT)
+            });
+            assert!(receive(&mut reception, &|| called.is_finished()).is_none());
+            assert_eq!(called.join().unwrap().unwrap_err(), Denied::Refused(Refusal::Purpose));
         });
     }
 }

@@ -4,8 +4,9 @@ use crate::communicator::seconds;
 use pyo3::prelude::*;
 use ripieno::net::tls;
 use ripieno::net::{Credentials, Encryption, Token, introduction};
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
+use std::time::Instant;
 
 /// What carries an encrypted connection, as long as its descriptor is open.
 #[pyclass(module = "ripieno._native")]
@@ -35,31 +36,57 @@ fn introduce_member(
     tls: Option<bool>,
     timeout_s: f64,
 ) -> PyResult<Tunneled> {
-    introduce(py, socket, token, tls, timeout_s, introduction::join)
-}
-
-/// The same for who has connected.
-#[pyfunction]
-fn admit_member(py: Python<'_>, socket: i32, token: &[u8], tls: Option<bool>, timeout_s: f64) -> PyResult<Tunneled> {
-    introduce(py, socket, token, tls, timeout_s, introduction::admit)
-}
-
-fn introduce(
-    py: Python<'_>,
-    socket: i32,
-    token: &[u8],
-    tls: Option<bool>,
-    timeout_s: f64,
-    by: impl Fn(BorrowedFd<'_>, &Credentials, std::time::Duration) -> std::io::Result<introduction::Tunneled> + Sync,
-) -> PyResult<Tunneled> {
-    let (credentials, timeout) = (
-        Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) },
-        seconds("timeout_s", timeout_s)?,
-    );
+    let (credentials, timeout) = (credentials(token, tls), seconds("timeout_s", timeout_s)?);
     // SAFETY: the caller's socket is open until this returns.
     let socket = unsafe { BorrowedFd::borrow_raw(socket) };
-    let tunneled = py.detach(|| by(socket, &credentials, timeout))?;
-    Ok(tunneled.map(|(inner, end)| (Tunnel { inner: Mutex::new(inner) }, end.into_raw_fd())))
+    let tunneled = py.detach(|| introduction::join(socket, &credentials, timeout))?;
+    Ok(tunneled.map(with_end))
+}
+
+/// Where members come in; only the thread that lets them in may use it.
+#[pyclass(module = "ripieno._native")]
+struct Reception {
+    inner: introduction::Reception,
+}
+
+#[pymethods]
+impl Reception {
+    /// On a socket that listens.
+    #[new]
+    fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
+        // SAFETY: the caller's socket is open until this returns.
+        let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+        Ok(Reception { inner: introduction::Reception::new(listener, credentials(token, tls))? })
+    }
+
+    /// Readable when somebody may have something to say.
+    fn fileno(&self) -> i32 {
+        self.inner.as_fd().as_raw_fd()
+    }
+
+    /// Seconds until it is to be looked after even if it is not readable.
+    fn due_s(&self) -> Option<f64> {
+        self.inner.due().map(|due| due.saturating_duration_since(Instant::now()).as_secs_f64())
+    }
+
+    /// What this process has lacked for a while to let anybody in.
+    fn lack(&self) -> Option<&str> {
+        self.inner.lack()
+    }
+
+    /// The connection of the next member, and what carries it if it is encrypted; None when that is all for now.
+    fn next_member(&mut self, py: Python<'_>) -> Option<(i32, Tunneled)> {
+        let member = py.detach(|| self.inner.next_member())?;
+        Some((member.connection.into_raw_fd(), member.tunneled.map(with_end)))
+    }
+}
+
+fn credentials(token: &[u8], tls: Option<bool>) -> Credentials {
+    Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) }
+}
+
+fn with_end((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
+    (Tunnel { inner: Mutex::new(inner) }, end.into_raw_fd())
 }
 
 /// The cipher suite of encrypted connections.
@@ -71,6 +98,6 @@ fn tls_cipher() -> &'static str {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tunnel>()?;
     module.add_function(wrap_pyfunction!(tls_cipher, module)?)?;
-    module.add_function(wrap_pyfunction!(introduce_member, module)?)?;
-    module.add_function(wrap_pyfunction!(admit_member, module)?)
+    module.add_class::<Reception>()?;
+    module.add_function(wrap_pyfunction!(introduce_member, module)?)
 }

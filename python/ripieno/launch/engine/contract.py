@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -271,11 +270,11 @@ class EngineJob(ProcessJob[RemoteMember]):
                 while True:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise EngineError(self._absent(attempts, patience_s))
+                        raise EngineError(self._absent(attempts, patience_s, server.lack))
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
                             raise self._alarmed()
-                    for join, channel in self._joined(server):
+                    for join, channel in server.joined():
                         members = attempts.setdefault(join.attempt, {})
                         earlier = members.pop(join.rank, None)
                         if earlier is not None:
@@ -288,14 +287,6 @@ class EngineJob(ProcessJob[RemoteMember]):
             for members in attempts.values():
                 for member in members.values():
                     member.channel.close()
-
-    def _joined(self, server: MemberServer) -> Iterator[tuple[Join, RemoteChannel]]:
-        yield from server.joined()
-        if server.error is not None:
-            raise EngineError(
-                f"ranks cannot join this process: {server.error.strerror}; each needs a descriptor here: "
-                "raise the limit (ulimit -n)"
-            )
 
     def _member(self, join: Join, channel: RemoteChannel) -> RemoteMember:
         try:
@@ -318,12 +309,17 @@ class EngineJob(ProcessJob[RemoteMember]):
                     f"it has {name} {mine}: install the same there"
                 )
 
-    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float) -> str:
+    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float, lack: str | None) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
-        return (
+        told = (
             f"{len(best)} of {self.workers} ranks have joined within {patience_s:g} s, missing are "
-            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}: see whether {self.engine.NAME} has room for "
+            f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
+        )
+        if lack is not None:
+            return f"{told}: this process cannot let them in: {lack}"
+        return (
+            f"{told}: see whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
             f"{self.engine.NAME}), or raise rendezvous_timeout_s"
         )

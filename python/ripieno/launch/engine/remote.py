@@ -11,6 +11,7 @@ import select
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from ripieno.wire.arrays import empty
 
 # A silent host is noticed after this long: idle seconds, seconds between probes, probes.
 KEEP_ALIVE = (10, 5, 4)
+KEEP_ALIVE_OPTIONS = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
 
 # What was said before a channel is closed has so long to get on its way.
 FAREWELL_S = 5.0
@@ -165,26 +167,53 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool |
             raise
 
 
-def accept(end: socket.socket, token: bytes, timeout_s: float, *, tls: bool | None = None) -> RemoteChannel:
-    """The channel to who has connected by `end`; `OSError` or `NotAuthentic` if that is no member of this job."""
-    try:
-        return _channel(end, MESSAGE_S, _native.admit_member(end.fileno(), token, tls, timeout_s))
-    except PermissionError as error:
-        end.close()
-        raise NotAuthentic("who has connected does not know this job's token") from error
-    except BaseException:
-        end.close()
-        raise
+class Reception:
+    """Where members connect: by `listener`, until that is shut down. One thread at a time may receive.
+
+    Whoever connects is heard without waiting for it, by the native module, as at the ports of ranks: a stranger costs
+    some µs, and no thread.
+
+    Attributes
+    ----------
+    lack : str or None
+        What this process has lacked for a while to let anybody in.
+    """
+
+    def __init__(self, listener: socket.socket, token: bytes, *, tls: bool | None = None) -> None:
+        self.lack: str | None = None
+        self._listener = listener
+        self._native = _native.Reception(listener.fileno(), token, tls)
+
+    def members(self) -> Iterator[RemoteChannel]:
+        """The channels to those who have proved that they know the token, as they come."""
+        watch = select.poll()
+        watch.register(self._native.fileno(), select.POLLIN)
+        while self._listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            while (member := self._native.next_member()) is not None:
+                end = socket.socket(fileno=member[0])
+                try:
+                    channel = _channel(end, MESSAGE_S, member[1])
+                except OSError:
+                    # It has gone again.
+                    end.close()
+                    continue
+                yield channel
+            self.lack = self._native.lack()
+            due_s = self._native.due_s()
+            watch.poll(None if due_s is None else due_s * 1000)
 
 
 def _channel(end: socket.socket, send_s: float | None, tunneled: tuple[_native.Tunnel, int] | None) -> RemoteChannel:
-    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in zip((socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT), KEEP_ALIVE, strict=True):
-        end.setsockopt(socket.IPPROTO_TCP, option, value)
-    address = str(end.getsockname()[0])
-    if tunneled is None:
-        return RemoteChannel(end, send_s, address)
-    tunnel, near = tunneled
-    # The tunnel has the connection.
-    end.close()
-    return RemoteChannel(socket.socket(fileno=near), send_s, address, tunnel)
+    tunnel, near = (None, end) if tunneled is None else (tunneled[0], socket.socket(fileno=tunneled[1]))
+    try:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in zip(KEEP_ALIVE_OPTIONS, KEEP_ALIVE, strict=True):
+            end.setsockopt(socket.IPPROTO_TCP, option, value)
+        address = str(end.getsockname()[0])
+    except OSError:
+        near.close()
+        raise
+    if near is not end:
+        # The tunnel has the connection.
+        end.close()
+    return RemoteChannel(near, send_s, address, tunnel)

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -158,13 +158,8 @@ def _listening(address: str, invitation: Invitation) -> Iterator[int]:
 
 
 def _greet(listener: socket.socket, invitation: Invitation) -> None:
-    while True:
-        try:
-            end, _ = listener.accept()
-        except OSError:
-            return
-        with suppress(OSError, NotAuthentic):
-            remote.accept(end, invitation.token, REACH_S, tls=invitation.tls).close()
+    for channel in remote.Reception(listener, invitation.token, tls=invitation.tls).members():
+        channel.close()
 
 
 def _try(target: Site, invitation: Invitation) -> str:
