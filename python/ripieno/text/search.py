@@ -38,7 +38,8 @@ class Query:
     Attributes
     ----------
     pattern : str
-        A regular expression as Rust's crate regex has them; ``^`` and ``$`` are the ends of a line.
+        A regular expression as Rust's crate regex has them, but for the classes of ages and of breaks (``\\p{Age=…}``,
+        ``\\p{WB=…}``); ``^`` and ``$`` are the ends of a line.
     fixed : bool
         The pattern is a string to find as it is.
     ignore_case : bool

@@ -33,7 +33,7 @@ pub struct Search {
 /// A search for lines that match a pattern.
 ///
 /// Lines end with `\n`, which is not part of them; the last one may lack its end. Patterns have the syntax of the
-/// `regex` crate; `^` and `$` are the ends of a line.
+/// `regex` crate, but for the Unicode classes of ages and of breaks; `^` and `$` are the ends of a line.
 ///
 /// ```
 /// use ripieno_kernels::text::{LineSearch, Search};
