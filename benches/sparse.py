@@ -1,6 +1,7 @@
-"""Sparse reductions of power-law data on an emulated cluster, and the charts of docs/sparse.md.
+"""Sparse reductions of power-law data on an emulated cluster, by threads on this machine, and charts of docs/sparse.md.
 
 benches/sparse.py cluster [--hosts 64] [--rate 100mbit] [--quick] [--json FILE]
+benches/sparse.py threads [--features 60000000] [--density 0.21] [--quick] [--json FILE]
 benches/sparse.py charts [--cluster FILE] [--packets NAME=FILE]… [--quick] [--out FOLDER]
 """
 
@@ -10,8 +11,10 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from blas import free_blas
@@ -22,15 +25,18 @@ free_blas()
 import click  # noqa: E402
 import command  # noqa: E402
 import numpy as np  # noqa: E402
+import ripieno as rp  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno import _native  # noqa: E402
 from ripieno._native import PacketCurve  # noqa: E402
 from ripieno.bench import table  # noqa: E402
 from ripieno.bench.pages import sparse as report  # noqa: E402
 from ripieno.comm.communicator import Communicator  # noqa: E402
+from ripieno.host import usable_cores  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
 from ripieno.sparse import design, packets  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
+from sparse_by_threads import Times, timed  # noqa: E402
 from sparse_rank import DENSE, GATHER, ROW_BYTES, Case  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
@@ -42,6 +48,7 @@ SCALE, QUICK_SCALE = 1000, 10_000
 WAYS = ("designed", "tried", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
 QUICK_WAYS = ("designed", "tried", "direct", GATHER, DENSE)
 QUICK_HOSTS, QUICK_BUDGET_S = 3, 0.02
+QUICK_FEATURES = 20_000
 VOLUME_RANKS, VOLUME_DEGREES, VOLUME_SCALE = 64, {"twitter": "8x4x2", "yahoo": "16x4"}, 500
 MEET_TIMEOUT_S = 60.0
 FIGURE_4_FEATURES, FIGURE_4_ALPHAS = 1_000_000, (0.5, 1.0, 1.5, 2.0)
@@ -127,6 +134,51 @@ def _show(found: dict[str, Any]) -> None:
             bytes_text(each["busiest_sent_bytes"]),
         )
     console.print(rows)
+
+
+@main.command()
+@click.option("--features", type=click.IntRange(min=1), default=DENSITIES["twitter"][0], show_default=True)
+@click.option("--density", type=click.FloatRange(0, 1), default=DENSITIES["twitter"][1], show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="By turns.")
+@command.quick_option
+@command.json_option
+def threads(features: int, density: float, rounds: int, quick: bool, target: Path | None) -> None:
+    """Configure and reduce by one rank with one thread and with one per core, and by a rank per core."""
+    if quick:
+        features, rounds = QUICK_FEATURES, 1
+    cores = usable_cores()
+    cases = list(dict.fromkeys([(1, 1), (1, cores), (cores, 1)]))
+    found: dict[tuple[int, int], list[Times]] = {case: [] for case in cases}
+    with ExitStack() as jobs:
+        worlds = [jobs.enter_context(rp.launch(workers=ranks, threads=count)) for ranks, count in cases]
+        for _ in range(rounds):
+            for case, world in zip(cases, worlds, strict=True):
+                found[case].append(_slowest(world.run(timed, features, density)))
+    alone, together = found[1, 1][0].digest, found[1, cores][0].digest
+    if alone != together:
+        raise click.ClickException("threads change the bits of a result")
+    rows = Table(title=f"{features:,} features at a density of {density:g}, {rounds} rounds by turns: seconds")
+    for heading in ("ranks", "threads", "configure", "reduce", "in one pass"):
+        rows.add_column(heading, justify="right")
+    for (ranks, count), all_times in found.items():
+        kinds = [[each.configure_s for each in all_times], [each.reduce_s for each in all_times],
+                 [each.in_one_pass_s for each in all_times]]  # fmt: skip
+        rows.add_row(str(ranks), str(count), *(_spread(seconds) for seconds in kinds))
+    table.console().print(rows)
+    cases_found = [
+        {"ranks": ranks, "threads": count, "rounds": [asdict(each) for each in all_times]}
+        for (ranks, count), all_times in found.items()
+    ]
+    command.write(target, {"features": features, "density": density, "cases": cases_found}, quick=quick)
+
+
+def _spread(seconds: list[float]) -> str:
+    return f"{median(seconds):.3g} ({min(seconds):.3g} – {max(seconds):.3g})"
+
+
+def _slowest(times: list[Times]) -> Times:
+    """Of the ranks of a round; the digest of the first."""
+    return Times(*(max(values) for values in zip(*(astuple(each)[:3] for each in times), strict=True)), times[0].digest)
 
 
 @main.command()

@@ -315,6 +315,7 @@ def sparse(
     degrees: str | None,
     missing_is_zero: bool,
     dense_above: float,
+    threads: int,
 ) -> SparseReduce: ...
 def sparse_reduce(
     communicator: Communicator,
@@ -329,6 +330,7 @@ def sparse_reduce(
     degrees: str | None,
     missing_is_zero: bool,
     dense_above: float,
+    threads: int,
 ) -> None: ...
 
 # Keyed data. Keys are an int64 array, or offsets (one more than there are keys) and bytes of strings.

@@ -157,6 +157,15 @@ def test_the_figures_that_need_no_cluster_are_drawn(tmp_path):
     assert "4x2" in (tmp_path / "volumes.svg").read_text()
 
 
+def test_sparse_reductions_are_measured_by_threads(tmp_path):
+    target = tmp_path / "threads.json"
+    bench("sparse.py", "threads", "--quick", "--json", target)
+
+    cases = json.loads(target.read_text())["cases"]
+    assert (cases[0]["ranks"], cases[0]["threads"]) == (1, 1)
+    assert all(times["configure_s"] > 0 and times["reduce_s"] > 0 for case in cases for times in case["rounds"])
+
+
 @needs_lab
 def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_path):
     target = tmp_path / "cluster.json"

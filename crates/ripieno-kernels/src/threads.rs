@@ -29,6 +29,9 @@ pub struct Threads {
 /// Below this many operations, about 50 µs of them, a thread that sleeps costs more to wake than it saves.
 const OPERATIONS_WORTH_A_THREAD: usize = 1 << 21;
 
+/// Parts per thread, so that the thread that is done first has something left to take.
+const PARTS_PER_THREAD: usize = 4;
+
 impl Threads {
     /// `count` threads, the caller's included, with the best SIMD level of this machine.
     ///
@@ -75,6 +78,15 @@ impl Threads {
         let worth = (part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD + 1).min(part_count);
         let count = if worth <= 1 { 1 } else { self.count.min(worth).min(team::core_count()) };
         Threads { count, ..*self }
+    }
+
+    /// Into how many parts work of so many operations in all is best cut for [`Threads::for_each`]: one, if no other
+    /// thread is worth it.
+    pub fn part_count(&self, operations: usize) -> usize {
+        match self.worth(self.count, operations / self.count).count {
+            1 => 1,
+            count => PARTS_PER_THREAD * count,
+        }
     }
 
     /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.

@@ -2,6 +2,7 @@
 
 use ripieno_fuzz::{Counting, Fuzz};
 use ripieno_plan::Op;
+use ripieno_plan::sparse::team::Alone;
 use ripieno_plan::sparse::{Configuring, Degrees};
 
 #[global_allocator]
@@ -18,14 +19,14 @@ fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {
 /// What rank 1 sends to rank 0 of its keys.
 fn sent(n: u64, keys: &[u64], dense_above: f64) -> Vec<u8> {
     let [_, machine] = machines(n, [&[1], keys], dense_above);
-    machine.outgoing(0).remove(0).1
+    machine.outgoing(0, &Alone).remove(0).1
 }
 
 /// Takes the message of rank 1, and makes a plan of it.
 fn planned(n: u64, dense_above: f64, message: &[u8]) -> Result<usize, &'static str> {
     let [mut machine, _] = machines(n, [&[1, 12], &[2, 3]], dense_above);
-    machine.absorb(0, &[(1, message)]).map_err(|malformed| malformed.what)?;
-    let (routes, missing) = machine.finish();
+    machine.absorb(0, &[(1, message)], &Alone).map_err(|malformed| malformed.what)?;
+    let (routes, missing) = machine.finish(&Alone);
     let plan = routes.plan(4, 4, Op::Sum);
     assert!(missing.examples.len() as u64 <= missing.count);
     Ok(plan.operations().len())

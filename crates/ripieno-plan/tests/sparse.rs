@@ -2,8 +2,9 @@
 
 mod common;
 
-use common::butterflies::{Configured, Keys, configured, machines, shapes};
+use common::butterflies::{Configured, Cutting, Keys, configured, machines, shapes, take_step};
 use ripieno_plan::check::{check, check_rendezvous};
+use ripieno_plan::sparse::team::{Alone, Team};
 use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;
@@ -62,6 +63,42 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
             }
         }
     }
+}
+
+#[test]
+fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
+    for (seed, degrees) in worlds().filter(|degrees| degrees.world_size() <= 16).enumerate() {
+        for (turn, (shape, keys)) in shapes(degrees.world_size(), seed as u64).into_iter().enumerate() {
+            // Bits for the keys, and lists of them.
+            let keys = if turn % 2 == 0 { keys } else { spread(keys) };
+            let dense_above = [0.0, 0.5, f64::INFINITY][(seed + turn) % 3];
+            let found = |team: &dyn Team| {
+                let mut machines = machines(&degrees, &keys, dense_above);
+                let mut sent = Vec::new();
+                for step in 0..machines[0].step_count() {
+                    sent.extend(machines.iter().map(|machine| machine.outgoing(step, team)));
+                    take_step(&mut machines, step, team);
+                }
+                let found = machines.into_iter().map(|machine| machine.finish(team));
+                let plans = found.map(|(routes, missing)| (routes.plan(ROW_BYTES, 4, Op::Sum), missing));
+                (sent, plans.collect::<Vec<_>>())
+            };
+            let alone = found(&Alone);
+            for size in [2, 3, 5] {
+                assert!(
+                    found(&Cutting(size)) == alone,
+                    "{degrees}, {shape}, dense above {dense_above}, {size}: {keys:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The same sets, far apart.
+fn spread(keys: Keys) -> Keys {
+    let sets =
+        |sets: Vec<Vec<u64>>| sets.into_iter().map(|set| set.into_iter().map(|key| 1000 * key).collect()).collect();
+    Keys { n: 1000 * keys.n, outs: sets(keys.outs), ins: sets(keys.ins) }
 }
 
 /// Who contributes to what a rank holds after each step, itself first among them.
@@ -162,11 +199,11 @@ fn dense_layers_need_no_maps_but_at_the_top() {
 fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
     let (degrees, keys) = ("3".parse().unwrap(), shapes(3, 5).swap_remove(0).1);
     let mut machines = machines(&degrees, &keys, 0.5);
-    let message = |from: usize| machines[from].outgoing(0).into_iter().find(|(to, _)| *to == 0).unwrap().1;
+    let message = |from: usize| machines[from].outgoing(0, &Alone).into_iter().find(|(to, _)| *to == 0).unwrap().1;
     let good: Vec<(usize, Vec<u8>)> = vec![(1, message(1)), (2, message(2))];
     let machine = &mut machines[0];
     let mut refused = |messages: &[(usize, Vec<u8>)], peer: usize| {
-        let error = machine.absorb(0, messages).unwrap_err();
+        let error = machine.absorb(0, messages, &Alone).unwrap_err();
         assert!(error.to_string().contains(&format!("rank {peer} ")), "{error}");
     };
     refused(&good[..1], 2);
@@ -174,14 +211,14 @@ fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
     refused(&[(1, good[0].1[1..].to_vec()), good[1].clone()], 1);
     refused(&[(1, [&good[0].1[..], &[0]].concat()), good[1].clone()], 1);
     refused(&[(1, vec![]), good[1].clone()], 1);
-    machine.absorb(0, &good).unwrap();
+    machine.absorb(0, &good, &Alone).unwrap();
 }
 
 #[test]
 fn a_malformed_message_is_told_by_its_first_fault() {
     let what = |message: &[u8]| {
         let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
-        machine.absorb(0, &[(1, message)]).unwrap_err().what
+        machine.absorb(0, &[(1, message)], &Alone).unwrap_err().what
     };
     // A set of all keys is a zero.
     assert_eq!(what(&[9, 0, 0]), "no form of key sets");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::butterflies::{Keys, machines, random, take_step};
+use common::butterflies::{Cutting, Keys, machines, random, take_step};
 use common::interpreter::{Memory, combined, identity, interpreted};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
@@ -63,12 +63,13 @@ fn worlds() -> impl Iterator<Item = (usize, Degrees)> {
 fn every_rank_gets_what_a_sum_over_all_ranks_gives() {
     for (seed, degrees) in worlds() {
         let (mut state, op) = (seed as u64, [Op::Sum, Op::Min][seed % 2]);
+        let team = Cutting(1 + seed % 4);
         let n = [100, 3000, 1 << 40][seed % 3];
         let keys = keys(degrees.world_size(), n, 400, &mut state);
         let values = values(&keys, 1.0, &mut state);
         let mut machines = machines(&degrees, &keys, [0.9, 0.3, f64::INFINITY][seed / 3 % 3]);
-        (0..machines[0].step_count()).for_each(|step| take_step(&mut machines, step));
-        let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish().0).collect();
+        (0..machines[0].step_count()).for_each(|step| take_step(&mut machines, step, &team));
+        let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish(&team).0).collect();
         for (wanted, found) in keys.ins.iter().zip(reduced(&routes, &keys, &values, op)) {
             for (key, found) in wanted.iter().zip(found.chunks(WIDTH)) {
                 let mut expected = [None; WIDTH];
@@ -118,7 +119,7 @@ fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(u
 #[test]
 fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() {
     for (seed, degrees) in worlds() {
-        let (mut state, op) = (seed as u64, Op::Sum);
+        let (mut state, op, team) = (seed as u64, Op::Sum, Cutting(1 + seed % 4));
         let keys = keys(degrees.world_size(), [50, 600, 1 << 40][seed % 3], 100, &mut state);
         // Thirds, so that the order of the sums shows.
         let values = values(&keys, 1.0 / 3.0, &mut state);
@@ -131,12 +132,12 @@ fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() 
                     arrived[to].push((rank, current[rank][rows.start * WIDTH..rows.end * WIDTH].to_vec()));
                 }
             }
-            take_step(&mut machines, step);
+            take_step(&mut machines, step, &team);
             for (rank, machine) in machines.iter().enumerate() {
                 current[rank] = taken_down(machine, step, &current[rank], &arrived[rank], op);
             }
         }
-        let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish().0).collect();
+        let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish(&team).0).collect();
         let plans: Vec<_> = routes.iter().map(|routes| routes.up_plan(4 * WIDTH, 4, op)).collect();
         let ranks = current.into_iter().zip(&keys.ins);
         let mut memories: Vec<Memory> = ranks.map(|(landed, ins)| memory(&[], ins.len(), landed)).collect();

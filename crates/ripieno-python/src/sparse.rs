@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::Shape;
 use ripieno::sparse::{DENSE_ABOVE, Form, Options, Volume};
+use std::num::NonZeroUsize;
 
 type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
@@ -94,11 +95,12 @@ fn sparse(
     degrees: Option<&str>,
     missing_is_zero: bool,
     dense_above: f64,
+    threads: NonZeroUsize,
 ) -> PyResult<SparseReduce> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let inner = communicator.call(py, |comm| {
         let options = Options::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
-        comm.sparse(out_indices, in_indices, &options)
+        comm.sparse(out_indices, in_indices, &Options { threads, ..options })
     })?;
     Ok(SparseReduce { inner })
 }
@@ -120,6 +122,7 @@ fn sparse_reduce(
     degrees: Option<&str>,
     missing_is_zero: bool,
     dense_above: f64,
+    threads: NonZeroUsize,
 ) -> PyResult<()> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let (values, into) = (Bytes::of(values)?, Bytes::of(into)?);
@@ -127,7 +130,7 @@ fn sparse_reduce(
     let (values, into) = (values.read(), into.write()?);
     communicator.call(py, |comm| {
         let options = Options::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
-        comm.sparse_reduce(out_indices, values, in_indices, into, form, &options)
+        comm.sparse_reduce(out_indices, values, in_indices, into, form, &Options { threads, ..options })
     })
 }
 

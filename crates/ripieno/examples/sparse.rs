@@ -1,6 +1,7 @@
 //! Times sparse reductions between threads, without Python: configure, reduce, and both in one pass.
 //!
-//!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS]]]]]        4 1000000 0.1 direct 50, unless told otherwise
+//!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS [THREADS]]]]]]        4 1000000 0.1 direct 50 1, unless told
+//!     otherwise
 //!
 //! Every rank contributes to, and wants, features that it picks at random with the given density; rows are one float32,
 //! summed. Times are the slowest rank's. Every result is compared with the sum that one thread computes.
@@ -34,6 +35,7 @@ fn main() -> Outcome<()> {
     let p = argument(1, 4)?;
     let degrees: String = argument(4, "direct".to_string())?;
     let options = Options::parse(None, Some(&degrees), true, ripieno::sparse::DENSE_ABOVE, p)?;
+    let options = Options { threads: argument(6, options.threads)?, ..options };
     let (feature_count, density, round_count) = (argument(2, 1_000_000)?, argument(3, 0.1)?, argument(5, 50)?);
     let case = Case { feature_count, density, options, round_count };
 
@@ -52,7 +54,11 @@ fn main() -> Outcome<()> {
         ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
     });
     let times = times.into_iter().collect::<Outcome<Vec<Times>>>()?;
-    println!("{p} ranks, {feature_count} features, density {density}, {degrees}: {} rows of rank 0", picks[0].len());
+    println!(
+        "{p} ranks × {} threads, {feature_count} features, density {density}, {degrees}: {} rows of rank 0",
+        case.options.threads,
+        picks[0].len()
+    );
     for (name, of) in [
         ("configure", (|times| &times.configure) as fn(&Times) -> &Vec<Duration>),
         ("reduce", |times| &times.reduce),

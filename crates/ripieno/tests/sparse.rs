@@ -124,6 +124,38 @@ fn one_pass_and_every_run_give_the_same_bits() {
     }
 }
 
+/// Enough of them that threads are woken: repeated ones, sets that are listed and sets that are dense.
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    const COUNT: i64 = 400_000;
+    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+    for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
+        let found = |threads: usize, given: usize| {
+            world(2, |comm| {
+                let index = |at: i64| (at * stride + comm.rank() as i64 * 5) % size as i64;
+                let out: Vec<i64> = (0..if comm.rank() < given { COUNT } else { 0 }).map(index).collect();
+                let wanted: Vec<i64> = (0..COUNT).rev().map(|at| at * stride % size as i64).collect();
+                let threads = threads.try_into().unwrap();
+                let options =
+                    Options { size: Some(size), missing_is_zero: true, dense_above, threads, ..Options::default() };
+                let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
+                let contributed = floats(comm.rank(), out.len());
+                comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
+                comm.sparse_reduce(&out, &contributed, &wanted, &mut second, form, &options).unwrap();
+                assert!(first == second, "{threads} threads, {size}, in one pass");
+                first
+            })
+        };
+        for given in [1, 2] {
+            let alone = found(1, given);
+            assert!(alone[0].iter().any(|&byte| byte != 0));
+            for threads in [2, 3, 5] {
+                assert!(found(threads, given) == alone, "{threads} threads, {size}, {given} given");
+            }
+        }
+    }
+}
+
 /// Rows that stay alone are not added to anything: a sum from zero on would have another sign, or another pattern.
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {

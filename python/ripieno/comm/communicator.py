@@ -144,7 +144,8 @@ class Communicator(
         """Prepare reductions of sparse data: the indices travel once, here, and only rows of values afterwards.
 
         Every rank calls it, with its own indices and the same options. Rows go down the layers of a nested butterfly.
-        At each layer they are combined with those of `d` ranks. They come back by the same ranks.
+        At each layer they are combined with those of `d` ranks. They come back by the same ranks. The `threads` of a
+        rank sort and merge indices, here, and bring its rows in order in each reduction.
 
         Parameters
         ----------
@@ -199,12 +200,12 @@ class Communicator(
                 raise InputError("degrees='tried': expected other degrees where ranks have replicas")
 
             def configure(name: str) -> _native.SparseReduce:
-                return _native.sparse(self._native, given, wanted, options[0], name, *options[2:])
+                return _native.sparse(self._native, given, wanted, options[0], name, *options[2:], self.threads)
 
-            designed = _native.sparse(self._native, given, wanted, *options)
+            designed = _native.sparse(self._native, given, wanted, *options, self.threads)
             return SparseReduce(self, sparse_trials.best(self, designed, configure))
         options = options_of(size, degrees, missing, dense_above)
-        return SparseReduce(self, _native.sparse(self._native, given, wanted, *options))
+        return SparseReduce(self, _native.sparse(self._native, given, wanted, *options, self.threads))
 
     @overload
     def sparse_reduce(
@@ -290,7 +291,7 @@ class Communicator(
         options = options_of(size, degrees, missing, dense_above)
 
         def reduce(values: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
-            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, row, *options)
+            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, row, *options, self.threads)
 
         return reduced(reduce, rows, len(wanted), out)
 

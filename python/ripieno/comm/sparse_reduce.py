@@ -61,8 +61,8 @@ class SparseReduce:
     def reduce(self, values: Any, op: str = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
 
-        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run and, for
-        one index, on every rank.
+        Every rank calls it. The order of the combination is fixed, so results are the same bits in every run, with any
+        number of threads, and, for one index, on every rank.
 
         Parameters
         ----------

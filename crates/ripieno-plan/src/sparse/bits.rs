@@ -1,8 +1,13 @@
 //! A set of small numbers, a bit for each.
 
+use super::team::{Team, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+
+/// About what it costs to add a number to a set, and to list it, in operations.
+const INSERT_OPERATIONS: usize = 4;
+const LIST_OPERATIONS: usize = 4;
 
 /// Which of the numbers `0..length` are in the set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +29,24 @@ impl Bits {
         bits
     }
 
+    /// What is in any of the lists, which ascend, less `start`.
+    pub(super) fn of(length: usize, lists: &[&[u64]], start: u64, team: &dyn Team) -> Bits {
+        let mut bits = Bits::none(length);
+        let operations = INSERT_OPERATIONS * lists.iter().map(|list| list.len()).sum::<usize>();
+        let stretches = ranges(team, operations, length, 64);
+        let words = cut(&mut bits.words, stretches.iter().map(|stretch| stretch.len().div_ceil(64)));
+        let pieces = words.into_iter().zip(&stretches).collect();
+        each(team, operations, pieces, |(words, stretch): (&mut [u64], &Range<usize>)| {
+            let (first, end) = (start + stretch.start as u64, start + stretch.end as u64);
+            for list in lists {
+                let there = list.partition_point(|&key| key < first)..list.partition_point(|&key| key < end);
+                let numbers = list[there].iter().map(|key| (key - first) as usize);
+                numbers.for_each(|number| words[number / 64] |= 1 << (number % 64));
+            }
+        });
+        bits
+    }
+
     /// How many numbers there are to choose from.
     pub(super) fn length(&self) -> usize {
         self.length
@@ -31,7 +54,12 @@ impl Bits {
 
     /// How many are in the set.
     pub(super) fn count(&self) -> usize {
-        self.words.iter().map(|word| word.count_ones() as usize).sum()
+        self.count_in(&(0..self.length))
+    }
+
+    /// How many are in the set and in a range as that of [`Bits::numbers_in`].
+    fn count_in(&self, range: &Range<usize>) -> usize {
+        self.words[range.start / 64..range.end.div_ceil(64)].iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Adds a number.
@@ -67,10 +95,29 @@ impl Bits {
 
     /// What is in the set, ascending.
     pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, &word)| {
+        self.numbers_in(0..self.length)
+    }
+
+    /// What is in the set and in a range that begins at a multiple of 64 and ends at one or with the set, ascending.
+    pub(super) fn numbers_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
+        let first = range.start / 64;
+        self.words[first..range.end.div_ceil(64)].iter().enumerate().flat_map(move |(index, &word)| {
             let rests = core::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)));
-            rests.take_while(|&rest| rest != 0).map(move |rest| 64 * index + rest.trailing_zeros() as usize)
+            rests.take_while(|&rest| rest != 0).map(move |rest| 64 * (first + index) + rest.trailing_zeros() as usize)
         })
+    }
+
+    /// `start` and each number of the set in sum, ascending.
+    pub(super) fn list(&self, start: u64, team: &dyn Team) -> Vec<u64> {
+        let operations = LIST_OPERATIONS * self.count() + self.words.len();
+        let stretches = ranges(team, operations, self.length, 64);
+        let count = |range: &Range<usize>| self.count_in(range);
+        let mut list = vec![0; self.count()];
+        let pieces = cut(&mut list, stretches.iter().map(count)).into_iter().zip(&stretches).collect();
+        each(team, operations, pieces, |(piece, stretch): (&mut [u64], &Range<usize>)| {
+            fill(piece, self.numbers_in(stretch.clone()).map(|number| start + number as u64));
+        });
+        list
     }
 
     /// How many are in the set below the start of each word.
@@ -111,6 +158,12 @@ impl Bits {
             *last &= (1 << (self.length % 64)) - 1;
         }
     }
+}
+
+/// Makes `places` of as many numbers, in the loops of what gives these instead of asking for each.
+pub(super) fn fill(places: &mut [u64], numbers: impl Iterator<Item = u64>) {
+    let mut places = places.iter_mut();
+    numbers.for_each(|number| *places.next().expect("a place for each number") = number);
 }
 
 /// The places of the members of a set among each other.

@@ -13,6 +13,7 @@ use super::encoding;
 use super::key_set::{KeySet, length};
 use super::routes::{Routes, Side, Step, Volume};
 use super::row_map::RowMap;
+use super::team::{Alone, Team, divided, each};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -25,6 +26,10 @@ pub const DENSE_ABOVE: f64 = 0.9;
 
 /// So many missing keys are named.
 pub const EXAMPLE_COUNT: usize = 8;
+
+/// About what it costs to write a key to a message, and to read a byte of one, in operations.
+const KEY_OPERATIONS: usize = 4;
+const BYTE_OPERATIONS: usize = 2;
 
 /// One rank in the middle of configuring a sparse reduction.
 #[derive(Clone, Debug)]
@@ -117,15 +122,15 @@ impl Configuring {
     }
 
     /// What goes to each peer in this step, the next one.
-    pub fn outgoing(&self, step: usize) -> Vec<(usize, Vec<u8>)> {
-        let layer = self.layer(step);
-        let message = |position: usize| {
+    pub fn outgoing(&self, step: usize, team: &dyn Team) -> Vec<(usize, Vec<u8>)> {
+        let (layer, operations) = (self.layer(step), KEY_OPERATIONS * self.row_count());
+        let (team, of_each) = divided(team, operations, layer.members.len() - 1);
+        each(team, operations, layer.after().collect(), |position| {
             let mut bytes = Vec::new();
-            encoding::write(&self.out_keys.part(&layer.ranges[position]), &mut bytes);
-            encoding::write(&self.in_keys.part(&layer.ranges[position]), &mut bytes);
+            encoding::write(&self.out_keys, &layer.ranges[position], &mut bytes, of_each);
+            encoding::write(&self.in_keys, &layer.ranges[position], &mut bytes, of_each);
             (layer.members[position], bytes)
-        };
-        layer.after().map(message).collect()
+        })
     }
 
     /// Which of the rank's current values, one per row, go to each peer in this step, the next one.
@@ -143,38 +148,42 @@ impl Configuring {
 
     /// Takes the messages of this step, the next one: one of each peer, in any order. After an error nothing has
     /// changed.
-    pub fn absorb<B: AsRef<[u8]>>(&mut self, step: usize, messages: &[(usize, B)]) -> Result<(), Malformed> {
+    pub fn absorb<B: AsRef<[u8]>>(
+        &mut self,
+        step: usize,
+        messages: &[(usize, B)],
+        team: &dyn Team,
+    ) -> Result<(), Malformed> {
         let layer = self.layer(step);
         let range = layer.range().clone();
-        let mut parts = Vec::new();
-        for (position, &member) in layer.members.iter().enumerate() {
+        let messages: Vec<(usize, &[u8])> = messages.iter().map(|(peer, bytes)| (*peer, bytes.as_ref())).collect();
+        let operations = BYTE_OPERATIONS * messages.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
+        let (of_members, of_member) = divided(team, operations, layer.members.len());
+        let sets = |(position, &member): (usize, &usize)| {
             if position == layer.position {
-                parts.push((self.out_keys.part(&range), self.in_keys.part(&range)));
-                continue;
+                return Ok((self.out_keys.part(&range), self.in_keys.part(&range)));
             }
             let malformed = |what| Malformed { peer: member, what };
-            let mut of_member = messages.iter().filter(|(peer, _)| *peer == member);
-            let (Some((_, bytes)), None) = (of_member.next(), of_member.next()) else {
+            let mut from_member = messages.iter().filter(|(peer, _)| *peer == member);
+            let (Some(&(_, mut bytes)), None) = (from_member.next(), from_member.next()) else {
                 return Err(malformed("not one message"));
             };
-            let mut bytes = bytes.as_ref();
-            let mut set = || encoding::read(&range, &mut bytes).map_err(malformed);
+            let mut set = || encoding::read(&range, &mut bytes, of_member).map_err(malformed);
             let sets = (set()?, set()?);
-            if !bytes.is_empty() {
-                return Err(malformed("bytes behind the last set"));
-            }
-            parts.push(sets);
-        }
+            if bytes.is_empty() { Ok(sets) } else { Err(malformed("bytes behind the last set")) }
+        };
+        let parts = each(of_members, operations, layer.members.iter().enumerate().collect(), sets);
+        let parts: Vec<(KeySet, KeySet)> = parts.into_iter().collect::<Result<_, _>>()?;
         let row_count = parts.iter().map(|(outs, ins)| outs.row_count() + ins.row_count()).sum();
         if !have_numbers(row_count, length(&range)) {
             return Err(Malformed { peer: layer.members[layer.position], what: "more keys than there can be rows" });
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
-        let (ins, in_keys) = Side::of(layer, &self.in_keys, &in_parts, self.dense_above);
+        let (ins, in_keys) = Side::of(layer, &self.in_keys, in_parts, self.dense_above, team);
         // What is wanted is gathered from what is there: after the last step rows of the one are rows of the other.
         let follows = step + 1 == self.layers.len() && in_keys.is_dense();
-        let (outs, out_keys) =
-            Side::of(layer, &self.out_keys, &out_parts, if follows { -1.0 } else { self.dense_above });
+        let dense_above = if follows { -1.0 } else { self.dense_above };
+        let (outs, out_keys) = Side::of(layer, &self.out_keys, out_parts, dense_above, team);
         self.steps.push(Step { layer: layer.clone(), outs, ins });
         self.volumes.push(Volume::of(&range, &out_keys, &in_keys));
         (self.out_keys, self.in_keys) = (out_keys, in_keys);
@@ -193,12 +202,12 @@ impl Configuring {
     }
 
     /// What was found, after the last step: the routes, and the keys of this rank's last range that nobody contributes.
-    pub fn finish(self) -> (Routes, Missing) {
+    pub fn finish(self, team: &dyn Team) -> (Routes, Missing) {
         assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
         let keys = self.in_keys.missing_in(&self.out_keys);
         let missing =
             Missing { count: keys.len() as u64, examples: keys.iter().copied().take(EXAMPLE_COUNT).collect() };
-        (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes), missing)
+        (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes, team), missing)
     }
 
     /// What all ranks find, by rank: their machines, run in memory.
@@ -206,13 +215,19 @@ impl Configuring {
         for step in 0..machines.first().map_or(0, Configuring::step_count) {
             let mut arrived: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|_| Vec::new()).collect();
             for (from, machine) in machines.iter().enumerate() {
-                machine.outgoing(step).into_iter().for_each(|(to, bytes)| arrived[to].push((from, bytes)));
+                let messages = machine.outgoing(step, &Alone);
+                messages.into_iter().for_each(|(to, bytes)| arrived[to].push((from, bytes)));
             }
             for (machine, messages) in machines.iter_mut().zip(&arrived) {
-                machine.absorb(step, messages)?;
+                machine.absorb(step, messages, &Alone)?;
             }
         }
-        Ok(machines.into_iter().map(Configuring::finish).collect())
+        Ok(machines.into_iter().map(|machine| machine.finish(&Alone)).collect())
+    }
+
+    /// Rows of both kinds that this rank has at present.
+    fn row_count(&self) -> usize {
+        self.out_keys.row_count() + self.in_keys.row_count()
     }
 
     fn layer(&self, step: usize) -> &Layer {

@@ -4,7 +4,9 @@
 //! keys (8 bytes) and the offset of each from the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
-use super::key_set::{KeySet, Keys, length};
+use super::key_set::{KeySet, Keys, is_all, length};
+use super::team::{Team, cut, each, ranges};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -14,34 +16,58 @@ const LISTED_BITS: u8 = 2;
 const OFFSETS_32: u8 = 3;
 const OFFSETS_64: u8 = 4;
 
-/// Appends a set.
-pub(super) fn write(set: &KeySet, into: &mut Vec<u8>) {
+/// About what it costs to write or to read an offset, in operations.
+const OFFSET_OPERATIONS: usize = 2;
+
+/// Appends what a set has of `range`, a part of its own.
+pub(super) fn write(set: &KeySet, range: &Range<u64>, into: &mut Vec<u8>, team: &dyn Team) {
+    let rows = set.rows_in(range);
     match &set.keys {
-        Keys::Dense(members) if members.count() == members.length() => into.push(ALL),
         Keys::Dense(members) => {
-            into.push(DENSE_BITS);
-            members.write(into);
+            let part = members.part(rows);
+            let is_all = part.count() == part.length();
+            into.push(if is_all { ALL } else { DENSE_BITS });
+            if !is_all {
+                part.write(into);
+            }
         }
-        Keys::Listed(keys) => write_list(&set.range, keys, into),
+        Keys::Listed(keys) => write_list(range, &keys[rows], into, team),
     }
 }
 
-fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>) {
+fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>, team: &dyn Team) {
+    if is_all(range, keys.len()) {
+        return into.push(ALL);
+    }
     let (length, count) = (length(range), keys.len() as u64);
     let offset_bytes = if length <= 1 << 32 { 4 } else { 8 };
     if bits_are_cheaper(length, 8 + offset_bytes * count) {
-        let mut bits = Bits::none(length as usize);
-        keys.iter().for_each(|key| bits.insert((key - range.start) as usize));
         into.push(LISTED_BITS);
-        return bits.write(into);
+        return Bits::of(length as usize, &[keys], range.start, team).write(into);
     }
     into.push(if offset_bytes == 4 { OFFSETS_32 } else { OFFSETS_64 });
     into.extend_from_slice(&count.to_le_bytes());
-    let offsets = keys.iter().map(|key| key - range.start);
     match offset_bytes {
-        4 => into.extend(offsets.flat_map(|offset| (offset as u32).to_le_bytes())),
-        _ => into.extend(offsets.flat_map(u64::to_le_bytes)),
+        4 => write_offsets(keys, into, team, |key| ((key - range.start) as u32).to_le_bytes()),
+        _ => write_offsets(keys, into, team, |key| (key - range.start).to_le_bytes()),
     }
+}
+
+fn write_offsets<const BYTES: usize>(
+    keys: &[u64],
+    into: &mut Vec<u8>,
+    team: &dyn Team,
+    offset: impl Fn(u64) -> [u8; BYTES] + Sync,
+) {
+    let start = into.len();
+    into.resize(start + BYTES * keys.len(), 0);
+    let (places, _) = into[start..].as_chunks_mut();
+    let operations = OFFSET_OPERATIONS * keys.len();
+    let pieces = ranges(team, operations, keys.len(), 1);
+    let pieces = cut(places, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+    each(team, operations, pieces, |(places, piece): (&mut [[u8; BYTES]], Range<usize>)| {
+        places.iter_mut().zip(&keys[piece]).for_each(|(place, &key)| *place = offset(key));
+    });
 }
 
 /// Whether a bit for each of `length` keys takes less than `list_bytes`; longer ranges than rows have numbers have no
@@ -51,7 +77,7 @@ fn bits_are_cheaper(length: u64, list_bytes: u64) -> bool {
 }
 
 /// Takes a set of keys of `range` from the front of `bytes`; says what is wrong where there is none.
-pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8]) -> Result<KeySet, &'static str> {
+pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn Team) -> Result<KeySet, &'static str> {
     let set = |keys| KeySet { range: range.clone(), keys };
     let form = take(bytes, 1)?[0];
     match form {
@@ -64,32 +90,49 @@ pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8]) -> Result<KeySet, &'st
             if form == DENSE_BITS {
                 return Ok(set(Keys::Dense(bits)));
             }
-            Ok(KeySet::of(range.clone(), bits.numbers().map(|number| range.start + number as u64).collect()))
+            Ok(KeySet::of(range.clone(), bits.list(range.start, team)))
         }
-        OFFSETS_32 => listed(range, read_list(bytes, |offset| u32::from_le_bytes(offset).into())?),
-        OFFSETS_64 => listed(range, read_list(bytes, u64::from_le_bytes)?),
+        OFFSETS_32 => read_list(range, bytes, team, |offset| u32::from_le_bytes(offset).into()),
+        OFFSETS_64 => read_list(range, bytes, team, u64::from_le_bytes),
         _ => Err("no form of key sets"),
     }
 }
 
-fn read_list<const BYTES: usize>(bytes: &mut &[u8], offset: fn([u8; BYTES]) -> u64) -> Result<Vec<u64>, &'static str> {
+fn read_list<const BYTES: usize>(
+    range: &Range<u64>,
+    bytes: &mut &[u8],
+    team: &dyn Team,
+    offset: fn([u8; BYTES]) -> u64,
+) -> Result<KeySet, &'static str> {
     let mut count = [0; 8];
     count.copy_from_slice(take(bytes, 8)?);
     let count = u32::try_from(u64::from_le_bytes(count)).map_err(|_| "more keys than there can be rows")?;
     let length_bytes = (count as usize).checked_mul(BYTES).ok_or("more keys than bytes")?;
     let (offsets, _) = take(bytes, length_bytes)?.as_chunks();
-    Ok(offsets.iter().map(|&bytes| offset(bytes)).collect())
-}
-
-fn listed(range: &Range<u64>, mut offsets: Vec<u64>) -> Result<KeySet, &'static str> {
-    if !offsets.is_sorted_by(|a, b| a < b) {
-        return Err("keys that do not ascend");
-    }
-    if offsets.last().is_some_and(|&last| last >= length(range)) {
+    let length = length(range);
+    if offsets.last().is_some_and(|&last| offset(last) >= length) {
         return Err("a key outside the range");
     }
-    offsets.iter_mut().for_each(|offset| *offset += range.start);
-    Ok(KeySet::of(range.clone(), offsets))
+    let mut keys = vec![0; offsets.len()];
+    let operations = OFFSET_OPERATIONS * offsets.len();
+    let pieces = ranges(team, operations, offsets.len(), 1);
+    let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+    let ascending = each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
+        // No offset may be less than this.
+        let mut least = piece.start.checked_sub(1).map_or(0, |before| offset(offsets[before]).wrapping_add(1));
+        let mut are_ascending = true;
+        for (key, &bytes) in keys.iter_mut().zip(&offsets[piece]) {
+            let offset = offset(bytes);
+            are_ascending &= offset >= least && offset < length;
+            least = offset.wrapping_add(1);
+            *key = range.start.wrapping_add(offset);
+        }
+        are_ascending
+    });
+    match ascending.into_iter().all(|are_ascending| are_ascending) {
+        true => Ok(KeySet::of(range.clone(), keys)),
+        false => Err("keys that do not ascend"),
+    }
 }
 
 fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], &'static str> {
@@ -100,14 +143,15 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], &'static str
 
 #[cfg(test)]
 mod tests {
+    use super::super::team::Alone;
+    use super::super::team::tests::Backwards;
     use super::*;
     use alloc::collections::BTreeSet;
-    use alloc::vec;
     use proptest::prelude::*;
 
     fn written(set: &KeySet) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write(set, &mut bytes);
+        write(set, &set.range, &mut bytes, &Alone);
         bytes
     }
 
@@ -133,7 +177,7 @@ mod tests {
             bytes.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
             bytes
         };
-        let read = |bytes: &[u8]| read(&(10..20), &mut &*bytes);
+        let read = |bytes: &[u8]| read(&(10..20), &mut &*bytes, &Backwards(2));
         assert!(read(&list(&[0, 4, 9])).is_ok());
         assert_eq!(read(&list(&[0, 4, 10])), Err("a key outside the range"));
         assert_eq!(read(&list(&[4, 4])), Err("keys that do not ascend"));
@@ -145,7 +189,7 @@ mod tests {
         assert_eq!(read(&[LISTED_BITS, 255, 4]), Err("a key outside the range"));
         assert_eq!(read(&[9]), Err("no form of key sets"));
         assert_eq!(read(&[]), Err("too few bytes"));
-        assert_eq!(super::read(&(0..1 << 40), &mut &[ALL][..]), Err("too long a range for this form"));
+        assert_eq!(super::read(&(0..1 << 40), &mut &[ALL][..], &Alone), Err("too long a range for this form"));
     }
 
     fn key_sets() -> impl Strategy<Value = KeySet> {
@@ -157,21 +201,32 @@ mod tests {
                 let keys = offsets.into_iter().map(|offset| range.start + offset).filter(|key| range.contains(key));
                 let set = KeySet::of(range.clone(), keys.collect());
                 let forced = if is_dense && range.end < 2000 { -1.0 } else { 1.0 };
-                KeySet::union(&range, &[&set], forced).0
+                KeySet::union(&range, &[&set], forced, &Alone).0
             })
         })
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(sets in prop::collection::vec(key_sets(), 0..4)) {
-            let mut bytes = Vec::new();
-            sets.iter().for_each(|set| write(set, &mut bytes));
+        fn what_is_written_is_read(sets in prop::collection::vec(key_sets(), 0..4), size in 1..5_usize) {
+            let (mut bytes, mut by_one) = (Vec::new(), Vec::new());
+            sets.iter().for_each(|set| write(set, &set.range, &mut bytes, &Backwards(size)));
+            sets.iter().for_each(|set| write(set, &set.range, &mut by_one, &Alone));
+            prop_assert_eq!(&bytes, &by_one);
             let mut rest = &bytes[..];
             for set in &sets {
-                prop_assert_eq!(&read(&set.range, &mut rest).unwrap(), set);
+                prop_assert_eq!(&read(&set.range, &mut rest, &Backwards(size)).unwrap(), set);
             }
             prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn a_part_is_written_as_a_set_of_its_own(set in key_sets(), cuts in [0.0..1.0_f64, 0.0..1.0]) {
+            let [a, b] = cuts.map(|cut| set.range.start + (length(&set.range) as f64 * cut) as u64);
+            let part = a.min(b)..a.max(b);
+            let mut bytes = Vec::new();
+            write(&set, &part, &mut bytes, &Alone);
+            prop_assert_eq!(read(&part, &mut &bytes[..], &Alone).unwrap(), set.part(&part));
         }
 
         #[test]
@@ -181,7 +236,7 @@ mod tests {
             length in 0_u64..200,
         ) {
             let bytes = [vec![form], bytes].concat();
-            if let Ok(set) = read(&(7..7 + length), &mut &bytes[..]) {
+            if let Ok(set) = read(&(7..7 + length), &mut &bytes[..], &Backwards(3)) {
                 let members: Vec<u64> = set.members().collect();
                 prop_assert!(members.is_sorted_by(|a, b| a < b));
                 prop_assert!(members.iter().all(|key| set.range.contains(key)));
@@ -197,7 +252,7 @@ mod tests {
             let mut bytes = written(&set);
             let at = at.index(bytes.len());
             bytes[at] = to;
-            if let Ok(changed) = read(&set.range, &mut &bytes[..]) {
+            if let Ok(changed) = read(&set.range, &mut &bytes[..], &Backwards(2)) {
                 prop_assert!(changed.members().all(|key| set.range.contains(&key)));
             }
         }

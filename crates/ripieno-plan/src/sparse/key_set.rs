@@ -3,6 +3,7 @@
 use super::bits::Bits;
 use super::merge;
 use super::row_map::RowMap;
+use super::team::Team;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -30,8 +31,7 @@ const BITS_PER_KEY: u64 = 32;
 impl KeySet {
     /// The set of these keys of a range, ascending. A set of all keys is dense.
     pub(super) fn of(range: Range<u64>, keys: Vec<u64>) -> KeySet {
-        let length = length(&range);
-        let is_all = keys.len() as u64 == length && length <= u64::from(u32::MAX);
+        let is_all = is_all(&range, keys.len());
         let keys = if is_all { Keys::Dense(Bits::all(keys.len())) } else { Keys::Listed(keys) };
         KeySet { range, keys }
     }
@@ -86,6 +86,7 @@ impl KeySet {
     /// The keys that are in this set and not in `other`, of the same range.
     pub(super) fn missing_in(&self, other: &KeySet) -> Vec<u64> {
         match &other.keys {
+            _ if self.keys == other.keys => Vec::new(),
             Keys::Dense(members) => {
                 let is_missing = |key: &u64| !members.contains((key - other.range.start) as usize);
                 self.members().filter(is_missing).collect()
@@ -104,51 +105,64 @@ impl KeySet {
     /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, if
     /// `dense_above` is negative, or if it has more than `dense_above` of the keys and the sets together a key per
     /// [`BITS_PER_KEY`] of a range of less than `2^32`: others are merged as lists.
-    pub(super) fn union(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
+    pub(super) fn union(
+        range: &Range<u64>,
+        parts: &[&KeySet],
+        dense_above: f64,
+        team: &dyn Team,
+    ) -> (KeySet, Vec<RowMap>) {
         debug_assert!(parts.iter().all(|part| part.range == *range), "sets of one range");
         let length = length(range);
         let key_count: u64 = parts.iter().map(|part| part.row_count() as u64).sum();
         let is_dense = dense_above < 0.0 || parts.iter().any(|part| part.is_dense());
         if is_dense || length <= u64::from(u32::MAX) && length / BITS_PER_KEY <= key_count {
-            return by_bits(range, parts, if is_dense { -1.0 } else { dense_above });
+            return by_bits(range, parts, if is_dense { -1.0 } else { dense_above }, team);
         }
         let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
-        let (keys, places) = merge::union(&lists);
-        (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, places.into_iter().map(RowMap::of).collect())
+        let (keys, maps) = merge::union(&lists, team);
+        (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, maps)
     }
 
+    /// Its keys, none of a dense set.
     fn listed(&self) -> &[u64] {
         match &self.keys {
             Keys::Listed(keys) => keys,
-            Keys::Dense(_) => unreachable!("dense sets are not merged as lists"),
+            Keys::Dense(_) => &[],
         }
     }
 }
 
 /// The union of sets of a range of less than `2^32` keys.
-fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64) -> (KeySet, Vec<RowMap>) {
-    let mut members = Bits::none(length(range) as usize);
+fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn Team) -> (KeySet, Vec<RowMap>) {
     let offset = |key: &u64| (key - range.start) as usize;
+    let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
+    let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+    let mut members = Bits::of(length(range) as usize, &lists, range.start, team);
     for part in parts {
-        match &part.keys {
-            Keys::Listed(keys) => keys.iter().for_each(|key| members.insert(offset(key))),
-            Keys::Dense(more) => members.insert_all(more),
+        if let Keys::Dense(more) = &part.keys {
+            members.insert_all(more);
         }
     }
     let count = members.count();
     if count as f64 > dense_above * members.length() as f64 || count == members.length() {
-        let map = |part: &&KeySet| match &part.keys {
-            Keys::Listed(keys) => RowMap::of(keys.iter().map(|key| offset(key) as u32).collect()),
-            Keys::Dense(members) => RowMap::Run(0..members.length()),
-        };
-        let maps = parts.iter().map(map).collect();
+        let mut maps = RowMap::all(team, &lengths, |list, piece, rows| {
+            rows.iter_mut().zip(&lists[list][piece]).for_each(|(row, key)| *row = offset(key) as u32);
+        });
+        for (map, _) in maps.iter_mut().zip(parts).filter(|(_, part)| part.is_dense()) {
+            *map = RowMap::Run(0..members.length());
+        }
         return (KeySet { range: range.clone(), keys: Keys::Dense(members) }, maps);
     }
     let ranks = members.ranks();
-    let map = |part: &&KeySet| RowMap::of(part.listed().iter().map(|key| ranks.rank(offset(key))).collect());
-    let maps = parts.iter().map(map).collect();
-    let keys = members.numbers().map(|number| range.start + number as u64).collect();
-    (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, maps)
+    let maps = RowMap::all(team, &lengths, |list, piece, rows| {
+        rows.iter_mut().zip(&lists[list][piece]).for_each(|(row, key)| *row = ranks.rank(offset(key)));
+    });
+    (KeySet { range: range.clone(), keys: Keys::Listed(members.list(range.start, team)) }, maps)
+}
+
+/// Whether so many keys are all of a range, of which a set may be dense.
+pub(super) fn is_all(range: &Range<u64>, count: usize) -> bool {
+    count as u64 == length(range) && length(range) <= u64::from(u32::MAX)
 }
 
 /// How many keys a range has.

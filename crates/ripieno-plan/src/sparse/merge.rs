@@ -4,11 +4,58 @@
 //! each key is read once per level.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VI.A.
 
+use super::row_map::RowMap;
+use super::team::{Team, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::{iter, mem};
+
+/// About what it costs to merge two keys, in operations.
+const MERGE_OPERATIONS: usize = 4;
 
 /// The union of ascending lists, and per list the place of each of its keys.
-pub(super) fn union(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
+///
+/// A team cuts the keys into ranges, of each of which somebody merges what all lists have there.
+pub(super) fn union(lists: &[&[u64]], team: &dyn Team) -> (Vec<u64>, Vec<RowMap>) {
+    let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+    let levels = lists.len().next_power_of_two().ilog2() as usize;
+    let operations = MERGE_OPERATIONS * levels * lengths.iter().sum::<usize>();
+    let longest = lists.iter().copied().max_by_key(|list| list.len()).unwrap_or(&[]);
+    let cuts: Vec<u64> =
+        ranges(team, operations, longest.len(), 1)[1..].iter().map(|range| longest[range.start]).collect();
+    // Per list: where it is cut, its ends included.
+    let starts = |list: &&[u64]| {
+        let inner = cuts.iter().map(|cut| list.partition_point(|key| key < cut));
+        iter::once(0).chain(inner).chain([list.len()]).collect()
+    };
+    let starts: Vec<Vec<usize>> = lists.iter().map(starts).collect();
+    let piece = |number: usize| {
+        let lists = lists.iter().zip(&starts).map(|(list, starts)| &list[starts[number]..starts[number + 1]]);
+        merged(&lists.collect::<Vec<&[u64]>>())
+    };
+    let mut pieces = each(team, operations, (0..=cuts.len()).collect(), piece);
+    if let [(keys, places)] = &mut pieces[..] {
+        return (mem::take(keys), mem::take(places).into_iter().map(|places| RowMap::of(places.into())).collect());
+    }
+
+    let key_counts: Vec<usize> = pieces.iter().map(|(keys, _)| keys.len()).collect();
+    let mut keys = vec![0; key_counts.iter().sum()];
+    let parts = cut(&mut keys, key_counts.iter().copied()).into_iter().zip(&pieces).collect();
+    each(team, operations, parts, |(part, (keys, _)): (&mut [u64], &(Vec<u64>, _))| part.copy_from_slice(keys));
+    let maps = RowMap::all(team, &lengths, |list, range, rows| {
+        let (mut rows, mut base) = (rows.iter_mut(), 0);
+        for ((_, places), (ends, count)) in pieces.iter().zip(starts[list].windows(2).zip(&key_counts)) {
+            let (start, end) = (ends[0].max(range.start), ends[1].min(range.end));
+            let places = if start < end { &places[list][start - ends[0]..end - ends[0]] } else { &[] };
+            places.iter().zip(rows.by_ref()).for_each(|(place, row)| *row = base + place);
+            base += *count as u32;
+        }
+    });
+    (keys, maps)
+}
+
+/// The union of ascending lists, and per list the place of each of its keys.
+fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
     match *lists {
         [] => (Vec::new(), Vec::new()),
         [list] => (list.to_vec(), vec![(0..list.len() as u32).collect()]),
@@ -18,7 +65,7 @@ pub(super) fn union(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
         }
         _ => {
             let (left, right) = lists.split_at(lists.len().div_ceil(2));
-            let ((left, left_places), (right, right_places)) = (union(left), union(right));
+            let ((left, left_places), (right, right_places)) = (merged(left), merged(right));
             let (keys, of_left, of_right) = merge(&left, &right);
             let mut places = left_places;
             places.iter_mut().flatten().for_each(|place| *place = of_left[*place as usize]);
@@ -58,19 +105,23 @@ fn merge(left: &[u64], right: &[u64]) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::team::tests::Backwards;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn every_key_is_placed(sets in prop::collection::vec(prop::collection::btree_set(0_u64..60, 0..30), 0..9)) {
+        fn every_key_is_placed(
+            sets in prop::collection::vec(prop::collection::btree_set(0_u64..60, 0..30), 0..9),
+            size in 1..6_usize,
+        ) {
             let lists: Vec<Vec<u64>> = sets.iter().map(|set| set.iter().copied().collect()).collect();
             let slices: Vec<&[u64]> = lists.iter().map(Vec::as_slice).collect();
-            let (keys, places) = union(&slices);
+            let (keys, maps) = union(&slices, &Backwards(size));
             prop_assert!(keys.iter().copied().eq(sets.iter().flatten().copied().collect::<BTreeSet<u64>>()));
-            for (list, places) in lists.iter().zip(&places) {
-                prop_assert!(places.iter().map(|&place| keys[place as usize]).eq(list.iter().copied()));
+            for (list, map) in lists.iter().zip(&maps) {
+                prop_assert!((0..map.len()).map(|row| keys[map.row(row) as usize]).eq(list.iter().copied()));
             }
         }
     }

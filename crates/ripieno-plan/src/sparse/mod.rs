@@ -19,6 +19,7 @@ mod planner;
 mod routes;
 mod row_map;
 pub mod sets;
+pub mod team;
 
 pub use butterfly::{Butterfly, Layer};
 pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, Malformed, Missing, have_numbers};

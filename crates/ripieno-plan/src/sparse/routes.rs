@@ -9,7 +9,8 @@
 use super::butterfly::Layer;
 use super::key_set::{KeySet, length};
 use super::planner::Planner;
-use super::row_map::RowMap;
+use super::row_map::{ROW_OPERATIONS, RowMap};
+use super::team::{Team, each};
 use crate::plan::{Op, Plan};
 use crate::span::Buffer;
 use alloc::vec::Vec;
@@ -65,12 +66,24 @@ pub(super) struct Side {
 impl Side {
     /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this
     /// rank's range.
-    pub(super) fn of(layer: &Layer, above: &KeySet, parts: &[KeySet], dense_above: f64) -> (Side, KeySet) {
+    pub(super) fn of(
+        layer: &Layer,
+        above: &KeySet,
+        mut parts: Vec<KeySet>,
+        dense_above: f64,
+        team: &dyn Team,
+    ) -> (Side, KeySet) {
         let rows = layer.ranges.iter().map(|range| above.rows_in(range)).collect();
-        let (below, maps) = match parts {
+        let (below, maps) = match (parts.pop(), parts.is_empty()) {
             // The rank is alone in the layer and passes it with the rows that it has.
-            [own] => (own.clone(), [RowMap::Run(0..own.row_count())].into()),
-            _ => KeySet::union(layer.range(), &parts.iter().collect::<Vec<_>>(), dense_above),
+            (Some(own), true) => {
+                let all = RowMap::Run(0..own.row_count());
+                (own, [all].into())
+            }
+            (last, _) => {
+                parts.extend(last);
+                KeySet::union(layer.range(), &parts.iter().collect::<Vec<_>>(), dense_above, team)
+            }
         };
         (Side { rows, maps, row_count: below.row_count() }, below)
     }
@@ -90,8 +103,13 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64]) -> Landing {
-        let (all, maps) = KeySet::union(&out_keys.range, &[out_keys, in_keys], f64::INFINITY);
+    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64], team: &dyn Team) -> Landing {
+        let row_count = out_keys.row_count();
+        if out_keys == in_keys && missing.is_empty() {
+            let [out_map, in_map] = [0..row_count, 0..row_count].map(RowMap::Run);
+            return Landing { out_map, row_count, in_map, missing: RowMap::Run(0..0) };
+        }
+        let (all, maps) = KeySet::union(&out_keys.range, &[out_keys, in_keys], f64::INFINITY, team);
         let [out_map, in_map] = <[RowMap; 2]>::try_from(maps).expect("a map of each set");
         let row = |&key: &u64| all.row(key).expect("the union has the keys of both") as u32;
         Landing { out_map, row_count: all.row_count(), in_map, missing: RowMap::of(missing.iter().map(row).collect()) }
@@ -105,14 +123,17 @@ impl Routes {
         in_keys: &KeySet,
         missing: &[u64],
         volumes: Vec<Volume>,
+        team: &dyn Team,
     ) -> Routes {
         // A rank alone in a layer has nothing to do there.
         steps.retain(|step| step.layer.members.len() > 1);
-        let mut landing = Landing::new(out_keys, in_keys, missing);
+        let mut landing = Landing::new(out_keys, in_keys, missing, team);
         if let Some(last) = steps.last_mut() {
             // Members get their rows straight from where the values landed.
             let in_map = core::mem::replace(&mut landing.in_map, RowMap::Run(0..0));
-            last.ins.maps.iter_mut().for_each(|map| *map = map.then(&in_map));
+            let operations = ROW_OPERATIONS * last.ins.maps.iter().map(RowMap::len).sum::<usize>();
+            let maps = core::mem::take(&mut last.ins.maps);
+            last.ins.maps = each(team, operations, maps, |map| map.then(&in_map));
         }
         let (out_count, in_count) = (volumes[0].out_rows, volumes[0].in_rows);
         Routes { steps, out_count, in_count, landing, volumes }

@@ -1,24 +1,101 @@
 //! From keys in any order to a set, and back.
 
+use super::bits::{Bits, fill};
+use super::team::{Team, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
+use core::slice::IterMut;
 
-/// The keys without repetition, ascending, and for each of `keys` its place there.
-///
-/// A radix sort over the bytes in which the keys differ. Cost: a pass over the keys to count, and one per such byte to
-/// move. Panics if there are `2^32` keys or more.
-pub fn sorted_unique(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
-    assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
-    let mut unique = Vec::with_capacity(keys.len());
-    let mut places = vec![0; keys.len()];
-    if keys.is_sorted() {
-        keys.iter().zip(&mut places).for_each(|(&key, place)| *place = append(&mut unique, key));
-        return (unique, places);
+/// About what a key costs, in operations, in each of the three passes.
+const KEY_OPERATIONS: usize = 8;
+/// Keys are dealt to buckets of about so many, which a core's cache holds together with what sorts them,
+const BUCKET_KEYS: usize = 1 << 14;
+/// but to no more buckets than a core can write to at once: two to this power.
+const MOST_BUCKET_BITS: u32 = 9;
+/// A bucket is sorted with a bit per key that may be in it where there are at most so many of these per key that is.
+const BITS_PER_KEY: usize = 32;
+
+/// Keys in any order as a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sorted {
+    /// The keys without repetition, ascending.
+    pub keys: Vec<u64>,
+    /// For each of those that were given its place there.
+    pub places: Vec<u32>,
+    /// The numbers of those that were given, by their keys, and of equal keys ascending. Empty if nobody asked for it.
+    pub order: Vec<u32>,
+}
+
+impl Sorted {
+    /// The set of `keys`, with their order if it is `ordered`.
+    ///
+    /// Keys are dealt to buckets by the highest bits in which they differ. Each bucket is sorted by itself, in a core's
+    /// cache. Then every key takes its place from where it was dealt to, so that no pass goes through memory at random.
+    /// Cost: three passes over the keys. Panics if there are `2^32` keys or more.
+    pub fn of(keys: &[u64], ordered: bool, team: &dyn Team) -> Sorted {
+        assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
+        if keys.is_sorted() {
+            let mut unique = Vec::with_capacity(keys.len());
+            let places = keys.iter().map(|&key| append(&mut unique, key)).collect();
+            let order = if ordered { (0..keys.len() as u32).collect() } else { Vec::new() };
+            return Sorted { keys: unique, places, order };
+        }
+        let operations = KEY_OPERATIONS * keys.len();
+        let buckets = Buckets::of(keys);
+        let chunks = ranges(team, operations, keys.len(), 1);
+        let counts = each(team, operations, chunks.clone(), |chunk| buckets.counts(&keys[chunk]));
+        let length = |bucket: usize| counts.iter().map(|counts| counts[bucket] as usize).sum();
+        let lengths: Vec<usize> = (0..buckets.count()).map(length).collect();
+
+        let (mut dealt, mut order) = (vec![0; keys.len()], vec![0; if ordered { keys.len() } else { 0 }]);
+        let shares = by_chunk(&mut dealt, &counts).into_iter().zip(&chunks).collect();
+        each(team, operations, shares, |(mut slots, chunk): (Vec<IterMut<'_, u64>>, &Range<usize>)| {
+            keys[chunk.clone()].iter().for_each(|&key| *next(&mut slots[buckets.number(key)]) = key);
+        });
+        if ordered {
+            let shares = by_chunk(&mut order, &counts).into_iter().zip(&chunks).collect();
+            each(team, operations, shares, |(mut slots, chunk): (Vec<IterMut<'_, u32>>, &Range<usize>)| {
+                let numbers = chunk.start as u32..;
+                let numbered = keys[chunk.clone()].iter().zip(numbers);
+                numbered.for_each(|(&key, number)| *next(&mut slots[buckets.number(key)]) = number);
+            });
+        }
+
+        let mut slots = vec![0; keys.len()];
+        let mut all = bucket_slices(&mut dealt, &mut slots, &mut order, &lengths).into_iter();
+        let shares = ranges(team, operations, buckets.count(), 1);
+        let shares = shares.into_iter().map(|share| all.by_ref().take(share.len()).collect()).collect();
+        let unique_counts = each(team, operations, shares, |share: Vec<Bucket<'_>>| {
+            let mut sorter = Sorter::new(buckets.shift);
+            share.into_iter().map(|bucket| sorter.sort(bucket)).collect::<Vec<usize>>()
+        });
+        let unique_counts = unique_counts.concat();
+        let base = |next: &mut u32, count: &usize| Some(mem::replace(next, *next + *count as u32));
+        let bases: Vec<u32> = unique_counts.iter().scan(0, base).collect();
+
+        let mut places = vec![0; keys.len()];
+        let pieces = cut(&mut places, chunks.iter().map(Range::len)).into_iter();
+        let shares = pieces.zip(by_chunk(&mut slots, &counts)).zip(&chunks).collect();
+        each(team, operations, shares, |((places, mut slots), chunk): (Share<'_>, &Range<usize>)| {
+            for (place, &key) in places.iter_mut().zip(&keys[chunk.clone()]) {
+                let bucket = buckets.number(key);
+                *place = bases[bucket] + *next(&mut slots[bucket]);
+            }
+        });
+        close_gaps(&mut dealt, &lengths, &unique_counts);
+        Sorted { keys: dealt, places, order }
     }
-    for (key, origin) in sorted(keys) {
-        places[origin as usize] = append(&mut unique, key);
-    }
-    (unique, places)
+}
+
+/// Places of a chunk, and its slots in each bucket.
+type Share<'a> = (&'a mut [u32], Vec<IterMut<'a, u32>>);
+
+/// The next slot of a bucket.
+#[inline]
+fn next<'a, T>(slots: &mut IterMut<'a, T>) -> &'a mut T {
+    slots.next().expect("a slot for each key")
 }
 
 /// Appends a key unless it is the last already; returns its place.
@@ -29,6 +106,90 @@ fn append(unique: &mut Vec<u64>, key: u64) -> u32 {
     unique.len() as u32 - 1
 }
 
+/// Which bucket a key belongs to: the highest of the bits in which any keys differ.
+struct Buckets {
+    shift: u32,
+    mask: u64,
+}
+
+impl Buckets {
+    fn of(keys: &[u64]) -> Buckets {
+        let differing = keys.iter().fold(0, |differing, key| differing | (key ^ keys[0]));
+        let bit_count = u64::BITS - differing.leading_zeros();
+        let bucket_bits = (keys.len() / BUCKET_KEYS).checked_ilog2().unwrap_or(0).min(MOST_BUCKET_BITS).min(bit_count);
+        Buckets { shift: bit_count - bucket_bits, mask: (1 << bucket_bits) - 1 }
+    }
+
+    fn count(&self) -> usize {
+        self.mask as usize + 1
+    }
+
+    #[inline]
+    fn number(&self, key: u64) -> usize {
+        // Of keys in a single bucket all bits may differ.
+        (key.unbounded_shr(self.shift) & self.mask) as usize
+    }
+
+    fn counts(&self, keys: &[u64]) -> Vec<u32> {
+        let mut counts = vec![0; self.count()];
+        keys.iter().for_each(|&key| counts[self.number(key)] += 1);
+        counts
+    }
+}
+
+/// Slots bucket by bucket, and in a bucket chunk by chunk: for each chunk its slots in each bucket.
+fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'a, T>>> {
+    let bucket_count = counts[0].len();
+    let lengths = (0..bucket_count).flat_map(|bucket| counts.iter().map(move |counts| counts[bucket] as usize));
+    let mut shares: Vec<Vec<IterMut<'a, T>>> = counts.iter().map(|_| Vec::with_capacity(bucket_count)).collect();
+    for (number, piece) in cut(slots, lengths).into_iter().enumerate() {
+        shares[number % counts.len()].push(piece.iter_mut());
+    }
+    shares
+}
+
+/// Moves the first keys of each bucket to those of the buckets before, and forgets what is left.
+fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
+    let (mut from, mut to) = (0, 0);
+    for (&length, &kept) in lengths.iter().zip(kept) {
+        if from > to {
+            keys.copy_within(from..from + kept, to);
+        }
+        (from, to) = (from + length, to + kept);
+    }
+    keys.truncate(to);
+}
+
+/// The keys that were dealt to a bucket; for the place of each in the bucket; and its number, if it is wanted.
+struct Bucket<'a> {
+    keys: &'a mut [u64],
+    places: &'a mut [u32],
+    numbers: &'a mut [u32],
+}
+
+fn bucket_slices<'a>(
+    keys: &'a mut [u64],
+    places: &'a mut [u32],
+    numbers: &'a mut [u32],
+    lengths: &[usize],
+) -> Vec<Bucket<'a>> {
+    let is_ordered = !numbers.is_empty();
+    let numbers = cut(numbers, lengths.iter().map(|&length| if is_ordered { length } else { 0 }));
+    let places = cut(places, lengths.iter().copied());
+    let keys = cut(keys, lengths.iter().copied());
+    let bucket = |((keys, places), numbers)| Bucket { keys, places, numbers };
+    keys.into_iter().zip(places).zip(numbers).map(bucket).collect()
+}
+
+/// Sorts buckets of keys that differ in their lowest bits only.
+struct Sorter {
+    low_bits: u32,
+    items: Vec<(u64, u32)>,
+    moved: Vec<(u64, u32)>,
+    starts: Vec<u32>,
+    numbers: Vec<u32>,
+}
+
 const DIGIT_BITS: usize = 8;
 const DIGIT_COUNT: usize = u64::BITS as usize / DIGIT_BITS;
 
@@ -36,52 +197,136 @@ fn digit(key: u64, number: usize) -> usize {
     (key >> (DIGIT_BITS * number)) as usize & ((1 << DIGIT_BITS) - 1)
 }
 
-/// The keys ascending, each with where it came from: digit by digit, the lowest first, keeping the order of equal ones.
-fn sorted(keys: &[u64]) -> Vec<(u64, u32)> {
-    let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGIT_COUNT];
-    for &key in keys {
-        counts.iter_mut().enumerate().for_each(|(number, counts)| counts[digit(key, number)] += 1);
+impl Sorter {
+    fn new(low_bits: u32) -> Sorter {
+        Sorter { low_bits, items: Vec::new(), moved: Vec::new(), starts: Vec::new(), numbers: Vec::new() }
     }
-    let mut items: Vec<(u64, u32)> = keys.iter().copied().zip(0..).collect();
-    let mut moved = vec![(0, 0); keys.len()];
-    for (number, counts) in counts.iter_mut().enumerate() {
-        if counts.contains(&(keys.len() as u32)) {
-            continue;
+
+    /// The first keys become the different ones, ascending, the places those among them, and the numbers are ordered;
+    /// returns how many different keys there are.
+    fn sort(&mut self, bucket: Bucket<'_>) -> usize {
+        let Bucket { keys, places, numbers } = bucket;
+        let count = match 1_usize.checked_shl(self.low_bits) {
+            _ if keys.is_empty() => return 0,
+            Some(range) if range / BITS_PER_KEY <= keys.len() => by_bits(keys, places, range),
+            _ => self.by_digits(keys, places),
+        };
+        if !numbers.is_empty() {
+            self.order(places, numbers, count);
         }
-        let mut next = 0;
-        for count in counts.iter_mut() {
-            next += core::mem::replace(count, next);
-        }
-        for &item in &items {
-            let place = &mut counts[digit(item.0, number)];
-            moved[*place as usize] = item;
-            *place += 1;
-        }
-        core::mem::swap(&mut items, &mut moved);
+        count
     }
-    items
+
+    /// Digit by digit, the lowest first, keeping the order of equal ones.
+    fn by_digits(&mut self, keys: &mut [u64], places: &mut [u32]) -> usize {
+        let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGIT_COUNT];
+        for &key in &*keys {
+            counts.iter_mut().enumerate().for_each(|(number, counts)| counts[digit(key, number)] += 1);
+        }
+        self.items.clear();
+        self.items.extend(keys.iter().copied().zip(0..));
+        self.moved.resize(keys.len(), (0, 0));
+        for (number, counts) in counts.iter_mut().enumerate() {
+            if counts.contains(&(keys.len() as u32)) {
+                continue;
+            }
+            add_up(counts);
+            for &item in &self.items {
+                let place = &mut counts[digit(item.0, number)];
+                self.moved[*place as usize] = item;
+                *place += 1;
+            }
+            mem::swap(&mut self.items, &mut self.moved);
+        }
+        let mut last = 0;
+        keys[0] = self.items[0].0;
+        for &(key, slot) in &self.items {
+            last += usize::from(key != keys[last]);
+            keys[last] = key;
+            places[slot as usize] = last as u32;
+        }
+        last + 1
+    }
+
+    /// Orders ascending numbers by the places of their keys, of which there are `count`.
+    fn order(&mut self, places: &[u32], numbers: &mut [u32], count: usize) {
+        self.starts.clear();
+        self.starts.resize(count, 0);
+        places.iter().for_each(|&place| self.starts[place as usize] += 1);
+        add_up(&mut self.starts);
+        self.numbers.clear();
+        self.numbers.extend_from_slice(numbers);
+        for (&number, &place) in self.numbers.iter().zip(places) {
+            let start = &mut self.starts[place as usize];
+            numbers[*start as usize] = number;
+            *start += 1;
+        }
+    }
+}
+
+/// Each count becomes the sum of those before it.
+fn add_up(counts: &mut [u32]) {
+    let mut next = 0;
+    for count in counts {
+        next += mem::replace(count, next);
+    }
+}
+
+/// With a bit for each key of a range of so many, a power of two.
+fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
+    let (low, high) = (range as u64 - 1, keys[0] & !(range as u64 - 1));
+    let mut members = Bits::none(range);
+    keys.iter().for_each(|key| members.insert((key & low) as usize));
+    let ranks = members.ranks();
+    places.iter_mut().zip(&*keys).for_each(|(place, key)| *place = ranks.rank((key & low) as usize));
+    let count = members.count();
+    fill(&mut keys[..count], members.numbers().map(|number| high | number as u64));
+    count
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::team::Alone;
+    use super::super::team::tests::Backwards;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
+    fn keys() -> impl Strategy<Value = Vec<u64>> {
+        prop::collection::vec(prop_oneof![0..20_u64, (1_u64 << 40)..(1 << 40) + 3000, any::<u64>()], 0..300)
+    }
+
+    /// What [`Sorted::of`] promises.
+    fn promised(keys: &[u64]) -> Sorted {
+        let set: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
+        let places = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
+        let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+        order.sort_by_key(|&number| keys[number as usize]);
+        Sorted { keys: set, places, order }
+    }
+
     proptest! {
         #[test]
-        fn every_key_is_at_its_place(keys in prop::collection::vec(prop_oneof![0..20_u64, any::<u64>()], 0..300)) {
-            let (unique, places) = sorted_unique(&keys);
-            prop_assert!(unique.iter().eq(&keys.iter().copied().collect::<BTreeSet<u64>>()));
-            prop_assert!(places.iter().map(|&place| unique[place as usize]).eq(keys));
+        fn any_team_sorts_any_keys(keys in keys(), size in 1..7_usize) {
+            let expected = promised(&keys);
+            prop_assert_eq!(&Sorted::of(&keys, true, &Backwards(size)), &expected);
+            prop_assert_eq!(Sorted::of(&keys, false, &Backwards(size)), Sorted { order: Vec::new(), ..expected });
         }
 
         #[test]
         fn sorted_keys_are_placed_as_others(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
             keys.sort_unstable();
-            let (unique, places) = sorted_unique(&keys);
-            prop_assert!(unique.is_sorted_by(|a, b| a < b));
-            prop_assert!(places.iter().map(|&place| unique[place as usize]).eq(keys));
+            prop_assert_eq!(Sorted::of(&keys, true, &Alone), promised(&keys));
+        }
+    }
+
+    #[test]
+    fn many_keys_go_to_buckets_dense_and_sparse_ones() {
+        for (count, range) in [(100_000, 50_000), (100_000, 1 << 22), (100_000, 1 << 45), (70_000, u64::MAX)] {
+            let key = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % range;
+            let keys: Vec<u64> = (0..count).map(key).collect();
+            let expected = promised(&keys);
+            (1..4).for_each(|size| assert_eq!(Sorted::of(&keys, true, &Backwards(size)), expected));
         }
     }
 }

@@ -1,6 +1,20 @@
 //! Sparse reductions of any key sets: all ranks' machines run in memory, and sets of many shapes.
 
+use ripieno_plan::sparse::team::{Piece, Team};
 use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
+
+/// A team that cuts everything into so many pieces, however small it is, and computes the last piece first.
+pub struct Cutting(pub usize);
+
+impl Team for Cutting {
+    fn piece_count(&self, _operations: usize) -> usize {
+        self.0
+    }
+
+    fn compute(&self, _operations: usize, pieces: Vec<Piece<'_>>) {
+        pieces.into_iter().rev().for_each(|piece| piece());
+    }
+}
 
 /// What each rank contributes and wants, of the keys `0..n`.
 #[derive(Clone, Debug)]
@@ -25,15 +39,15 @@ pub fn machines(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Vec<Configu
 }
 
 /// All ranks take a step: every message comes to whom it is for, who awaits it and no other.
-pub fn take_step(machines: &mut [Configuring], step: usize) {
-    let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step)).collect();
+pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn Team) {
+    let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step, team)).collect();
     for (rank, machine) in machines.iter_mut().enumerate() {
         let to_me = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
         let messages: Vec<(usize, &Vec<u8>)> = (0..sent.len()).filter_map(to_me).collect();
         let mut awaited = machine.incoming_peers(step);
         awaited.sort_unstable();
         assert!(awaited.into_iter().eq(messages.iter().map(|(from, _)| *from)), "rank {rank}, step {step}");
-        machine.absorb(step, &messages).unwrap();
+        machine.absorb(step, &messages, team).unwrap();
     }
 }
 

@@ -8,13 +8,16 @@ use super::configure::{check_missing, malformed, prepare};
 use super::indices::Wanting;
 use super::parcels::Parcels;
 use super::reduce::{Form, check_rows, take};
+use super::team::{combine_from, fill_rows};
 use super::{Options, ending_job, place};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::pool::{BufferPool, PooledBuffer};
+use ripieno_plan::sparse::team::Team;
 use ripieno_plan::sparse::{DownMaps, Routes, RowMap};
 use ripieno_run::Memory;
 use ripieno_run::reduction::Reduction;
+use std::ops::Range;
 
 /// A row's key takes about so many bytes on the way down.
 const KEY_BYTES: usize = 2;
@@ -53,18 +56,18 @@ impl Communicator {
         let (pool, number) = place(self)?;
 
         let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.giving().fill(held.bytes_mut(), values, row_bytes, reduction);
+        prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, row_bytes, reduction, &prepared.team);
         for step in 0..prepared.machine.step_count() {
-            let machine = &mut prepared.machine;
+            let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut parcels = Parcels::default();
-            for ((peer, keys), (_, rows)) in machine.outgoing(step).iter().zip(machine.outgoing_rows(step)) {
+            for ((peer, keys), (_, rows)) in machine.outgoing(step, team).iter().zip(machine.outgoing_rows(step)) {
                 parcels.add(*peer, keys, &held.bytes_mut()[rows.start * row_bytes..rows.end * row_bytes]);
             }
             let arrived = parcels.exchange(self, &machine.incoming_peers(step))?;
-            machine.absorb(step, &arrived.keys()).map_err(malformed)?;
-            held = next(&pool, &machine.down_maps(step), &mut held, &arrived, row_bytes, reduction)?;
+            machine.absorb(step, &arrived.keys(), team).map_err(malformed)?;
+            held = next(&pool, &machine.down_maps(step), &mut held, &arrived, (row_bytes, reduction), team)?;
         }
-        let (routes, missing) = prepared.machine.finish();
+        let (routes, missing) = prepared.machine.finish(&prepared.team);
         if !options.missing_is_zero {
             check_missing(self, &missing, &prepared.permutation)?;
         }
@@ -74,7 +77,7 @@ impl Communicator {
         }
         let mut wanted = take(&pool, row_count * row_bytes)?;
         self.up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
-        wanting.fill(into, wanted.bytes_mut(), row_bytes);
+        wanting.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
         Ok(())
     }
 
@@ -107,34 +110,54 @@ fn next(
     maps: &DownMaps<'_>,
     held: &mut PooledBuffer,
     arrived: &Parcels,
-    row_bytes: usize,
-    reduction: &Reduction,
+    (row_bytes, reduction): (usize, &Reduction),
+    team: &dyn Team,
 ) -> Result<PooledBuffer, Error> {
-    let mut next = take(pool, maps.row_count * row_bytes)?;
-    let rows = next.bytes_mut();
-    let (own, own_map) = &maps.own;
-    let own = &held.bytes_mut()[own.start * row_bytes..own.end * row_bytes];
-    match own_map.covers(maps.row_count) {
-        true => rows.copy_from_slice(own),
-        false => {
-            (reduction.fill)(rows);
-            combine(rows, own, own_map, row_bytes, reduction);
-        }
-    }
-    for ((peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {
-        assert_eq!(*peer, sender, "parcels lie in the order in which they are combined");
+    let mut arrivals = Vec::new();
+    for (&(peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {
+        assert_eq!(peer, sender, "parcels lie in the order in which they are combined");
         if came.len() != map.len() * row_bytes {
             let cause = format!("rank {peer} sent {} bytes of values for {} keys", came.len(), map.len());
             return Err(Error::Malformed { cause });
         }
-        combine(rows, came, map, row_bytes, reduction);
+        arrivals.push((came, map));
     }
+    let mut next = take(pool, maps.row_count * row_bytes)?;
+    let (own, own_map) = &maps.own;
+    let own = &held.bytes_mut()[own.start * row_bytes..own.end * row_bytes];
+    let moved_count = own_map.len() + arrivals.iter().map(|(_, map)| map.len()).sum::<usize>();
+    fill_rows(team, next.bytes_mut(), row_bytes, moved_count, |piece, rows| {
+        match own_map.covers(maps.row_count) {
+            true => rows.copy_from_slice(&own[piece.start * row_bytes..piece.end * row_bytes]),
+            false => {
+                (reduction.fill)(rows);
+                combine(rows, &piece, own, own_map, row_bytes, reduction);
+            }
+        }
+        arrivals.iter().for_each(|(came, map)| combine(rows, &piece, came, map, row_bytes, reduction));
+    });
     Ok(next)
 }
 
-fn combine(into: &mut [u8], from: &[u8], map: &RowMap, row_bytes: usize, reduction: &Reduction) {
+/// Combines what of the rows of `from` goes to `piece` of a layer's rows into those.
+fn combine(
+    piece_rows: &mut [u8],
+    piece: &Range<usize>,
+    from: &[u8],
+    map: &RowMap,
+    row_bytes: usize,
+    reduction: &Reduction,
+) {
+    let there = map.rows_to(piece);
+    if there.is_empty() {
+        return;
+    }
+    let from = &from[there.start * row_bytes..there.end * row_bytes];
     match map {
-        RowMap::Run(run) => (reduction.combine)(&mut into[run.start * row_bytes..run.end * row_bytes], from),
-        RowMap::Rows(numbers) => (reduction.combine_rows)(into, from, numbers, row_bytes),
+        RowMap::Run(run) => {
+            let first = (run.start + there.start - piece.start) * row_bytes;
+            (reduction.combine)(&mut piece_rows[first..first + from.len()], from);
+        }
+        RowMap::Rows(numbers) => combine_from(piece_rows, piece.start, from, &numbers[there], row_bytes, reduction),
     }
 }

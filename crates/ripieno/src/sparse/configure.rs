@@ -7,6 +7,7 @@
 
 use super::indices::{self, IndexRows, sorted};
 use super::parcels::Parcels;
+use super::team::RankThreads;
 use super::{Options, SparseReduce, design, ending_job};
 use crate::agree::{agree, all_words, combined};
 use crate::communicator::Communicator;
@@ -26,6 +27,7 @@ pub(super) struct Prepared {
     pub wanted: IndexRows,
     pub machine: Configuring,
     pub degrees: Degrees,
+    pub team: RankThreads,
 }
 
 impl Communicator {
@@ -44,9 +46,10 @@ impl Communicator {
         let mut prepared = prepare(self, out_indices, in_indices, options, PRESUMED_ROW_BYTES, "")?;
         for step in 0..prepared.machine.step_count() {
             let mut parcels = Parcels::default();
-            prepared.machine.outgoing(step).into_iter().for_each(|(peer, keys)| parcels.add(peer, &keys, &[]));
+            let outgoing = prepared.machine.outgoing(step, &prepared.team);
+            outgoing.into_iter().for_each(|(peer, keys)| parcels.add(peer, &keys, &[]));
             let arrived = parcels.exchange(self, &prepared.machine.incoming_peers(step))?;
-            prepared.machine.absorb(step, &arrived.keys()).map_err(malformed)?;
+            prepared.machine.absorb(step, &arrived.keys(), &prepared.team).map_err(malformed)?;
         }
         SparseReduce::new(self, prepared, options)
     }
@@ -63,27 +66,25 @@ pub(super) fn prepare(
     rows: &str,
 ) -> Result<Prepared, Error> {
     options.check(comm.world_size())?;
-    let least = indices::check("out_indices", out_indices, options.size)?.max(indices::check(
-        "in_indices",
-        in_indices,
-        options.size,
-    )?);
+    let team = RankThreads::new(options.threads);
+    let least = |name, indices| indices::check(name, indices, options.size, &team);
+    let least = least("out_indices", out_indices)?.max(least("in_indices", in_indices)?);
     indices::check_numbers(out_indices.len() + in_indices.len(), options.size)?;
     let longest = out_indices.len().max(in_indices.len()) as u64;
     let asked = format!("{options}{rows}{}", packets(comm, options));
     let [size, set] = agree(comm, [options.size.unwrap_or(least), longest], &asked)?;
     let permutation = Permutation::new(size);
-    let (out_keys, out) = sorted(out_indices, &permutation);
+    let (out_keys, out) = sorted(out_indices, &permutation, true, &team);
     let (in_keys, wanted) = match in_indices == out_indices {
         true => (out_keys.clone(), out.clone()),
-        false => sorted(in_indices, &permutation),
+        false => sorted(in_indices, &permutation, false, &team),
     };
     let degrees = match &options.degrees {
         Some(degrees) => degrees.clone(),
         None => design::degrees(comm, &out_keys, &in_keys, design::Largest { size, set }, row_bytes)?,
     };
     let machine = Configuring::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
-    Ok(Prepared { size, permutation, out, wanted, machine, degrees })
+    Ok(Prepared { size, permutation, out, wanted, machine, degrees, team })
 }
 
 /// If degrees are designed, the number of what that rests on: every rank must know the same.

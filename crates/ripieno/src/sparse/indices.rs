@@ -1,20 +1,32 @@
 //! A rank's indices as sorted keys, and where each of the caller's rows stands among them.
 //!
-//! Cost: one radix sort of the keys; per row of a reduction one move in each direction.
+//! Cost: one sort of the keys; per row of a reduction one move in each direction, and one more where indices repeat.
 
+use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
-use ripieno_plan::sparse::sets::sorted_unique;
+use ripieno_plan::sparse::sets::Sorted;
+use ripieno_plan::sparse::team::{Team, cut, each, ranges};
 use ripieno_plan::sparse::{Permutation, have_numbers};
 use ripieno_run::reduction::Reduction;
 use ripieno_run::rows::gather_rows;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// So many wrong indices are named.
 const NAMED_COUNT: usize = 3;
 
+/// About what it costs to look at an index, and to make a key of it, in operations.
+const LOOK_OPERATIONS: usize = 1;
+const KEY_OPERATIONS: usize = 16;
+/// Rows of repeated indices are brought in order so many at a time.
+const BLOCK_ROWS: usize = 1024;
+
 /// Which row of a set of keys is that of each of the caller's indices.
 #[derive(Clone)]
 pub(super) struct IndexRows {
-    rows: Vec<u32>,
+    rows: Arc<Vec<u32>>,
+    /// The caller's rows by their keys; those of one key as they were given.
+    order: Arc<Vec<u32>>,
     key_count: usize,
 }
 
@@ -23,9 +35,10 @@ pub(super) enum Giving {
     /// They are the same.
     Identity,
     /// The caller's row of each key.
-    Once(Vec<u32>),
-    /// The key's row of each of the caller's: repeated ones are combined in the order in which they were given.
-    Repeated(Vec<u32>),
+    Once(Arc<Vec<u32>>),
+    /// The caller's rows by their keys, and the row of each one's key: repeated ones are combined in the order in which
+    /// they were given.
+    Repeated { order: Arc<Vec<u32>>, rows: Vec<u32> },
 }
 
 /// From one row per key to the caller's rows.
@@ -33,16 +46,19 @@ pub(super) enum Wanting {
     /// They are the same.
     Identity,
     /// The key's row of each of the caller's.
-    Rows(Vec<u32>),
+    Rows(Arc<Vec<u32>>),
 }
 
 /// One more than the largest index, after a look at each.
-pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>) -> Result<u64, Error> {
+pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team: &dyn Team) -> Result<u64, Error> {
     if indices.len() > u32::MAX as usize {
         return Err(argument(name, format!("{} indices", indices.len()), &format!("at most {}", u32::MAX)));
     }
     let limit = size.unwrap_or(i64::MAX as u64);
-    let largest = indices.iter().map(|&index| index as u64).max();
+    let operations = LOOK_OPERATIONS * indices.len();
+    let largest = |piece: Range<usize>| indices[piece].iter().map(|&index| index as u64).max();
+    let largest =
+        each(team, operations, ranges(team, operations, indices.len(), 1), largest).into_iter().max().flatten();
     match largest.is_none_or(|largest| largest < limit) {
         true => Ok(largest.map_or(0, |largest| largest + 1)),
         false => Err(wrong_indices(name, indices, size)),
@@ -78,12 +94,23 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
     argument(name, format!("{}{more}", named.join(", ")), &expected)
 }
 
-/// The keys of `indices`, ascending and each once, and where those of the caller are among them.
-pub(super) fn sorted(indices: &[i64], permutation: &Permutation) -> (Vec<u64>, IndexRows) {
-    let keys: Vec<u64> = indices.iter().map(|&index| permutation.key(index as u64)).collect();
-    let (keys, rows) = sorted_unique(&keys);
+/// The keys of `indices`, ascending and each once, and where those of the caller are among them. Only rows that are
+/// `given` have an order.
+pub(super) fn sorted(
+    indices: &[i64],
+    permutation: &Permutation,
+    given: bool,
+    team: &dyn Team,
+) -> (Vec<u64>, IndexRows) {
+    let (mut keys, operations) = (vec![0; indices.len()], KEY_OPERATIONS * indices.len());
+    let pieces = ranges(team, operations, indices.len(), 1);
+    let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+    each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
+        keys.iter_mut().zip(&indices[piece]).for_each(|(key, &index)| *key = permutation.key(index as u64));
+    });
+    let Sorted { keys, places, order } = Sorted::of(&keys, given, team);
     let key_count = keys.len();
-    (keys, IndexRows { rows, key_count })
+    (keys, IndexRows { rows: places.into(), order: order.into(), key_count })
 }
 
 impl IndexRows {
@@ -97,35 +124,50 @@ impl IndexRows {
         self.key_count
     }
 
-    pub fn giving(&self) -> Giving {
+    /// Of indices whose rows are given.
+    pub fn giving(&self, team: &dyn Team) -> Giving {
         if self.key_count < self.rows.len() {
-            return Giving::Repeated(self.rows.clone());
+            let mut rows = vec![0; self.rows.len()];
+            let operations = LOOK_OPERATIONS * rows.len();
+            let pieces = ranges(team, operations, rows.len(), 1);
+            let pieces = cut(&mut rows, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+            each(team, operations, pieces, |(rows, piece): (&mut [u32], Range<usize>)| {
+                rows.iter_mut().zip(&self.order[piece]).for_each(|(row, &number)| *row = self.rows[number as usize]);
+            });
+            return Giving::Repeated { order: self.order.clone(), rows };
         }
-        if is_identity(&self.rows) {
-            return Giving::Identity;
-        }
-        let mut positions = vec![0; self.rows.len()];
-        self.rows.iter().zip(0..).for_each(|(&row, position)| positions[row as usize] = position);
-        Giving::Once(positions)
+        if is_identity(&self.rows) { Giving::Identity } else { Giving::Once(self.order.clone()) }
     }
 
-    pub fn wanting(self) -> Wanting {
+    pub fn wanting(&self) -> Wanting {
         match self.key_count == self.rows.len() && is_identity(&self.rows) {
             true => Wanting::Identity,
-            false => Wanting::Rows(self.rows),
+            false => Wanting::Rows(self.rows.clone()),
         }
     }
 }
 
 impl Giving {
     /// Makes `rows`, one per key, of what the caller gave.
-    pub fn fill(&self, rows: &mut [u8], given: &[u8], row_bytes: usize, reduction: &Reduction) {
+    pub fn fill(&self, rows: &mut [u8], given: &[u8], row_bytes: usize, reduction: &Reduction, team: &dyn Team) {
         match self {
             Giving::Identity => rows.copy_from_slice(given),
-            Giving::Once(numbers) => gather_rows(rows, given, numbers, row_bytes),
-            Giving::Repeated(numbers) => {
-                (reduction.fill)(rows);
-                (reduction.combine_rows)(rows, given, numbers, row_bytes);
+            Giving::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
+                gather_rows(rows, given, &order[piece], row_bytes);
+            }),
+            Giving::Repeated { order, rows: numbers } => {
+                fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
+                    let first = |row: usize| numbers.partition_point(|&number| (number as usize) < row);
+                    let there = first(piece.start)..first(piece.end);
+                    (reduction.fill)(rows);
+                    let mut block = vec![0; BLOCK_ROWS.min(there.len()) * row_bytes];
+                    let (order, numbers) = (&order[there.clone()], &numbers[there]);
+                    for (order, numbers) in order.chunks(BLOCK_ROWS).zip(numbers.chunks(BLOCK_ROWS)) {
+                        let block = &mut block[..order.len() * row_bytes];
+                        gather_rows(block, given, order, row_bytes);
+                        combine_from(rows, piece.start, block, numbers, row_bytes, reduction);
+                    }
+                })
             }
         }
     }
@@ -133,10 +175,12 @@ impl Giving {
 
 impl Wanting {
     /// Makes the caller's rows of those of the keys.
-    pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize) {
+    pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn Team) {
         match self {
             Wanting::Identity => wanted.copy_from_slice(rows),
-            Wanting::Rows(numbers) => gather_rows(wanted, rows, numbers, row_bytes),
+            Wanting::Rows(numbers) => fill_rows(team, wanted, row_bytes, numbers.len(), |piece, wanted| {
+                gather_rows(wanted, rows, &numbers[piece], row_bytes);
+            }),
         }
     }
 }
@@ -149,17 +193,51 @@ fn is_identity(rows: &[u32]) -> bool {
 mod tests {
     use super::*;
     use ripieno_plan::Op;
+    use ripieno_plan::sparse::team::{Alone, Piece};
     use ripieno_run::Element;
+
+    /// A team that cuts everything, however small.
+    struct Cutting(usize);
+
+    impl Team for Cutting {
+        fn piece_count(&self, _operations: usize) -> usize {
+            self.0
+        }
+
+        fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+            Alone.compute(operations, pieces);
+        }
+    }
 
     #[test]
     fn repeated_rows_are_combined_and_wanted_ones_repeated() {
         let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
         let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
-            let (keys, places) = sorted(&indices, &permutation);
-            let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
-            places.giving().fill(&mut rows, &given, row_bytes, reduction);
-            places.wanting().fill(&mut back, &rows, row_bytes);
+            for team in [1, 2, 3].map(Cutting) {
+                let (keys, places) = sorted(&indices, &permutation, true, &team);
+                let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
+                places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);
+                places.wanting().fill(&mut back, &rows, row_bytes, &team);
+                assert_eq!(back, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn floats_of_repeated_indices_have_the_bits_of_the_order_in_which_they_were_given() {
+        let (permutation, reduction) = (Permutation::new(50), Reduction::of(Element::F32, Op::Sum).unwrap());
+        let indices: Vec<i64> = (0..5000).map(|at| at * at % 50).collect();
+        let values: Vec<f32> = (0..5000).map(|at| (0.1 + at as f32).powi(1 + at % 5)).collect();
+        let mut sums = [0.0_f32; 50];
+        indices.iter().zip(&values).for_each(|(&index, value)| sums[index as usize] += value);
+        let expected: Vec<u8> = indices.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
+        let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+        for team in [1, 2, 3, 7].map(Cutting) {
+            let (keys, places) = sorted(&indices, &permutation, true, &team);
+            let (mut rows, mut back) = (vec![9; 4 * keys.len()], vec![0; 4 * indices.len()]);
+            places.giving(&team).fill(&mut rows, &given, 4, reduction, &team);
+            places.wanting().fill(&mut back, &rows, 4, &team);
             assert_eq!(back, expected);
         }
     }
@@ -168,10 +246,10 @@ mod tests {
     fn rows_that_stand_where_they_belong_are_left_there() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
-        let (_, places) = sorted(&in_order, &permutation);
-        assert!(matches!((places.giving(), places.wanting()), (Giving::Identity, Wanting::Identity)));
+        let (_, places) = sorted(&in_order, &permutation, true, &Alone);
+        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Identity, Wanting::Identity)));
         let more = [&in_order[..], &in_order[3..]].concat();
-        let (_, places) = sorted(&more, &permutation);
-        assert!(matches!((places.giving(), places.wanting()), (Giving::Repeated(_), Wanting::Rows(_))));
+        let (_, places) = sorted(&more, &permutation, true, &Alone);
+        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Repeated { .. }, Wanting::Rows(_))));
     }
 }

@@ -15,6 +15,7 @@ mod indices;
 mod options;
 mod parcels;
 mod reduce;
+mod team;
 
 pub use options::Options;
 pub use reduce::Form;
@@ -30,6 +31,7 @@ pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
 use ripieno_plan::sparse::{Degrees, Routes};
 use ripieno_run::Schedule;
 use std::sync::{Arc, Mutex};
+use team::RankThreads;
 
 /// A configured sparse reduction of a communicator, to be run any number of times.
 pub struct SparseReduce {
@@ -50,12 +52,13 @@ pub struct SparseReduce {
     wanting: Wanting,
     routes: Routes,
     schedules: Mutex<Vec<(Planned, Arc<Schedule>)>>,
+    team: RankThreads,
 }
 
 impl SparseReduce {
     fn new(comm: &Communicator, prepared: Prepared, options: &Options) -> Result<SparseReduce, Error> {
-        let Prepared { size, permutation, out, wanted, machine, degrees } = prepared;
-        let (routes, missing) = machine.finish();
+        let Prepared { size, permutation, out, wanted, machine, degrees, team } = prepared;
+        let (routes, missing) = machine.finish(&team);
         if !options.missing_is_zero {
             check_missing(comm, &missing, &permutation)?;
         }
@@ -72,10 +75,11 @@ impl SparseReduce {
             in_count: wanted.count(),
             out_row_count: out.key_count(),
             in_row_count: wanted.key_count(),
-            giving: out.giving(),
+            giving: out.giving(&team),
             wanting: wanted.wanting(),
             routes,
             schedules: Mutex::default(),
+            team,
         })
     }
 

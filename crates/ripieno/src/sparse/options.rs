@@ -1,8 +1,9 @@
-//! What the caller of a sparse reduction may choose; the same on every rank.
+//! What the caller of a sparse reduction may choose; the same on every rank, but for the threads.
 
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::{DENSE_ABOVE, Degrees};
 use std::fmt;
+use std::num::NonZeroUsize;
 
 /// How a sparse reduction is made.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,16 +18,19 @@ pub struct Options {
     /// without maps, but with rows that nobody contributes. Not where the sets together have less than one key in 32 of
     /// the range, nor in a range of `2^32` keys or more.
     pub dense_above: f64,
+    /// How many threads sort, merge and bring rows in order, the caller's included. Results do not depend on it.
+    pub threads: NonZeroUsize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { size: None, degrees: None, missing_is_zero: false, dense_above: DENSE_ABOVE }
+        let threads = NonZeroUsize::MIN;
+        Options { size: None, degrees: None, missing_is_zero: false, dense_above: DENSE_ABOVE, threads }
     }
 }
 
 impl Options {
-    /// For `p` ranks, `degrees` by a text as in [`Degrees::named`].
+    /// For `p` ranks and one thread, `degrees` by a text as in [`Degrees::named`].
     pub fn parse(
         size: Option<u64>,
         degrees: Option<&str>,
@@ -36,7 +40,7 @@ impl Options {
     ) -> Result<Options, Error> {
         let expected = || format!("direct, binary or factors such as 8x4x2 whose product is {p}, the number of ranks");
         let degrees = degrees.map(|text| Degrees::named(text, p).map_err(|_| argument("degrees", text, &expected())));
-        Ok(Options { size, degrees: degrees.transpose()?, missing_is_zero, dense_above })
+        Ok(Options { size, degrees: degrees.transpose()?, missing_is_zero, dense_above, ..Options::default() })
     }
 
     /// Whether they suit `p` ranks.

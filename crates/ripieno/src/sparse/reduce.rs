@@ -81,7 +81,7 @@ impl SparseReduce {
         };
         let main: &[u8] = match &mut given {
             Some(rows) => {
-                self.giving.fill(rows.bytes_mut(), values, row_bytes, reduction);
+                self.giving.fill(rows.bytes_mut(), values, row_bytes, reduction, &self.team);
                 rows.bytes_mut()
             }
             None => values,
@@ -91,7 +91,7 @@ impl SparseReduce {
         }
         let mut wanted = self.take(self.in_row_count * row_bytes)?;
         self.run(main, wanted.bytes_mut(), form)?;
-        self.wanting.fill(into, wanted.bytes_mut(), row_bytes);
+        self.wanting.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
         Ok(())
     }
 

@@ -1,0 +1,124 @@
+//! Times what a rank computes while a sparse reduction is configured, by threads: nothing is sent.
+//!
+//!     sparse_threads [THREADS [FEATURES [DENSITY [DEGREE [ROUNDS]]]]]        2 60000000 0.21 8 5, unless told
+//!     otherwise
+//!
+//! The rank is one of a group of DEGREE, each of which picks features at random with the given density; what the others
+//! send is made beforehand. One thread and THREADS of them go by turns, and what comes out is compared. Printed are the
+//! median and the best of the rounds.
+
+use ripieno_kernels::Threads;
+use ripieno_plan::Op;
+use ripieno_plan::sparse::sets::Sorted;
+use ripieno_plan::sparse::team::{Alone, Piece, Team, cut, each, ranges};
+use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees, Permutation};
+use std::ops::Range;
+use std::str::FromStr;
+use std::time::Instant;
+
+const PARTS: [&str; 6] =
+    ["keys of indices", "sorting", "copies", "messages to send", "messages read, unions", "routes"];
+
+struct RankTeam(Threads);
+
+impl Team for RankTeam {
+    fn piece_count(&self, operations: usize) -> usize {
+        self.0.part_count(operations)
+    }
+
+    fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+        let of_each = operations / pieces.len().max(1);
+        self.0.for_each(pieces, of_each, || (), |(), piece| piece());
+    }
+}
+
+fn main() {
+    let (threads, features, density) = (argument(1, 2), argument(2, 60_000_000), argument(3, 0.21));
+    let (degree, rounds) = (argument(4, 8), argument(5, 5));
+    let (permutation, degrees) = (Permutation::new(features), Degrees::direct(degree));
+    let machine =
+        |rank: usize, keys: Vec<u64>| Configuring::new(rank, &degrees, features, keys.clone(), keys, DENSE_ABOVE);
+    let message = |rank: usize| {
+        let keys: Vec<u64> = picks(rank, features, density).map(|index| permutation.key(index)).collect();
+        let messages = machine(rank, Sorted::of(&keys, false, &Alone).keys).outgoing(0, &Alone);
+        (rank, messages.into_iter().find(|(to, _)| *to == 0).expect("a message to each other rank").1)
+    };
+    let messages: Vec<(usize, Vec<u8>)> = (1..degree).map(message).collect();
+    let indices: Vec<u64> = picks(0, features, density).collect();
+    println!("{} of {features} features, a group of {degree}, {rounds} rounds by turns", indices.len());
+
+    let (mut times, mut plans) = ([Vec::new(), Vec::new()], Vec::new());
+    for _ in 0..rounds {
+        for (count, times) in [1, threads].into_iter().zip(&mut times) {
+            let team = RankTeam(Threads::new(count));
+            let mut laps = [0.0; PARTS.len()];
+            let (mut lap, mut next) = (Instant::now(), 0);
+            let mut done = || {
+                (laps[next], next, lap) = (lap.elapsed().as_secs_f64(), next + 1, Instant::now());
+            };
+            let keys = keys_of(&indices, &permutation, &team);
+            done();
+            let sorted = Sorted::of(&keys, true, &team);
+            done();
+            let mut machine = machine(0, sorted.keys);
+            done();
+            drop(machine.outgoing(0, &team));
+            done();
+            machine.absorb(0, &messages, &team).expect("messages that can be read");
+            done();
+            let (routes, missing) = machine.finish(&team);
+            done();
+            times.push(laps);
+            let plan = (routes.plan(4, 4, Op::Sum), missing, sorted.places, sorted.order);
+            plans.push(plan);
+            assert!(plans[0] == plans[plans.len() - 1], "the same for any number of threads");
+            plans.truncate(1);
+        }
+    }
+    let all = |laps: &[f64; PARTS.len()]| laps.iter().sum();
+    for part in 0..=PARTS.len() {
+        let of = |times: &[[f64; PARTS.len()]]| {
+            let mut seconds: Vec<f64> =
+                times.iter().map(|laps| laps.get(part).copied().unwrap_or_else(|| all(laps))).collect();
+            seconds.sort_by(f64::total_cmp);
+            (1e3 * seconds[0], 1e3 * seconds[seconds.len() / 2])
+        };
+        let [one, more] = [of(&times[0]), of(&times[1])];
+        println!(
+            "{:<22} 1 thread {:7.1} ms (best {:7.1})   {threads} threads {:7.1} ms (best {:7.1})   {:.2} times",
+            PARTS.get(part).unwrap_or(&"all"),
+            one.1,
+            one.0,
+            more.1,
+            more.0,
+            one.1 / more.1
+        );
+    }
+}
+
+fn keys_of(indices: &[u64], permutation: &Permutation, team: &dyn Team) -> Vec<u64> {
+    let (mut keys, operations) = (vec![0; indices.len()], 16 * indices.len());
+    let pieces = ranges(team, operations, indices.len(), 1);
+    let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+    each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
+        keys.iter_mut().zip(&indices[piece]).for_each(|(key, &index)| *key = permutation.key(index));
+    });
+    keys
+}
+
+/// The features of a rank, in ascending order; the same in every run.
+fn picks(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> {
+    let mut state = rank as u64;
+    let mut random = move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    (0..features).filter(move |_| random() < density)
+}
+
+/// The argument at this place, or `default`.
+fn argument<T: FromStr>(place: usize, default: T) -> T {
+    std::env::args().nth(place).map_or(default, |text| text.parse().ok().expect("arguments are numbers"))
+}

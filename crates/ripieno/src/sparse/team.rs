@@ -1,0 +1,71 @@
+//! The threads of a rank, as who computes pieces of a sparse reduction; and rows in pieces.
+//!
+//! Pieces are cut by where rows go, so that no two write to the same row, and what goes to a row is combined in the
+//! order of one thread.
+
+use ripieno_kernels::Threads;
+use ripieno_plan::sparse::team::{Piece, Team, cut, each, ranges};
+use ripieno_run::reduction::Reduction;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+/// About what moving a row costs, in operations, and how many of its bytes one more takes.
+const ROW_OPERATIONS: usize = 4;
+const BYTES_PER_OPERATION: usize = 8;
+/// Rows whose numbers are counted from another row on, at a time.
+const BLOCK_ROWS: usize = 1024;
+
+/// The threads of a rank.
+pub(super) struct RankThreads(Threads);
+
+impl RankThreads {
+    pub fn new(count: NonZeroUsize) -> RankThreads {
+        RankThreads(Threads::new(count.get()))
+    }
+}
+
+impl Team for RankThreads {
+    fn piece_count(&self, operations: usize) -> usize {
+        self.0.part_count(operations)
+    }
+
+    fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+        let of_each = operations / pieces.len().max(1);
+        self.0.for_each(pieces, of_each, || (), |(), piece| piece());
+    }
+}
+
+/// Has the team make `rows` of what `fill` makes of pieces of them. `moved_count` rows are moved for that.
+pub(super) fn fill_rows(
+    team: &dyn Team,
+    rows: &mut [u8],
+    row_bytes: usize,
+    moved_count: usize,
+    fill: impl Fn(Range<usize>, &mut [u8]) + Sync,
+) {
+    let operations = moved_count * (ROW_OPERATIONS + row_bytes / BYTES_PER_OPERATION);
+    let pieces = ranges(team, operations, rows.len() / row_bytes, 1);
+    let slices = cut(rows, pieces.iter().map(|piece| piece.len() * row_bytes));
+    each(team, operations, pieces.into_iter().zip(slices).collect(), |(piece, slice)| fill(piece, slice));
+}
+
+/// Combines the rows of `from` into those of `numbers`, which are counted from the row `first` of a table on: that is
+/// the first of `into`.
+pub(super) fn combine_from(
+    into: &mut [u8],
+    first: usize,
+    from: &[u8],
+    numbers: &[u32],
+    row_bytes: usize,
+    reduction: &Reduction,
+) {
+    if first == 0 {
+        return (reduction.combine_rows)(into, from, numbers, row_bytes);
+    }
+    let mut counted = [0; BLOCK_ROWS];
+    for (from, numbers) in from.chunks(BLOCK_ROWS * row_bytes).zip(numbers.chunks(BLOCK_ROWS)) {
+        let counted = &mut counted[..numbers.len()];
+        counted.iter_mut().zip(numbers).for_each(|(counted, number)| *counted = number - first as u32);
+        (reduction.combine_rows)(into, from, counted, row_bytes);
+    }
+}
