@@ -309,6 +309,13 @@ def test_what_is_wrong_with_a_list_of_hosts_is_told_before_anything_is_copied(tm
     assert not (tmp_path / "out").exists()
 
 
+def test_a_file_that_is_not_there_is_told_before_any_host_is_asked(tmp_path):
+    code, report, err = to_hosts(tmp_path, "gone\n", "--out", str(tmp_path / "out"))
+
+    assert (code, report) == (2, None)
+    assert err.strip() == f"ripieno: {tmp_path / 'given'} is not a file"
+
+
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:
     """The process of a rank that the command has started."""
     deadline = time.monotonic() + PATIENCE_S

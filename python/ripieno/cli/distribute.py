@@ -183,6 +183,10 @@ def _where_they_lie(files: Sequence[str]) -> str:
 
 def _to_hosts(asked: _Asked, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
     """Rank 0 of a world that has a rank on each host; those that do not answer are reported with the others."""
+    # Before hosts are asked, and ranks are started that would all say so.
+    missing = next((file for file in asked.files if not os.path.isfile(file)), None)
+    if missing is not None:
+        raise InputError(f"{missing} is not a file")
     asked = replace(asked, out=os.path.abspath(asked.out) + "/" * asked.out.endswith("/"))
     answers = remote.who_answers(hosts, ssh, python)
     missed = [HostFile(NO_RANK, host, asked.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
@@ -278,7 +282,7 @@ def _report(rows: list[HostFile]) -> str:
             row.state,
             bytes_text(row.found_bytes),
             bytes_text(row.fetched_bytes),
-            duration_text(row.seconds),
+            "" if row.rank == NO_RANK else duration_text(row.seconds),
             _rate(row),
             f"{row.path}: {row.error}" if row.error else row.path,
         )
