@@ -480,20 +480,33 @@ impl<C: Centroid> Build<'_, C> {
         let first_high = first + low_entries.len() as u32;
         let (low_cells, high_cells) = of_sample.split_at(of_sample.partition_point(|&cell| cell < first_high));
         let (low_sample, high_sample) = region.sample.split_at_mut(low_cells.len() * self.grid.columns);
-        let parts = [
-            (low_entries, first, low_cells, low_sample, (low, middle)),
-            (high_entries, first_high, high_cells, high_sample, (middle, high)),
-        ];
-        let halves = parts.map(|(entries, first, of_sample, sample, part)| {
-            let (mut places, mut bounds) = (places, region.bounds);
-            places[column] = part;
-            bounds[column] = self.grid.around(column, part);
-            let candidates = region.candidates.within(&bounds[..self.grid.columns], spare);
-            let place = Place::Cells { entries, first, places, of_sample };
-            Region { bounds, candidates, sample, depth: region.depth + 1, place }
-        });
+        let low_place = Place::Cells { entries: low_entries, first, places, of_sample: low_cells };
+        let high_place = Place::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
+        let outer = (&region.bounds, &region.candidates, region.depth);
+        // One after the other: what is in a closure would not be compiled with the instructions of the level.
+        let low_half = self.half(outer, (column, (low, middle)), low_sample, low_place, spare);
+        let high_half = self.half(outer, (column, (middle, high)), high_sample, high_place, spare);
         spare.lists.push(region.candidates);
-        halves
+        [low_half, high_half]
+    }
+
+    /// What is within some places of a column of a region, of which bounds, candidates and depth are given.
+    #[inline(always)]
+    fn half<'b>(
+        &self,
+        (bounds, candidates, depth): (&Bounds, &Candidates, usize),
+        (column, part): (usize, (u32, u32)),
+        sample: &'b mut [f64],
+        mut place: Place<'b>,
+        spare: &mut Spare,
+    ) -> Region<'b> {
+        if let Place::Cells { places, .. } = &mut place {
+            places[column] = part;
+        }
+        let mut bounds = *bounds;
+        bounds[column] = self.grid.around(column, part);
+        let candidates = candidates.within(&bounds[..self.grid.columns], spare);
+        Region { bounds, candidates, sample, depth: depth + 1, place }
     }
 
     /// Where to halve a region within a cell; nowhere if its points share a place.
