@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import threading
 import tomllib
 from collections import defaultdict
 from itertools import pairwise
@@ -18,6 +21,7 @@ from ripieno.cli import main
 from ripieno.cli.explain import PLANS_BYTES
 from ripieno.simulation import Cluster, explain, kylix, papers, pictures, simulate, spark_broadcasts, spark_report
 from ripieno.simulation.curves import price_curves
+from ripieno.simulation.distribution import distribute
 from ripieno.sparse import packets
 from ripieno.units import bits_per_s, seconds_of
 
@@ -103,6 +107,22 @@ def test_a_cluster_of_100_000_nodes_is_played(capsys):
     found = printed(capsys, *words, "--bytes", "1GiB", "--algorithm", "chain")
 
     assert found["message_count"] == 99_999 and found["bytes"]["uplink"] == 2399 * GIB
+
+
+def test_what_the_handler_of_a_signal_raises_ends_a_long_simulation():
+    class Enough(Exception):
+        pass
+
+    def end(*_):
+        raise Enough
+
+    before = signal.signal(signal.SIGUSR1, end)
+    try:
+        threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
+        with pytest.raises(Enough):
+            distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_what_a_simulation_found_is_told_in_words(capsys):

@@ -2,6 +2,7 @@
 
 use crate::communicator::parse_collective;
 use crate::errors;
+use crate::interruption::Interruption;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::simulation::swarm::{Casting, Fetched, Outcome, Swarmed};
@@ -147,8 +148,10 @@ fn distribute<'py>(
     let mut casting = Casting { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..casting };
     casting.casts[0].block_bytes = block_bytes;
     casting.casts[0].order = order.or(casting.casts[0].order.take());
-    let found = py.detach(|| simulation::distribute(&cluster.0, &casting));
-    swarmed_dict(py, &cluster.0, &found.map_err(errors::from_collective)?)
+    let interruption = Interruption::default();
+    let check = interruption.clone().check();
+    let found = py.detach(|| simulation::distribute(&cluster.0, &casting, &check));
+    swarmed_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?)
 }
 
 /// Block sizes and the seconds that a dynamic broadcast takes in blocks of them.
@@ -162,7 +165,10 @@ fn search_block_bytes(
     root: usize,
 ) -> PyResult<Vec<(usize, f64)>> {
     let casting = simulation::casting(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
-    py.detach(|| simulation::search_block_bytes(&cluster.0, &casting)).map_err(errors::from_collective)
+    let interruption = Interruption::default();
+    let check = interruption.clone().check();
+    let found = py.detach(|| simulation::search_block_bytes(&cluster.0, &casting, &check));
+    found.map_err(|error| interruption.exception(error))
 }
 
 fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> Link {

@@ -1,6 +1,7 @@
 //! The virtual clock: what is to happen, in the order in which it does.
 //!
-//! Of what happens at the same time, what was noted first comes first, so a run is the same every time.
+//! Of what happens at the same time, what was noted first comes first, so a run is the same every time. What is to be
+//! put in order are times and places, for events may be long.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -9,18 +10,22 @@ use std::collections::BinaryHeap;
 pub struct Clock<E> {
     now_s: f64,
     noted: u64,
-    events: BinaryHeap<Noted<E>>,
+    order: BinaryHeap<Noted>,
+    /// By place.
+    events: Vec<Option<E>>,
+    /// Places without an event.
+    free: Vec<u32>,
 }
 
-struct Noted<E> {
+struct Noted {
     at_s: f64,
     number: u64,
-    event: E,
+    place: u32,
 }
 
 impl<E> Default for Clock<E> {
     fn default() -> Clock<E> {
-        Clock { now_s: 0.0, noted: 0, events: BinaryHeap::new() }
+        Clock { now_s: 0.0, noted: 0, order: BinaryHeap::new(), events: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -32,44 +37,54 @@ impl<E> Clock<E> {
 
     /// `event` happens at `at_s`, or now if that is over.
     pub fn note(&mut self, at_s: f64, event: E) {
-        self.events.push(Noted { at_s: at_s.max(self.now_s), number: self.noted, event });
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            u32::try_from(self.events.len() - 1).expect("so many events have no room in a memory")
+        });
+        self.events[place as usize] = Some(event);
+        self.order.push(Noted { at_s: at_s.max(self.now_s), number: self.noted, place });
         self.noted += 1;
     }
 
     /// The next event; the time becomes its time.
     pub fn advance(&mut self) -> Option<E> {
-        let next = self.events.pop()?;
-        self.now_s = next.at_s;
-        Some(next.event)
+        self.now_s = self.order.peek()?.at_s;
+        self.take()
     }
 
     /// The next event, if it happens now, within `tolerance_s`.
     pub fn also_now(&mut self, tolerance_s: f64) -> Option<E> {
-        let is_now = self.events.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
-        if is_now { self.events.pop().map(|next| next.event) } else { None }
+        let is_now = self.order.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
+        if is_now { self.take() } else { None }
+    }
+
+    fn take(&mut self) -> Option<E> {
+        let place = self.order.pop()?.place;
+        self.free.push(place);
+        self.events[place as usize].take()
     }
 }
 
-impl<E> Ord for Noted<E> {
+impl Ord for Noted {
     /// The heap has its greatest first.
-    fn cmp(&self, other: &Noted<E>) -> Ordering {
+    fn cmp(&self, other: &Noted) -> Ordering {
         other.at_s.total_cmp(&self.at_s).then(other.number.cmp(&self.number))
     }
 }
 
-impl<E> PartialOrd for Noted<E> {
-    fn partial_cmp(&self, other: &Noted<E>) -> Option<Ordering> {
+impl PartialOrd for Noted {
+    fn partial_cmp(&self, other: &Noted) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Noted<E> {
-    fn eq(&self, other: &Noted<E>) -> bool {
+impl PartialEq for Noted {
+    fn eq(&self, other: &Noted) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Noted<E> {}
+impl Eq for Noted {}
 
 #[cfg(test)]
 mod tests {

@@ -40,8 +40,9 @@ struct Filling<'a> {
     /// Per demand: those that may go no faster.
     followers: Vec<Vec<usize>>,
     wires: Vec<Wire>,
-    /// Per demand: its wires here.
-    uses: Vec<Vec<(usize, f64)>>,
+    /// The wires here, of one demand after the other, and where those of each begin.
+    uses: Vec<(usize, f64)>,
+    uses_from: Vec<usize>,
     rates: Vec<Option<f64>>,
     queue: BinaryHeap<Reverse<Full>>,
 }
@@ -59,6 +60,37 @@ struct Wire {
 impl Wire {
     fn level(&self) -> f64 {
         self.left.max(0.0) / self.rising_s_per_byte
+    }
+}
+
+/// Numbers of wires, as they are met: in a table where demands use a good part of all wires.
+struct Numbers {
+    table: Vec<usize>,
+    others: BTreeMap<usize, usize>,
+}
+
+impl Numbers {
+    const NONE: usize = usize::MAX;
+    /// The table has no more places than this for each demand.
+    const PLACES_MAX: usize = 8;
+
+    fn of(demands: &[Demand]) -> Numbers {
+        let wires = demands.iter().flat_map(|demand| &demand.wires);
+        let place_count = wires.map(|&(wire, _)| wire + 1).max().unwrap_or(0);
+        let has_table = place_count <= Numbers::PLACES_MAX * demands.len();
+        Numbers { table: vec![Numbers::NONE; if has_table { place_count } else { 0 }], others: BTreeMap::new() }
+    }
+
+    /// The number of a wire; `next`, if it has none yet.
+    fn number(&mut self, wire: usize, next: usize) -> usize {
+        match self.table.get_mut(wire) {
+            Some(number) if *number == Numbers::NONE => {
+                *number = next;
+                next
+            }
+            Some(number) => *number,
+            None => *self.others.entry(wire).or_insert(next),
+        }
     }
 }
 
@@ -91,29 +123,32 @@ impl PartialOrd for Full {
 
 impl<'a> Filling<'a> {
     fn of(demands: &'a [Demand]) -> Filling<'a> {
-        let mut numbers = BTreeMap::new();
+        let mut numbers = Numbers::of(demands);
         let mut wires: Vec<Wire> = Vec::new();
         let mut followers = vec![Vec::new(); demands.len()];
-        let mut uses = Vec::with_capacity(demands.len());
+        let (mut uses, mut uses_from) = (Vec::with_capacity(2 * demands.len()), Vec::with_capacity(demands.len() + 1));
         for (index, demand) in demands.iter().enumerate() {
             demand.behind.iter().for_each(|&ahead| followers[ahead].push(index));
-            let mut own = Vec::with_capacity(demand.wires.len());
+            uses_from.push(uses.len());
             for &(wire, s_per_byte) in &demand.wires {
-                let number = *numbers.entry(wire).or_insert_with(|| {
+                let number = numbers.number(wire, wires.len());
+                if number == wires.len() {
                     wires.push(Wire { left: 1.0, ..Wire::default() });
-                    wires.len() - 1
-                });
+                }
                 wires[number].rising_s_per_byte += s_per_byte;
                 wires[number].rising_count += 1;
                 wires[number].users.push(index);
-                own.push((number, s_per_byte));
+                uses.push((number, s_per_byte));
             }
-            uses.push(own);
         }
-        let limits = demands.iter().enumerate().map(|(index, demand)| (demand.limit, What::Demand(index)));
+        uses_from.push(uses.len());
+        // What its wires alone keep below its limit needs none.
+        let is_limiting = |demand: &Demand| demand.wires.iter().all(|(_, s_per_byte)| demand.limit * s_per_byte <= 1.0);
+        let limits = demands.iter().enumerate().filter(|(_, demand)| is_limiting(demand));
+        let limits = limits.map(|(index, demand)| (demand.limit, What::Demand(index)));
         let levels = wires.iter().enumerate().map(|(number, wire)| (wire.level(), What::Wire(number)));
         let queue = limits.chain(levels).map(|(level, what)| Reverse(Full { level, what })).collect();
-        Filling { demands, followers, uses, rates: vec![None; demands.len()], queue, wires }
+        Filling { demands, followers, uses, uses_from, rates: vec![None; demands.len()], queue, wires }
     }
 
     /// A wire is full at `level`, unless flows that have kept lower rates leave it more.
@@ -140,7 +175,7 @@ impl<'a> Filling<'a> {
             }
             let rate = rate.min(self.demands[index].limit);
             self.rates[index] = Some(rate);
-            for &(wire, s_per_byte) in &self.uses[index] {
+            for &(wire, s_per_byte) in &self.uses[self.uses_from[index]..self.uses_from[index + 1]] {
                 let wire = &mut self.wires[wire];
                 wire.left -= rate * s_per_byte;
                 wire.rising_s_per_byte -= s_per_byte;

@@ -10,7 +10,7 @@ use ripieno_plan::{Collective, Group};
 pub use ripieno_sim::swarm;
 use ripieno_sim::{Asked, Unanswered, play_sparse};
 pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Load, Outcome, Played};
-use swarm::{Casting, Swarmed};
+use swarm::{Casting, Swarmed, Uncast};
 
 /// A collective that was played on a cluster.
 pub struct Simulation {
@@ -110,15 +110,25 @@ pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) ->
     Ok(casting)
 }
 
-/// Plays a dynamic broadcast on `cluster`.
-pub fn distribute(cluster: &Cluster, casting: &Casting) -> Result<Swarmed, Error> {
-    swarm::swarm(cluster, casting).map_err(|uncast| argument("ranks", cluster.topology.size(), &uncast.to_string()))
+/// Plays a dynamic broadcast on `cluster`, unless it is interrupted, which is asked from time to time.
+pub fn distribute(cluster: &Cluster, casting: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Error> {
+    swarm::swarm_unless(cluster, casting, is_interrupted).map_err(|uncast| not_cast(cluster, &uncast))
 }
 
-/// Each block size that was tried, 4 MiB and its halves, and what it takes on `cluster`.
-pub fn search_block_bytes(cluster: &Cluster, casting: &Casting) -> Result<Vec<(usize, f64)>, Error> {
-    swarm::search_block_bytes(cluster, casting)
-        .map_err(|uncast| argument("ranks", cluster.topology.size(), &uncast.to_string()))
+/// Each block size that was tried, 4 MiB and its halves, and what it takes on `cluster`, unless it is interrupted.
+pub fn search_block_bytes(
+    cluster: &Cluster,
+    casting: &Casting,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Vec<(usize, f64)>, Error> {
+    swarm::search_block_bytes(cluster, casting, is_interrupted).map_err(|uncast| not_cast(cluster, &uncast))
+}
+
+fn not_cast(cluster: &Cluster, uncast: &Uncast) -> Error {
+    match uncast {
+        Uncast::Interrupted => Error::Interrupted,
+        _ => argument("ranks", cluster.topology.size(), &uncast.to_string()),
+    }
 }
 
 fn asked(cluster: &Cluster, collective: Collective, bytes: usize, root: usize) -> Result<(Asked, Group), Error> {

@@ -94,7 +94,10 @@ impl Have {
 
     /// Adds all of another set of the same value.
     pub fn join(&mut self, other: &Have) {
-        (0..self.block_count).filter(|&block| other.has(block)).for_each(|block| self.add(block));
+        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
+            self.count += (theirs & !*mine).count_ones() as usize;
+            *mine |= theirs;
+        }
     }
 
     /// The blocks that `other` has and this set has not, in order.

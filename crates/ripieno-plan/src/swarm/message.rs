@@ -5,6 +5,15 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+/// A neighbour that a member is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meeting {
+    /// Who.
+    pub with: usize,
+    /// Who is its neighbour no longer.
+    pub instead_of: Option<usize>,
+}
+
 /// What members and the tracker tell each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
@@ -62,7 +71,7 @@ pub enum Message {
         /// The source of each stripe, where blocks are streamed.
         sources: Vec<usize>,
         /// Whom to meet, where members choose their sources.
-        neighbours: Vec<usize>,
+        neighbours: Vec<Meeting>,
     },
     /// From the tracker: stream this stripe from there.
     Source {
@@ -81,7 +90,7 @@ pub enum Message {
     /// From the tracker: more neighbours.
     Meet {
         /// Whom to meet.
-        neighbours: Vec<usize>,
+        neighbours: Vec<Meeting>,
     },
     /// From the tracker: I know that you wait.
     Wait,
@@ -122,6 +131,8 @@ pub enum Message {
         have: Box<Have>,
         /// Whether it answers an offer.
         is_answer: bool,
+        /// Whose neighbour the receiver is no longer, because this one stands between them.
+        instead_of: Option<usize>,
     },
     /// To a neighbour: this one, too.
     Have {

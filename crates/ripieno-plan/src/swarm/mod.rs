@@ -21,7 +21,7 @@ pub use have::Have;
 pub use manifest::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Failure, Manifest, Priority, Timing, step_bytes,
 };
-pub use message::Message;
+pub use message::{Meeting, Message};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn words_come_back_as_they_left_and_a_wrong_bit_is_found() {
-        let message = Message::Offer { have: Box::new(Have::all(100)), is_answer: true };
+        let message = Message::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
         let said = Word::Said { message, digests: vec![[7; 8]; 3] };
         let frame = word(5, &said);
         let (header, body) = frame.split_first_chunk().unwrap();

@@ -6,7 +6,7 @@
 use super::frame::{self, Word};
 use super::*;
 use ripieno_fuzz::{Counting, Fuzz};
-use ripieno_plan::swarm::{Discipline, Failure, Have, Manifest, Message, Timing};
+use ripieno_plan::swarm::{Discipline, Failure, Have, Manifest, Meeting, Message, Timing};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +109,10 @@ fn manifest(discipline: Discipline) -> Manifest {
     Manifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
 }
 
+fn meetings(ranks: [usize; 2]) -> Vec<Meeting> {
+    ranks.map(|with| Meeting { with, instead_of: Some(1) }).into()
+}
+
 fn digests() -> Vec<Digest> {
     (0..VALUE_BYTES.div_ceil(BLOCK_BYTES))
         .map(|block| {
@@ -156,11 +160,12 @@ fn tapes() -> Vec<Vec<u8>> {
     let said = |message: Message| Word::Said { message, digests: digests() };
     let mut tapes = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
-        let welcome = Message::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: vec![0, 2] };
+        let welcome =
+            Message::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: meetings([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
         let fetches = (0..5).flat_map(|block| word(0, &said(Message::Fetch { block, source: 0 })));
-        let offer = said(Message::Offer { have: Box::new(Have::all(5)), is_answer: false });
+        let offer = said(Message::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
         let parts = [word(0, &said(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
         tapes.push([parts.concat(), word(0, &said(Message::Released))].concat());
     }
@@ -176,7 +181,7 @@ fn tapes() -> Vec<Vec<u8>> {
         Message::Done,
         Message::Alive,
         Message::Source { stripe: 0, source: 2 },
-        Message::Meet { neighbours: vec![1, 2] },
+        Message::Meet { neighbours: meetings([1, 2]) },
         Message::Wait,
         Message::Probe,
         Message::Gone { rank: 2 },

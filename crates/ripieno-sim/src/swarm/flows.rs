@@ -7,7 +7,6 @@ use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::fair::{Demand, rates};
 use ripieno_plan::swarm::step_bytes;
-use std::collections::BTreeSet;
 
 /// How close two positions, in bytes, are the same, and two rates, as a share.
 const SAME_BYTES: f64 = 1e-3;
@@ -33,6 +32,8 @@ pub(super) struct Flow {
     pub(super) is_tainted: bool,
     is_active: bool,
     is_frozen: bool,
+    /// Whether its sender has not all of the block yet.
+    is_behind: bool,
     end_bytes: f64,
     position: f64,
     since_s: f64,
@@ -71,9 +72,60 @@ pub(super) struct Flows {
     pub(super) ins: Vec<Vec<FlowNumber>>,
     /// By value, rank and block.
     copies: Vec<Vec<Vec<Copy>>>,
-    unbalanced: BTreeSet<FlowNumber>,
-    unscheduled: BTreeSet<FlowNumber>,
+    /// How many are behind.
+    behind_count: usize,
+    unbalanced: Marked,
+    unscheduled: Marked,
+    /// Flows that share wires, and these wires: empty but while they are looked for.
+    concerned: Marked,
+    seen: Marked,
     pub(super) wire_bytes: Vec<(f64, f64)>,
+}
+
+/// A set of numbers from 0 on: large, and asked for as a whole.
+#[derive(Debug, Default)]
+struct Marked {
+    marks: Vec<bool>,
+    /// Those that have a mark, and some that have none any more.
+    list: Vec<u32>,
+    count: usize,
+}
+
+impl Marked {
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn has(&self, number: u32) -> bool {
+        self.marks.get(number as usize).is_some_and(|&mark| mark)
+    }
+
+    fn insert(&mut self, number: u32) {
+        let index = number as usize;
+        if self.marks.len() <= index {
+            self.marks.resize(index + 1, false);
+        }
+        if !std::mem::replace(&mut self.marks[index], true) {
+            self.list.push(number);
+            self.count += 1;
+        }
+    }
+
+    fn remove(&mut self, number: u32) {
+        if self.has(number) {
+            self.marks[number as usize] = false;
+            self.count -= 1;
+        }
+    }
+
+    /// All of them, in order; none is left.
+    fn take(&mut self) -> Vec<u32> {
+        let mut all = std::mem::take(&mut self.list);
+        all.retain(|&number| std::mem::replace(&mut self.marks[number as usize], false));
+        all.sort_unstable();
+        self.count = 0;
+        all
+    }
 }
 
 impl Flows {
@@ -88,8 +140,11 @@ impl Flows {
             outs: vec![Vec::new(); p],
             ins: vec![Vec::new(); p],
             copies: block_counts.iter().map(|&count| vec![vec![Copy::NONE; count]; p]).collect(),
-            unbalanced: BTreeSet::new(),
-            unscheduled: BTreeSet::new(),
+            behind_count: 0,
+            unbalanced: Marked::default(),
+            unscheduled: Marked::default(),
+            concerned: Marked::default(),
+            seen: Marked::default(),
             wire_bytes: vec![(0.0, 0.0); cluster.wire_count()],
         }
     }
@@ -106,8 +161,9 @@ impl Flows {
         &self.copies[cast][rank]
     }
 
-    pub(super) fn is_balanced(&self) -> bool {
-        self.unbalanced.is_empty()
+    /// Whether all have their rates, and what comes of these is noted.
+    pub(super) fn is_settled(&self) -> bool {
+        self.unbalanced.is_empty() && self.unscheduled.is_empty()
     }
 
     /// Where a flow is.
@@ -139,6 +195,7 @@ impl Flows {
             is_tainted,
             is_active: true,
             is_frozen: false,
+            is_behind: !self.copies[cast][sender][block].is_whole,
             end_bytes: length_bytes as f64,
             position: prefix,
             since_s: now_s,
@@ -157,6 +214,7 @@ impl Flows {
         flow.wires.iter().for_each(|&(wire, _)| self.users[wire].push(number));
         self.outs[sender].push(number);
         self.ins[receiver].push(number);
+        self.behind_count += usize::from(flow.is_behind);
         self.all[number as usize] = flow;
         self.copies[cast][receiver][block].inflow = number;
         self.unbalanced.insert(number);
@@ -175,7 +233,7 @@ impl Flows {
         let flow = it.clone();
         for &(wire, s_per_byte) in &flow.wires {
             self.users[wire].retain(|&user| user != number);
-            self.unbalanced.extend(&self.users[wire]);
+            self.users[wire].iter().for_each(|&user| self.unbalanced.insert(user));
             let passed = position - flow.from_bytes;
             self.wire_bytes[wire].0 += passed;
             self.wire_bytes[wire].1 += passed * s_per_byte;
@@ -188,8 +246,9 @@ impl Flows {
             (copy.inflow, copy.prefix) = (NO_FLOW, position);
             copy.is_tainted |= is_tainted && position > flow.from_bytes;
         }
-        self.unbalanced.remove(&number);
-        self.unscheduled.remove(&number);
+        self.unbalanced.remove(number);
+        self.unscheduled.remove(number);
+        self.behind_count -= usize::from(flow.is_behind);
         self.free.push(number);
         flow
     }
@@ -205,7 +264,12 @@ impl Flows {
         let is_right = !copy.is_tainted;
         *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
         for follower in self.followers(flow) {
-            self.all[follower as usize].is_tainted |= !is_right;
+            let it = &mut self.all[follower as usize];
+            it.is_tainted |= !is_right;
+            if is_right && it.is_behind {
+                it.is_behind = false;
+                self.behind_count -= 1;
+            }
             self.unbalanced.insert(follower);
             self.unscheduled.insert(follower);
         }
@@ -235,27 +299,29 @@ impl Flows {
         has_ended
     }
 
-    /// Gives flows their fair rates, and notes when each comes to where something happens.
-    pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, noted: impl Fn(Arrival) -> E) {
-        let mut all: BTreeSet<FlowNumber> = BTreeSet::new();
+    /// Gives flows their fair rates, and notes when each comes to where something happens; what happens after `until_s`
+    /// is left for the next time.
+    pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, until_s: f64, noted: impl Fn(Arrival) -> E) {
+        let mut all: Vec<FlowNumber> = Vec::new();
         for round in 0.. {
-            let mut concerned = std::mem::take(&mut self.unbalanced);
+            let mut concerned = self.unbalanced.take();
             if concerned.is_empty() {
                 break;
             }
             if round >= ROUNDS_APART {
-                all.append(&mut concerned);
-                concerned = all.clone();
+                concerned.append(&mut all);
             }
             let concerned = self.sharing(concerned);
             self.share(&concerned, clock.now_s());
             if round >= ROUNDS_APART {
-                all.extend(concerned);
+                all = concerned;
             }
         }
-        for number in std::mem::take(&mut self.unscheduled) {
-            if let Some((at_s, arrival)) = self.next(number, clock.now_s()) {
-                clock.note(at_s, noted(arrival));
+        for number in self.unscheduled.take() {
+            match self.next(number, clock.now_s()) {
+                Some((at_s, arrival)) if at_s <= until_s => clock.note(at_s, noted(arrival)),
+                Some(_) => self.unscheduled.insert(number),
+                None => {}
             }
         }
     }
@@ -283,19 +349,27 @@ impl Flows {
 
     /// Flows of the same block from the receiver of a flow.
     fn followers(&self, flow: &Flow) -> Vec<FlowNumber> {
+        if self.behind_count == 0 {
+            return Vec::new();
+        }
         let is_same = |&&out: &&FlowNumber| (self.flow(out).cast, self.flow(out).block) == (flow.cast, flow.block);
         self.outs[flow.receiver].iter().filter(is_same).copied().collect()
     }
 
     fn touch_followers(&mut self, number: FlowNumber) {
         let followers = self.followers(&self.all[number as usize]);
-        self.unbalanced.extend(&followers);
-        self.unscheduled.extend(&followers);
+        for follower in followers {
+            self.unbalanced.insert(follower);
+            self.unscheduled.insert(follower);
+        }
     }
 
     /// How far the sender lets a flow be, how fast that grows, and the flow that makes it grow.
     fn bound(&self, number: FlowNumber, now_s: f64) -> (f64, f64, FlowNumber) {
         let it = self.flow(number);
+        if !it.is_behind {
+            return (f64::INFINITY, 0.0, NO_FLOW);
+        }
         let copy = self.copies[it.cast][it.sender][it.block];
         match copy.inflow {
             _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
@@ -311,18 +385,24 @@ impl Flows {
     }
 
     /// Active flows, and all that share a wire with one of them.
-    fn sharing(&self, some: BTreeSet<FlowNumber>) -> Vec<FlowNumber> {
-        let mut found: BTreeSet<FlowNumber> = some.into_iter().filter(|&number| self.flow(number).is_active).collect();
-        let mut open: Vec<FlowNumber> = found.iter().copied().collect();
-        let mut seen = BTreeSet::new();
-        while let Some(number) = open.pop() {
+    fn sharing(&mut self, some: Vec<FlowNumber>) -> Vec<FlowNumber> {
+        let (mut found, mut seen) = (std::mem::take(&mut self.concerned), std::mem::take(&mut self.seen));
+        some.into_iter().filter(|&number| self.flow(number).is_active).for_each(|number| found.insert(number));
+        // Who is found is looked at, and finds others.
+        let mut place = 0;
+        while let Some(&number) = found.list.get(place) {
+            place += 1;
             for &(wire, _) in &self.flow(number).wires {
-                if self.users[wire].len() > 1 && seen.insert(wire) {
-                    open.extend(self.users[wire].iter().filter(|&&user| found.insert(user)));
+                if self.users[wire].len() > 1 && !seen.has(wire as u32) {
+                    seen.insert(wire as u32);
+                    self.users[wire].iter().for_each(|&user| found.insert(user));
                 }
             }
         }
-        found.into_iter().collect()
+        let members = found.take();
+        seen.take();
+        (self.concerned, self.seen) = (found, seen);
+        members
     }
 
     fn share(&mut self, members: &[FlowNumber], now_s: f64) {

@@ -184,6 +184,8 @@ pub enum Uncast {
         /// How many, of all ranks.
         copy_count: usize,
     },
+    /// Whoever asked for it wants it no longer.
+    Interrupted,
 }
 
 impl fmt::Display for Uncast {
@@ -193,6 +195,7 @@ impl fmt::Display for Uncast {
             Uncast::TooLarge { copy_count } => {
                 write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}, of larger blocks")
             }
+            Uncast::Interrupted => write!(f, "the simulation was interrupted"),
         }
     }
 }
@@ -211,7 +214,12 @@ fn check(p: usize, asked: &Casting, block_counts: &[usize]) -> Result<(), Uncast
 
 /// Broadcasts on a cluster.
 pub fn swarm(cluster: &Cluster, asked: &Casting) -> Result<Swarmed, Uncast> {
+    swarm_unless(cluster, asked, &|| false)
+}
+
+/// The same, unless it is interrupted, which is asked from time to time.
+pub fn swarm_unless(cluster: &Cluster, asked: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Uncast> {
     let mut stage = Stage::ready(cluster, asked)?;
-    stage.run();
+    stage.run(is_interrupted)?;
     Ok(stage.swarmed())
 }

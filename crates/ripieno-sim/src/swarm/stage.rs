@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Events so close to each other happen at once, as a share of the time.
 const AT_ONCE: f64 = 1e-12;
+/// So many times something happens between two questions whether the simulation is interrupted.
+const UNINTERRUPTED_COUNT: usize = 256;
 /// A tick comes so much later than it is wanted, because seconds are rounded.
 const LATER_S: f64 = 1e-6;
 
@@ -60,6 +62,8 @@ pub(super) struct Stage<'a> {
     unfinished_count: usize,
     message_count: usize,
     is_balance_noted: bool,
+    /// How often rates were made fair, if that is done by turns.
+    turn: f64,
 }
 
 impl<'a> Stage<'a> {
@@ -120,12 +124,18 @@ impl<'a> Stage<'a> {
             unfinished_count: asked.casts.len() * p,
             message_count: 0,
             is_balance_noted: false,
+            turn: 0.0,
         })
     }
 
     /// Runs until everybody has come to an end, or the longest time has passed.
-    pub(super) fn run(&mut self) {
+    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Uncast> {
+        let mut count = 0;
         while !self.is_over() && self.clock.now_s() <= self.asked.longest_s {
+            count += 1;
+            if count % UNINTERRUPTED_COUNT == 0 && is_interrupted() {
+                return Err(Uncast::Interrupted);
+            }
             let Some(event) = self.clock.advance() else { break };
             self.happen(event);
             while let Some(event) = self.clock.also_now(AT_ONCE * self.clock.now_s()) {
@@ -133,6 +143,7 @@ impl<'a> Stage<'a> {
             }
             self.balance();
         }
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -142,14 +153,17 @@ impl<'a> Stage<'a> {
     }
 
     fn balance(&mut self) {
-        if self.flows.is_balanced() || self.asked.balance_s == 0.0 {
-            return self.flows.settle(&mut self.clock, Noted::Arrival);
-        }
-        if !self.is_balance_noted {
+        if self.asked.balance_s == 0.0 {
+            self.flows.settle(&mut self.clock, f64::INFINITY, Noted::Arrival);
+        } else if !self.is_balance_noted && !self.flows.is_settled() {
             self.is_balance_noted = true;
-            let turn = (self.clock.now_s() / self.asked.balance_s).floor() + 1.0;
-            self.clock.note(turn * self.asked.balance_s, Noted::Balance);
+            self.turn = self.next_turn();
+            self.clock.note(self.turn * self.asked.balance_s, Noted::Balance);
         }
+    }
+
+    fn next_turn(&self) -> f64 {
+        ((self.clock.now_s() / self.asked.balance_s).floor() + 1.0).max(self.turn + 1.0)
     }
 
     fn happen(&mut self, noted: Noted) {
@@ -162,7 +176,8 @@ impl<'a> Stage<'a> {
             }
             Noted::Balance => {
                 self.is_balance_noted = false;
-                self.flows.settle(&mut self.clock, Noted::Arrival);
+                let until_s = self.next_turn() * self.asked.balance_s;
+                self.flows.settle(&mut self.clock, until_s, Noted::Arrival);
             }
             Noted::Begin { cast, rank } => {
                 if self.lives[rank] == Life::Awaited {
@@ -178,7 +193,15 @@ impl<'a> Stage<'a> {
                     return;
                 }
                 let event = Event::Received { from, message };
-                if !matches!(event, Event::Received { message: Message::Have { .. }, .. }) {
+                // What comes of these depends on no byte that comes.
+                let is_free = matches!(
+                    event,
+                    Event::Received {
+                        message: Message::Have { .. } | Message::Request { .. } | Message::Offer { .. },
+                        ..
+                    }
+                );
+                if !is_free {
                     self.tell_progress(cast, to);
                 }
                 self.handle(cast, to, event);

@@ -6,7 +6,8 @@ mod figures;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::{Discipline, Failure};
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, Outcome, Swarmed, swarm};
+use ripieno_sim::swarm::{Casting, Outcome, Swarmed, Uncast, swarm, swarm_unless};
+use std::cell::Cell;
 
 /// Seconds per byte of 100 Mbit/s.
 const BETA: f64 = 8e-8;
@@ -56,4 +57,24 @@ fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
             }
         }
     }
+}
+
+#[test]
+fn a_simulation_ends_when_it_is_interrupted() {
+    let question_count = Cell::new(0);
+    let is_interrupted = || {
+        question_count.set(question_count.get() + 1);
+        question_count.get() == 3
+    };
+    let found = swarm_unless(&cluster(9), &Casting::of(0, 8 * MIB, Discipline::BITTORRENT), &is_interrupted);
+    assert_eq!((found.err(), question_count.get()), (Some(Uncast::Interrupted), 3));
+}
+
+#[test]
+fn neighbours_are_as_many_whether_all_come_at_once_or_one_after_the_other() {
+    let at_once = Casting::of(0, 16 * MIB, Discipline::BITTORRENT);
+    let by_turns = Casting { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
+    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|asked| played(&cluster(65), &asked).time_s(0));
+    println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
+    assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");
 }

@@ -9,7 +9,7 @@ mod seeding;
 mod streams;
 
 use super::uploads::{Request, Uploads};
-use super::{Action, Discipline, Event, Failure, Have, Manifest, Message, Timing};
+use super::{Action, Discipline, Event, Failure, Have, Manifest, Meeting, Message, Timing};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -160,7 +160,10 @@ impl Member {
                 self.serve(out);
             }
             Message::Refused { block } => self.be_refused(now, from, block, out),
-            Message::Offer { have, is_answer } => self.take_offer(now, from, *have, is_answer, out),
+            Message::Offer { have, is_answer, instead_of } => {
+                instead_of.into_iter().for_each(|rank| _ = self.neighbours.forget(rank));
+                self.take_offer(now, from, *have, is_answer, out);
+            }
             Message::Have { block } => self.take_have(now, from, block, out),
             _ => {}
         }
@@ -185,7 +188,7 @@ impl Member {
         now: Duration,
         manifest: Manifest,
         sources: Vec<usize>,
-        neighbours: Vec<usize>,
+        neighbours: Vec<Meeting>,
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {

@@ -9,7 +9,7 @@
 use super::seeding::Seeding;
 use super::{Member, tell};
 use crate::next_random;
-use crate::swarm::{Action, Have, Message};
+use crate::swarm::{Action, Have, Meeting, Message};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -106,13 +106,13 @@ impl Neighbours {
 
 impl Member {
     /// Makes the acquaintance of neighbours.
-    pub(super) fn meet(&mut self, ranks: Vec<usize>, out: &mut Vec<Action>) {
-        for rank in ranks {
+    pub(super) fn meet(&mut self, meetings: Vec<Meeting>, out: &mut Vec<Action>) {
+        for Meeting { with: rank, instead_of } in meetings {
             let is_new = !self.neighbours.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
             if is_new && rank != self.rank && self.neighbours.by_rank.len() < NEIGHBOURS_MAX {
                 self.neighbours.note(rank, Have::none(self.have.block_count()));
             }
-            self.greet(rank, false, out);
+            self.greet(rank, false, instead_of, out);
         }
     }
 
@@ -126,17 +126,17 @@ impl Member {
 
     pub(super) fn greet_all(&mut self, is_answer: bool, out: &mut Vec<Action>) {
         let ranks: Vec<usize> = self.neighbours.by_rank.keys().copied().collect();
-        ranks.into_iter().for_each(|rank| self.greet(rank, is_answer, out));
+        ranks.into_iter().for_each(|rank| self.greet(rank, is_answer, None, out));
     }
 
-    fn greet(&mut self, rank: usize, is_answer: bool, out: &mut Vec<Action>) {
+    fn greet(&mut self, rank: usize, is_answer: bool, instead_of: Option<usize>, out: &mut Vec<Action>) {
         if let Some(neighbour) = self.neighbours.by_rank.get_mut(&rank) {
             neighbour.is_greeted = true;
             let have = match &mut self.neighbours.seeding {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
-            tell(out, rank, Message::Offer { have: Box::new(have), is_answer });
+            tell(out, rank, Message::Offer { have: Box::new(have), is_answer, instead_of });
         }
     }
 
@@ -144,7 +144,7 @@ impl Member {
     pub(super) fn greet_early(&mut self, out: &mut Vec<Action>) {
         let early: Vec<usize> =
             self.neighbours.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
-        early.into_iter().for_each(|rank| self.greet(rank, true, out));
+        early.into_iter().for_each(|rank| self.greet(rank, true, None, out));
     }
 
     pub(super) fn take_offer(
@@ -155,16 +155,18 @@ impl Member {
         is_answer: bool,
         out: &mut Vec<Action>,
     ) {
-        let has_room = self.neighbours.by_rank.contains_key(&from) || self.neighbours.by_rank.len() < NEIGHBOURS_MAX;
+        // Who answers, and is no neighbour any more, has not heard that somebody stands between.
+        let has_room = !is_answer && self.neighbours.by_rank.len() < NEIGHBOURS_MAX;
+        let is_welcome = has_room || self.neighbours.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
-        if !has_room || is_other_value || self.lost.contains(&from) {
+        if !is_welcome || is_other_value || self.lost.contains(&from) {
             return;
         }
         self.neighbours.seeding.iter_mut().for_each(|seeding| seeding.skip(&have));
         self.neighbours.note(from, have);
         self.show_all_if_out(out);
         if !is_answer && self.manifest.is_some() {
-            self.greet(from, true, out);
+            self.greet(from, true, None, out);
         }
         self.fill(now, out);
     }
@@ -202,29 +204,30 @@ impl Member {
     fn rarest(&mut self) -> Option<(usize, usize)> {
         let block_count = self.have.block_count();
         let first = next_random(&mut self.neighbours.random) as usize % block_count.max(1);
-        let (asked, counts) = (self.asked(), &self.neighbours.counts);
-        let mut best: Option<(u32, usize, usize)> = None;
-        for block in (first..block_count).chain(0..first) {
-            let count = counts.get(block).copied().unwrap_or(0);
-            let is_rarer = count > 0 && best.is_none_or(|(least, ..)| count < least);
-            if is_rarer && !self.have.has(block) && !self.fetches.contains_key(&block) {
-                best = self.neighbour_for(block, &asked).map(|source| (count, block, source)).or(best);
-            }
-        }
-        best.map(|(_, block, source)| (block, source))
+        let able = self.able();
+        let mut offered = Have::none(block_count);
+        able.iter().for_each(|(_, have)| offered.join(have));
+        let open = self.have.lacks(&offered).filter(|block| !self.fetches.contains_key(block));
+        let counts = &self.neighbours.counts;
+        let block = open.min_by_key(|&block| (counts[block], (block + block_count - first) % block_count))?;
+        source_among(&able, block).map(|source| (block, source))
     }
 
-    fn neighbour_for(&self, block: usize, asked: &BTreeMap<usize, usize>) -> Option<usize> {
+    /// Neighbours that may be asked for another block, the best first, and what they have.
+    fn able(&self) -> Vec<(usize, &Have)> {
+        let asked = self.asked();
         let best_bytes_per_s = self.neighbours.best_bytes_per_s();
         // Spread over all of them, so that as many as can send at the same time.
         let usual = (FETCHES_MAX / self.neighbours.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
         let able = self.neighbours.by_rank.iter().filter_map(|(&rank, neighbour)| {
             let asked = asked.get(&rank).copied().unwrap_or(0);
             let is_slow = neighbour.bytes_per_s != 0 && neighbour.bytes_per_s * FASTER * 2 < best_bytes_per_s;
-            let is_able = neighbour.have.has(block) && asked < if is_slow { 1 } else { usual };
-            is_able.then_some((is_slow, asked, (rank + self.rank) % 7, rank))
+            let is_able = asked < if is_slow { 1 } else { usual };
+            is_able.then_some(((is_slow, asked, (rank + self.rank) % 7, rank), &neighbour.have))
         });
-        able.min().map(|(.., rank)| rank)
+        let mut able: Vec<_> = able.collect();
+        able.sort_unstable_by_key(|(turn, _)| *turn);
+        able.into_iter().map(|((.., rank), have)| (rank, have)).collect()
     }
 
     /// When all that is missing was asked for: what others would have sent long ago is fetched on from there.
@@ -233,12 +236,10 @@ impl Member {
         if self.have.count() + self.fetches.len() < self.have.block_count() {
             return;
         }
-        let asked = self.asked();
+        let able = self.able();
         let mut switches = vec![];
         for (&block, fetch) in &self.fetches {
-            let Some(source) = self.neighbour_for(block, &asked).filter(|&source| source != fetch.source) else {
-                continue;
-            };
+            let Some(source) = source_among(&able, block).filter(|&source| source != fetch.source) else { continue };
             let bytes_per_s = u128::from(self.neighbours.by_rank[&source].bytes_per_s);
             let meanwhile_bytes = bytes_per_s * (now - fetch.since).as_micros() / 1_000_000;
             if meanwhile_bytes > FASTER as u128 * manifest.block_length(block) as u128 {
@@ -250,4 +251,9 @@ impl Member {
             self.fetch(now, block, source, out);
         }
     }
+}
+
+/// The first of them that has a block.
+fn source_among(able: &[(usize, &Have)], block: usize) -> Option<usize> {
+    able.iter().find(|(_, have)| have.has(block)).map(|(rank, _)| *rank)
 }

@@ -3,12 +3,14 @@
 //! It stands at the root. If the root is lost, the lowest rank that lives takes over: it asks all others what they
 //! have. If that is everything together, it names sources block by block; else it is over for all.
 
+mod acquaintances;
 mod sharing;
 mod trees;
 
 use super::member::{STRIKES_MAX, tell};
-use super::{Action, Corruption, Discipline, Failure, Have, Manifest, Message, Priority, Timing};
+use super::{Action, Corruption, Discipline, Failure, Have, Manifest, Meeting, Message, Priority, Timing};
 use crate::next_random;
+use acquaintances::Acquaintances;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -54,7 +56,9 @@ pub(super) struct Tracker {
     /// Who has not told by then what it has is left behind.
     recovers_until: Duration,
     is_settled: bool,
-    /// Whose neighbour the root is, where members choose their sources.
+    /// Where members choose their sources.
+    acquaintances: Acquaintances,
+    /// Whose neighbour the root is there.
     seeded: BTreeSet<usize>,
     corruptions: Vec<Corruption>,
     next_check: Duration,
@@ -98,6 +102,7 @@ impl Tracker {
             is_recovering: false,
             recovers_until: now + RECOVERY_ANSWERS * timing.answer,
             is_settled: false,
+            acquaintances: Acquaintances::default(),
             seeded: BTreeSet::new(),
             corruptions: Vec::new(),
             next_check: now + timing.answer / 2,
@@ -170,27 +175,43 @@ impl Tracker {
         name(fetches, out);
     }
 
-    /// Whom a member meets: any others, and so many that nobody stands apart.
-    fn neighbours(&mut self, rank: usize) -> Vec<usize> {
+    /// Whom a member meets.
+    fn neighbours(&mut self, rank: usize) -> Vec<Meeting> {
+        let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
+            return Vec::new();
+        };
+        if rank == self.rank {
+            return Vec::new();
+        }
+        let met = self.acquaintances.join(rank, neighbours, &mut self.random);
+        self.with_root(rank, neighbours, met)
+    }
+
+    fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<Meeting>) -> Vec<Meeting> {
+        // The root has as many neighbours as it can feed; others would tell it in vain what they have.
+        let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
+        if self.seeded.contains(&rank) || living_count < neighbours {
+            self.seeded.insert(rank);
+            met.push(Meeting { with: self.rank, instead_of: None });
+        }
+        met
+    }
+
+    /// Others for a member to whom its neighbours give nothing: any.
+    fn strangers(&mut self, rank: usize) -> Vec<Meeting> {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
         let is_other = |(other, record): &(&usize, &Record)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
-        // Each is named by others, too: twice as many in all.
-        let count = if others.len() <= neighbours { others.len() } else { neighbours.div_ceil(2) };
+        let count = others.len().min(neighbours);
         for place in 0..count {
             let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
             others.swap(place, drawn);
         }
         others.truncate(count);
-        // The root has as many neighbours as it can feed; others would tell it in vain what they have.
-        let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
-        if rank != self.rank && (self.seeded.contains(&rank) || living_count < neighbours) {
-            self.seeded.insert(rank);
-            others.push(self.rank);
-        }
-        others
+        let met = others.into_iter().map(|with| Meeting { with, instead_of: None }).collect();
+        self.with_root(rank, neighbours, met)
     }
 
     /// A member has lost, or cannot use, the source that it was told.
@@ -269,9 +290,8 @@ impl Tracker {
             self.probe(now, source, out);
         }
         let Some(manifest) = self.manifest else { return };
-        let neighbours = self.neighbours(from);
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => tell(out, from, Message::Meet { neighbours }),
+            Discipline::BitTorrent { .. } => tell(out, from, Message::Meet { neighbours: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("who is heard is known");
@@ -328,6 +348,7 @@ impl Tracker {
     pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
+        self.acquaintances.remove(rank);
         let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
         let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
         living.into_iter().for_each(|other| tell(out, other, Message::Gone { rank }));

@@ -1,0 +1,93 @@
+//! Who is whose neighbour, where members choose their sources: all have as many, whenever they come.
+//!
+//! Whoever comes stands between pairs of neighbours, who are none from then on. So a random graph stays regular. If
+//! newcomers were only named some of those before them, the first would have three times as many neighbours as the last
+//! of 64, and all would ask them for blocks, while the others' links are idle.
+//!
+//! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
+
+use crate::next_random;
+use crate::swarm::Meeting;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+/// So often a pair is drawn of which no end is met already, for each that is looked for.
+const DRAWS_MAX: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Acquaintances {
+    members: BTreeSet<usize>,
+    pairs: Vec<[usize; 2]>,
+}
+
+impl Acquaintances {
+    /// Whom a newcomer meets, about `degree` others: all, as long as there are no more.
+    pub(super) fn join(&mut self, rank: usize, degree: usize, random: &mut u64) -> Vec<Meeting> {
+        if !self.members.insert(rank) {
+            return Vec::new();
+        }
+        if self.members.len() <= degree + 1 {
+            let others = self.members.iter().copied().filter(|&other| other != rank);
+            let met: Vec<Meeting> = others.map(|with| Meeting { with, instead_of: None }).collect();
+            self.pairs.extend(met.iter().map(|meeting| [meeting.with, rank]));
+            return met;
+        }
+        let mut met: Vec<Meeting> = Vec::with_capacity(degree);
+        for _ in 0..DRAWS_MAX * degree {
+            if met.len() + 1 >= degree || self.pairs.is_empty() {
+                break;
+            }
+            let place = next_random(random) as usize % self.pairs.len();
+            let [one, other] = self.pairs[place];
+            let is_met = |rank: usize| met.iter().any(|meeting| meeting.with == rank);
+            if rank != one && rank != other && !is_met(one) && !is_met(other) {
+                self.pairs[place] = [one, rank];
+                self.pairs.push([other, rank]);
+                met.push(Meeting { with: one, instead_of: Some(other) });
+                met.push(Meeting { with: other, instead_of: Some(one) });
+            }
+        }
+        met
+    }
+
+    /// A member is lost.
+    pub(super) fn remove(&mut self, rank: usize) {
+        if self.members.remove(&rank) {
+            self.pairs.retain(|pair| !pair.contains(&rank));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+
+    #[test]
+    fn all_have_as_many_neighbours_whenever_they_come() {
+        let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
+        let mut neighbours: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
+        for rank in 0..200 {
+            for Meeting { with, instead_of } in acquaintances.join(rank, 16, &mut random) {
+                neighbours.entry(rank).or_default().insert(with);
+                let theirs = neighbours.entry(with).or_default();
+                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbour of {with}");
+                assert!(theirs.insert(rank));
+            }
+            let counts: BTreeSet<usize> = neighbours.values().map(BTreeSet::len).collect();
+            let expected = if rank == 0 { BTreeSet::new() } else { BTreeSet::from([rank.min(16)]) };
+            assert_eq!(counts, expected, "after {rank}");
+        }
+    }
+
+    #[test]
+    fn nobody_meets_who_is_lost() {
+        let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
+        (0..9).for_each(|rank| _ = acquaintances.join(rank, 4, &mut random));
+        (0..6).for_each(|rank| acquaintances.remove(rank));
+        let met = (9..30).flat_map(|rank| acquaintances.join(rank, 4, &mut random));
+        assert!(met.into_iter().all(|meeting| meeting.with >= 6 && meeting.instead_of.is_none_or(|gone| gone >= 6)));
+        assert_eq!(acquaintances.join(29, 4, &mut random), vec![], "it was there");
+    }
+}
