@@ -185,8 +185,10 @@ def kylix_figure_7() -> Reproduction:
             "threads that a node's 8 cores have, gain next to nothing.",
             "What a byte costs a core is taken from the paper's 3 Gbit/s a node with all cores (section VII.D), and "
             "divided by as many threads as there are cores. The layers are simulated.",
-            "Ours add 0.13 ns a byte with one thread, less than a tenth of what it takes on the cable; so threads for "
-            "merging would gain 2 % at most here, and there are none.",
+            "Ours add 0.13 ns a byte with one thread, less than a tenth of what it takes on the cable; so more threads "
+            "for adding would gain 2 % at most here, and a run adds with one. What is outside the layers has the "
+            "threads of a rank: sorting and merging the indices, once, and bringing the caller's rows in order, in "
+            "each reduction.",
         ),
     )
 
