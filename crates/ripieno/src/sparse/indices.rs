@@ -18,8 +18,8 @@ const NAMED_COUNT: usize = 3;
 /// About what it costs to look at an index, and to make a key of it, in operations.
 const LOOK_OPERATIONS: usize = 1;
 const KEY_OPERATIONS: usize = 16;
-/// Rows of repeated indices are brought in order so many at a time.
-const BLOCK_ROWS: usize = 1024;
+/// Rows of repeated indices are brought in order so many bytes at a time.
+const BLOCK_BYTES: usize = 8 << 10;
 
 /// Which row of a set of keys is that of each of the caller's indices.
 #[derive(Clone)]
@@ -160,16 +160,34 @@ impl Giving {
                     let first = |row: usize| numbers.partition_point(|&number| (number as usize) < row);
                     let there = first(piece.start)..first(piece.end);
                     (reduction.fill)(rows);
-                    let mut block = vec![0; BLOCK_ROWS.min(there.len()) * row_bytes];
                     let (order, numbers) = (&order[there.clone()], &numbers[there]);
-                    for (order, numbers) in order.chunks(BLOCK_ROWS).zip(numbers.chunks(BLOCK_ROWS)) {
-                        let block = &mut block[..order.len() * row_bytes];
-                        gather_rows(block, given, order, row_bytes);
-                        combine_from(rows, piece.start, block, numbers, row_bytes, reduction);
-                    }
+                    combine_given(rows, piece.start, given, (order, numbers), row_bytes, reduction);
                 })
             }
         }
+    }
+}
+
+/// Combines the rows `order` of `given` into those of `numbers`, counted from a row `first` on, that of `rows`.
+fn combine_given(
+    rows: &mut [u8],
+    first: usize,
+    given: &[u8],
+    (order, numbers): (&[u32], &[u32]),
+    row_bytes: usize,
+    reduction: &Reduction,
+) {
+    let (mut block, block_rows) = ([0; BLOCK_BYTES], (BLOCK_BYTES / row_bytes).max(1));
+    for (order, numbers) in order.chunks(block_rows).zip(numbers.chunks(block_rows)) {
+        let block: &[u8] = match block.get_mut(..order.len() * row_bytes) {
+            Some(block) => {
+                gather_rows(block, given, order, row_bytes);
+                block
+            }
+            // A row that is longer than the block.
+            None => &given[order[0] as usize * row_bytes..][..row_bytes],
+        };
+        combine_from(rows, first, block, numbers, row_bytes, reduction);
     }
 }
 
@@ -239,6 +257,20 @@ mod tests {
             places.giving(&team).fill(&mut rows, &given, 4, reduction, &team);
             places.wanting().fill(&mut back, &rows, 4, &team);
             assert_eq!(back, expected);
+        }
+    }
+
+    #[test]
+    fn repeated_rows_that_are_longer_than_a_block_are_combined() {
+        let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
+        let row_bytes = BLOCK_BYTES + 1;
+        let given: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
+        for team in [1, 2].map(Cutting) {
+            let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
+            let mut rows = vec![9; row_bytes * keys.len()];
+            places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);
+            let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
+            assert!((0..row_bytes).all(|at| row[at] == given[at] + given[2 * row_bytes + at]));
         }
     }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 /// About what moving a row costs, in operations, and how many of its bytes one more takes.
 const ROW_OPERATIONS: usize = 4;
 const BYTES_PER_OPERATION: usize = 8;
-/// Rows whose numbers are counted from another row on, at a time.
+/// So many numbers of rows are counted from another row on at a time.
 const BLOCK_ROWS: usize = 1024;
 
 /// The threads of a rank.
@@ -44,6 +44,10 @@ pub(super) fn fill_rows(
     fill: impl Fn(Range<usize>, &mut [u8]) + Sync,
 ) {
     let operations = moved_count * (ROW_OPERATIONS + row_bytes / BYTES_PER_OPERATION);
+    if team.piece_count(operations) == 1 {
+        // A reduction that repeats allocates nothing.
+        return fill(0..rows.len() / row_bytes, rows);
+    }
     let pieces = ranges(team, operations, rows.len() / row_bytes, 1);
     let slices = cut(rows, pieces.iter().map(|piece| piece.len() * row_bytes));
     each(team, operations, pieces.into_iter().zip(slices).collect(), |(piece, slice)| fill(piece, slice));
