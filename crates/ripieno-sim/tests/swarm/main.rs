@@ -66,7 +66,7 @@ fn a_simulation_ends_when_it_is_interrupted() {
         question_count.set(question_count.get() + 1);
         question_count.get() == 3
     };
-    let found = swarm_unless(&cluster(9), &Casting::of(0, 8 * MIB, Discipline::BITTORRENT), &is_interrupted);
+    let found = swarm_unless(&cluster(65), &Casting::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
     assert_eq!((found.err(), question_count.get()), (Some(Uncast::Interrupted), 3));
 }
 
