@@ -365,10 +365,12 @@ impl Eight for F64x8 {
     fn least(self) -> (f64, usize) {
         // SAFETY: see above.
         unsafe {
-            let halves = _mm512_min_pd(self.0, _mm512_shuffle_f64x2::<0b01_00_11_10>(self.0, self.0));
+            // Of NaN and a number it gives the second.
+            let numbers = _mm512_min_pd(self.0, _mm512_set1_pd(f64::INFINITY));
+            let halves = _mm512_min_pd(numbers, _mm512_shuffle_f64x2::<0b01_00_11_10>(numbers, numbers));
             let quarters = _mm512_min_pd(halves, _mm512_shuffle_f64x2::<0b10_11_00_01>(halves, halves));
             let all = _mm512_min_pd(quarters, _mm512_permute_pd::<0b01_01_01_01>(quarters));
-            let bits = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(self.0, all);
+            let bits = _mm512_cmp_pd_mask::<_CMP_EQ_OQ>(numbers, all);
             (_mm512_cvtsd_f64(all), bits.trailing_zeros() as usize % 8)
         }
     }
@@ -415,9 +417,11 @@ impl Eight for TwiceF64x4 {
 
     #[inline(always)]
     fn least(self) -> (f64, usize) {
-        let [low, high] = self.0;
         // SAFETY: see above.
         unsafe {
+            // Of NaN and a number it gives the second.
+            let infinity = _mm256_set1_pd(f64::INFINITY);
+            let (low, high) = (_mm256_min_pd(self.0[0], infinity), _mm256_min_pd(self.0[1], infinity));
             let four = _mm256_min_pd(low, high);
             let two = _mm256_min_pd(four, _mm256_permute2f128_pd::<1>(four, four));
             let all = _mm256_min_pd(two, _mm256_permute_pd::<0b0101>(two));
