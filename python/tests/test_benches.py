@@ -54,7 +54,11 @@ def test_kmeans_is_timed_beside_scikit_learn_at_equal_inertia(tmp_path):
 def test_a_job_amid_strangers_is_timed_beside_one_without_and_one_beside_them(tmp_path):
     report = reports_of("strangers", tmp_path)
     assert [list(figure["peers"]) for figure in report["figures"]] == [["no strangers"], ["strangers elsewhere"]] * 2
-    assert [count["case"] for count in report["counts"]] == ["processor time of a rank", "memory of a rank"]
+    assert [count["case"] for count in report["counts"]] == [
+        "processor time of a rank",
+        "memory of a rank",
+        "processor time of a member server",
+    ]
     assert report["remarks"] == ["of 50 connections to 2 ports 0 were refused or reset at once"]
 
 
