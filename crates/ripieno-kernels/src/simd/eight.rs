@@ -94,15 +94,19 @@ mod tests {
         }
     }
 
+    fn coordinates() -> impl Strategy<Value = [f64; 8]> {
+        prop::array::uniform8(prop_oneof![9 => (-3i32..3).prop_map(f64::from), 1 => Just(f64::INFINITY)])
+    }
+
     proptest! {
         #[test]
         fn the_first_of_the_least_is_found(
-            point in prop::array::uniform3(-3i32..3),
-            centroids in prop::array::uniform3(prop::array::uniform8(prop_oneof![9 => (-3i32..3).prop_map(f64::from), 1 => Just(f64::INFINITY)])),
+            point in prop::array::uniform3((-3i32..3).prop_map(f64::from)),
+            centroids in prop::array::uniform3(coordinates()),
         ) {
-            let point = point.map(f64::from);
-            let distance = |lane: usize| (0..3).map(|column| (point[column] - centroids[column][lane]).powi(2)).sum::<f64>();
-            let want = (0..8).map(|lane| (distance(lane), lane)).reduce(|a, b| if b.0 < a.0 { b } else { a });
+            let square = |column: usize, lane: usize| (point[column] - centroids[column][lane]).powi(2);
+            let distances = (0..8).map(|lane| ((0..3).map(|column| square(column, lane)).sum::<f64>(), lane));
+            let want = distances.reduce(|a, b| if b.0 < a.0 { b } else { a });
             for simd in Simd::available() {
                 for found in simd.run(Least(point, centroids)) {
                     prop_assert_eq!(Some(found), want, "{:?}", simd);
