@@ -11,6 +11,7 @@ import launched
 import numpy as np
 import pytest
 import ripieno as rp
+import strikes
 
 RANKS = 4
 CLUSTERS = 7
@@ -24,7 +25,7 @@ LAUNCHERS = {
 
 SCRIPT = f"""
 import sys
-sys.path.insert(0, {str(Path(programs.__file__).parent)!r})
+sys.path[:0] = {[str(Path(module.__file__).parent) for module in (programs, strikes)]!r}
 import conformance_programs as programs
 import numpy as np
 import ripieno as rp
