@@ -256,6 +256,7 @@ def test_a_rank_that_stands_still_is_named_and_ended(engine: Standing):
     assert comes_true(lambda: _works_again(engine), SETTLED_S)
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(("policy", "left"), [("shrink", 2), ("respawn", 3)])
 def test_a_program_begins_again_where_a_rank_has_died_and_ranks_are_fewer_when_told(
     engine: Standing, tmp_path: Path, policy: str, left: int
@@ -278,6 +279,7 @@ def test_engines_keep_no_spares(engine: Standing):
         engine.launch(2, spares=1)
 
 
+@pytest.mark.timeout(400)
 def test_a_fit_goes_on_from_its_folder_where_a_rank_has_died(engine: Standing, tmp_path: Path):
     engine.close()
     (rows,) = _rows()
