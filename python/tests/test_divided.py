@@ -184,3 +184,8 @@ def test_the_command_divides_them_and_tells(rows, tmp_path, capfd):
     assert told["parameters"]["centroids"] == "divided"
     assert all(each["stages"]["meet_s"] > 0 for each in told["iterations"])
     assert "centroids are divided among the workers" in capfd.readouterr().err
+
+
+def test_how_often_divided_centroids_are_kept_without_a_folder_is_no_question():
+    with pytest.raises(rp.InputError, match="every=2: divided centroids are kept in a folder only"):
+        rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))

@@ -12,7 +12,7 @@ from ripieno.algorithms.kmeans import divided
 from ripieno.cli.kmeans import kmeans_command
 from ripieno.cli.predict import predict_command
 from ripieno.errors import InputError
-from ripieno.input.matrix.sparse_files import sparse_paths
+from ripieno.input.matrix.sparse_files import SparseFiles
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, random_array, save_npz
 from sklearn import cluster
 from sklearn.datasets import dump_svmlight_file
@@ -172,6 +172,6 @@ def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
     save_npz(tmp_path / "rows.npz", matrix)
     np.save(tmp_path / "rows.npy", matrix.toarray())
 
-    assert sparse_paths([str(tmp_path / "rows.npy")]) is None
+    assert SparseFiles.find([str(tmp_path / "rows.npy")]) is None
     with pytest.raises(InputError, match=r"rows\.npz and .*rows\.npy are of different kinds"):
-        sparse_paths([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
+        SparseFiles.find([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])

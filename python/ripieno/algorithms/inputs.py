@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, InMemorySparse, is_path_like, open_source
-from ripieno.input.matrix.sparse_files import LIBSVM, read_sparse, sparse_paths
+from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -30,19 +30,22 @@ def in_files(X: Input) -> TypeGuard[Files]:
     return is_path_like(X) or isinstance(X, BinaryFiles | Dataset)
 
 
-def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> Dataset | InMemory | InMemorySparse:
+def open_rows_or_sparse(
+    estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool
+) -> Dataset | InMemory | InMemorySparse:
     """As `open_rows`, but X may also be a sparse matrix, or files of sparse rows, whose values become float64.
 
     Where the estimator is fitted, its `first_column_` becomes what columns are counted from in libsvm text, or None.
     """
     rows: Any = X
     first_column = None
-    if in_files(X) and (paths := _sparse_paths(X)) is not None:
-        rows, first_column = read_sparse(paths, None if reset else _text_columns(estimator, paths))
+    files = X if isinstance(X, SparseFiles) else _sparse_files(X)
+    if files is not None:
+        rows, first_column = files.read(None if reset else _text_columns(estimator, files))
     if reset:
         estimator.first_column_ = first_column
     if not issparse(rows):
-        return open_rows(estimator, X, reset=reset)
+        return open_rows(estimator, rows, reset=reset)
     matrix = validate_data(
         estimator,
         rows,
@@ -55,21 +58,21 @@ def open_rows_or_sparse(estimator: BaseEstimator, X: Input, *, reset: bool) -> D
     return InMemorySparse.of(csr_matrix(matrix))
 
 
-def _sparse_paths(X: Files) -> list[str] | None:
-    if isinstance(X, BinaryFiles | Dataset):
+def _sparse_files(X: Input) -> SparseFiles | None:
+    if not is_path_like(X):
         return None
-    return sparse_paths([os.fspath(path) for path in ([X] if isinstance(X, str | os.PathLike) else X)])
+    return SparseFiles.find([os.fspath(path) for path in ([X] if isinstance(X, str | os.PathLike) else X)])
 
 
-def _text_columns(estimator: BaseEstimator, paths: Sequence[str]) -> range | None:
+def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
     """The indices of libsvm text that an estimator has columns for, or None of other files."""
-    if not paths[0].endswith(LIBSVM):
+    if not files.is_text:
         return None
     first = estimator.first_column_
     if first is None:
         raise InputError(
-            f"{paths[0]} is libsvm text, which the estimator was not fitted on, so that its indices may count from 0 "
-            "or from 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
+            f"{files.names[0]} is libsvm text, which the estimator was not fitted on, so that its indices may count "
+            "from 0 or from 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
         )
     return range(first, first + estimator.n_features_in_)
 

@@ -27,7 +27,7 @@ from ripieno.features.index import Patches, find_patches
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import BinaryFiles, open_source
-from ripieno.input.matrix.sparse_files import sparse_paths
+from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.kernels import THREAD_MODELS
 from ripieno.report import write_report
 
@@ -169,13 +169,13 @@ def _open(
     inputs: Sequence[str], record_bytes: int | None, dtype: str | None, patches: Path | None, photos: Path | None
 ) -> tuple[Any, Sequence[str], Patches | None]:
     """What to fit, its files' names, and the patches of its rows, which sparse ones have not."""
-    sparse = sparse_paths(inputs) if record_bytes is None else None
+    sparse = SparseFiles.find(inputs) if record_bytes is None else None
     if sparse is None:
         dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))
         return dataset, dataset.names, find_patches(dataset, patches, photos)
     if patches is not None or photos is not None:
         raise InputError("--patches and --photos are of dense rows: the files are sparse")
-    return sparse, sparse, None
+    return sparse, sparse.names, None
 
 
 def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:

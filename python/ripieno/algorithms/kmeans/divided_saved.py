@@ -19,6 +19,7 @@ from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, Turns
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.algorithms.kmeans.saved import NAME, History
+from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -57,7 +58,10 @@ class DividedKeeper:
     """
 
     def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any], rows: WeightedRows) -> None:
-        keeping.check(comm)
+        if keeping.every is not None and keeping.folder is None:
+            raise InputError(
+                f"every={keeping.every}: divided centroids are kept in a folder only: expected checkpoint="
+            )
         self._comm, self._rows, self.used = comm, rows, keeping.folder is not None
         self._turns = Turns(keeping.every)
         self._checkpoint = FitCheckpoint(None if comm.rank else keeping.folder, NAME, facts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from scipy.sparse import csr_matrix, load_npz, vstack
 
@@ -14,37 +15,52 @@ from ripieno.input.matrix.libsvm import LibsvmFiles
 LIBSVM = (".libsvm", ".svmlight", ".svm")
 
 
-def sparse_paths(inputs: Sequence[str]) -> list[str] | None:
-    """The paths that inputs stand for, or None if none of these files is sparse.
+@dataclass(frozen=True)
+class SparseFiles:
+    """Files of sparse rows, all of one kind.
 
-    Raises
-    ------
-    InputError
-        Some are sparse and others are not, or they are of both kinds.
+    Parameters
+    ----------
+    names
+        Their paths or URLs.
+    is_text
+        Whether they are libsvm text.
     """
-    paths = [path for item in inputs for path in expand(item, None)]
-    kinds = {path: _kind(path) for path in paths}
-    if not any(kinds.values()):
-        return None
-    for path in paths:
-        if kinds[path] != kinds[paths[0]]:
-            raise InputError(
-                f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
-            )
-    return paths
 
+    names: tuple[str, ...]
+    is_text: bool
 
-def read_sparse(paths: Sequence[str], columns: range | None = None) -> tuple[csr_matrix, int | None]:
-    """The rows of `sparse_paths`, and what columns are counted from in libsvm text: 0, but 1 without an index 0.
+    @classmethod
+    def find(cls, inputs: Sequence[str]) -> SparseFiles | None:
+        """The files that inputs stand for, or None if none of them is sparse.
 
-    `columns` are the indices that text may have, if that is known already.
+        Raises
+        ------
+        InputError
+            Some are sparse and others are not, or they are of both kinds.
+        """
+        paths = [path for item in inputs for path in expand(item, None)]
+        kinds = {path: _kind(path) for path in paths}
+        if not any(kinds.values()):
+            return None
+        for path in paths:
+            if kinds[path] != kinds[paths[0]]:
+                raise InputError(
+                    f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
+                )
+        return cls(tuple(paths), kinds[paths[0]] == "libsvm")
 
-    Raises
-    ------
-    InputError
-        The files differ in columns, have others than these, or cannot be read.
-    """
-    return _libsvm(paths, columns) if _kind(paths[0]) == "libsvm" else (_matrices(paths), None)
+    def read(self, columns: range | None = None) -> tuple[csr_matrix, int | None]:
+        """Their rows, and what columns are counted from in libsvm text: 0, but 1 without an index 0.
+
+        `columns` are the indices that text may have, if that is known already.
+
+        Raises
+        ------
+        InputError
+            The files differ in columns, have others than these, or cannot be read.
+        """
+        return _libsvm(self.names, columns) if self.is_text else (_matrices(self.names), None)
 
 
 def _kind(path: str) -> str | None:
