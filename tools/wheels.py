@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
 #: What a wheel may weigh, and `import ripieno` may take of a processor.
-MOST_BYTES = 5 << 20
+MOST_BYTES = 4 << 20
 MOST_IMPORT_S = 0.25
 
 #: The oldest glibc.
