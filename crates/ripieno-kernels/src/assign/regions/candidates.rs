@@ -1,0 +1,117 @@
+//! Centroids that can be nearest to a point within some bounds.
+
+use crate::{Centroid, Matrix};
+
+/// Some centroids, column after column.
+#[derive(Default)]
+pub(super) struct Candidates {
+    /// Ascending.
+    pub indices: Vec<u32>,
+    coordinates: Vec<f64>,
+}
+
+impl Candidates {
+    pub fn all<C: Centroid>(centroids: Matrix<C>) -> Candidates {
+        let columns = 0..centroids.columns();
+        let column = |column: usize| (0..centroids.rows()).map(move |row| centroids.row(row)[column].into());
+        Candidates { indices: (0..centroids.rows() as u32).collect(), coordinates: columns.flat_map(column).collect() }
+    }
+
+    pub fn len(&self) -> usize {
+        self.indices.len()
+    }
+
+    /// Those that are nearest to some point within the bounds, and maybe others.
+    ///
+    /// All are compared with the one that is nearest to the middle. Which of two is nearer is a linear function of the
+    /// point, so it is least in a corner; what rounding may put that off is allowed for, of distances too. So one that
+    /// is left out is nowhere as near as that one, nor is its distance rounded to f64.
+    #[inline(always)]
+    pub fn within(&self, bounds: &[(f64, f64)], spare: &mut Spare) -> Candidates {
+        const SLACK: f64 = 512.0 * f64::EPSILON;
+        let count = self.len();
+        let columns = || self.coordinates.chunks_exact(count).zip(bounds);
+        let Spare { distances, leads, kept, lists } = spare;
+        distances.clear();
+        distances.resize(count, 0.0);
+        let mut reach = 0.0;
+        for (coordinates, &(low, high)) in columns() {
+            let (middle, half) = middle_and_half(low, high);
+            reach += half * half;
+            for (distance, &c) in distances.iter_mut().zip(coordinates) {
+                *distance += (c - middle) * (c - middle);
+            }
+        }
+        let (mut nearest, mut least) = (0, f64::INFINITY);
+        for (index, &distance) in distances.iter().enumerate() {
+            if distance < least {
+                (nearest, least) = (index, distance);
+            }
+        }
+        leads.clear();
+        leads.extend(distances.iter().map(|&each| each - least));
+        for (coordinates, &(low, high)) in columns() {
+            let (_, half) = middle_and_half(low, high);
+            let other = coordinates[nearest];
+            for (lead, &c) in leads.iter_mut().zip(coordinates) {
+                *lead -= (c - other).abs() * (2.0 * half);
+            }
+        }
+        // Of what is not a number, nothing is left out.
+        let is_beaten =
+            |(&lead, &distance): (&f64, &f64)| lead > SLACK * (distance + least + reach) + f64::MIN_POSITIVE / SLACK;
+        kept.clear();
+        kept.resize(count, 0);
+        let mut kept_count = 0;
+        for (index, candidate) in leads.iter().zip(&*distances).enumerate() {
+            // Without a branch: whether it stays cannot be foretold.
+            kept[kept_count] = index;
+            kept_count += usize::from(!is_beaten(candidate));
+        }
+        let kept = &kept[..kept_count];
+        let mut within = lists.pop().unwrap_or_default();
+        within.indices.clear();
+        within.indices.extend(kept.iter().map(|&i| self.indices[i]));
+        within.coordinates.clear();
+        for (coordinates, _) in columns() {
+            within.coordinates.extend(kept.iter().map(|&i| coordinates[i]));
+        }
+        within
+    }
+}
+
+/// Memory that searches for candidates use again: there are some for every cell, of a few candidates each.
+#[derive(Default)]
+pub(super) struct Spare {
+    distances: Vec<f64>,
+    leads: Vec<f64>,
+    kept: Vec<usize>,
+    pub lists: Vec<Candidates>,
+}
+
+/// A number about in the middle, and how far it is from both ends, at most.
+#[inline(always)]
+fn middle_and_half(low: f64, high: f64) -> (f64, f64) {
+    let middle = 0.5 * low + 0.5 * high;
+    (middle, f64::max(middle - low, high - middle) * (1.0 + 4.0 * f64::EPSILON))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_centroid_that_another_one_beats_everywhere_is_left_out() {
+        let centroids = [0.0f32, 0.0, 4.0, 0.0, 1.0, 0.0];
+        let within =
+            Candidates::all(Matrix::new(&centroids, 3, 2)).within(&[(0.0, 1.0), (-1.0, 1.0)], &mut Spare::default());
+        assert_eq!((within.indices, within.coordinates), (vec![0, 2], vec![0.0, 1.0, 0.0, 0.0]));
+    }
+
+    #[test]
+    fn a_centroid_that_is_as_near_in_a_corner_is_left_in() {
+        let centroids = [0.0f64, 2.0, 3.0];
+        let within = Candidates::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)], &mut Spare::default());
+        assert_eq!(within.indices, [0, 1]);
+    }
+}
