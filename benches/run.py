@@ -132,7 +132,6 @@ def _cases(
     """What can be measured alone, and the names of what is the whole."""
     undivided: dict[str, Measured] = {
         "als": lambda report, effort: als.measured(report, effort, data=data),
-        "kmeans": lambda report, effort: kmeans.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
         "networkx": networkx_functions.measured,
@@ -148,6 +147,9 @@ def _cases(
         return {name: undivided[name]}, [name]
     if name == "mds":
         return mds.cases(data), mds.WHOLE
+    if name == "kmeans":
+        found = kmeans.cases(data)
+        return found, list(found)
     if name == "jvm":
         found = jvm.cases(draw)
         return found, list(found)
