@@ -96,7 +96,8 @@ impl Idle {
     /// Lets time pass; whether this rank has slept.
     fn wait<W: Work>(&mut self, work: &mut W, wants: &mut Vec<Want>) -> Result<bool, RunError> {
         self.rounds += 1;
-        if !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) {
+        // A rank that shares its core offers it at once: what it waits for may have to run there.
+        if !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) && work.fabric().has_core_per_rank() {
             std::hint::spin_loop();
             return Ok(false);
         }
