@@ -4,7 +4,7 @@ use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
-use ripieno_run::{CollectiveId, Fabric, Failure, Header, Link, LinkError, Remote, Told, Topology, Want};
+use ripieno_run::{CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Remote, Told, Topology, Want};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -235,7 +235,8 @@ impl Fabric for ThreadFabric {
         self.world.fail(failure);
     }
 
-    fn enter(&mut self, header: Header) {
+    fn enter(&mut self, _communicator: u32, header: &[u8; HEADER_BYTES]) {
+        let header = Header::decode(header).expect("what a rank enters is a header");
         lock(&self.world.histories[self.rank]).enter(header);
     }
 

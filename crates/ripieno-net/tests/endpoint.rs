@@ -84,7 +84,7 @@ fn a_mismatch_is_told_to_all_and_names_all() {
     let mut endpoints = meet_threads(3, |config| config);
     for (endpoint, kind) in endpoints.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Allgather])
     {
-        endpoint.enter(header(7, kind));
+        endpoint.enter(0, &header(7, kind).encode());
     }
     endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
     for endpoint in &mut endpoints {
@@ -97,7 +97,7 @@ fn a_mismatch_is_told_to_all_and_names_all() {
 fn a_rank_that_left_while_others_need_it_is_named() {
     let mut endpoints = meet_threads(3, |config| config);
     for endpoint in &mut endpoints {
-        endpoint.enter(header(4, Collective::Barrier));
+        endpoint.enter(0, &header(4, Collective::Barrier).encode());
     }
     endpoints.pop().unwrap().close();
     endpoints[1].stalled(header(5, Collective::Barrier), &[2], true);

@@ -6,7 +6,7 @@ use common::header;
 use ripieno_net::ThreadFabric;
 use ripieno_net::links::Region;
 use ripieno_plan::{Buffer, Collective, Plan, Span};
-use ripieno_run::{Executor, Memory, Schedule, Traffic};
+use ripieno_run::{Executor, Memory, Prepared, Schedule, Traffic};
 use std::sync::Arc;
 
 const LENGTH_BYTES: usize = 8 << 20;
@@ -38,7 +38,8 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<Traffic> {
         for sequence in 0..3 {
             let schedule = Arc::new(Schedule::new(&plan(rank)));
             let header = header(sequence, Collective::Broadcast);
-            traffic = executor.run(&mut fabric, header, &schedule, &mut [Memory::Write(bytes)]).unwrap();
+            let prepared = Prepared::new(header.communicator, header.call, schedule).unwrap();
+            traffic = executor.run(&mut fabric, sequence, &prepared, &mut [Memory::Write(bytes)]).unwrap();
             assert!(*bytes == expected, "rank {rank} has the bytes");
         }
         traffic

@@ -40,7 +40,7 @@ fn a_panic_is_the_failure_of_its_rank_on_all_others() {
 fn a_mismatch_and_an_early_leaver_are_told_to_all() {
     let mut fabrics = ThreadFabric::group(3).unwrap();
     for (fabric, collective) in fabrics.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Gather]) {
-        fabric.enter(header(7, collective));
+        fabric.enter(0, &header(7, collective).encode());
     }
     fabrics[0].stalled(header(7, Collective::Barrier), &[1], true);
     assert!(!fabrics[0].has_failed());

@@ -250,6 +250,12 @@ impl Element {
     }
 }
 
+/// Gives an encoded header another number.
+#[inline]
+pub(crate) fn set_sequence(encoded: &mut [u8; HEADER_BYTES], sequence: u64) {
+    encoded[..size_of::<u64>()].copy_from_slice(&sequence.to_le_bytes());
+}
+
 /// The number on the wire that says "no operation".
 const NO_OP: u8 = u8::MAX;
 
@@ -341,7 +347,7 @@ impl Header {
         let Call { kind, element, form } = self.call;
         let Encoded { collective, detail, op, number, count } = kind.encode();
         let mut bytes = [0; HEADER_BYTES];
-        bytes[0..8].copy_from_slice(&self.sequence.to_le_bytes());
+        set_sequence(&mut bytes, self.sequence);
         bytes[8..16].copy_from_slice(&count.to_le_bytes());
         bytes[16..20].copy_from_slice(&form.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.communicator.to_le_bytes());

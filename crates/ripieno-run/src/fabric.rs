@@ -3,7 +3,7 @@
 //! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
 //! the job has failed.
 
-use crate::call::{Header, Told};
+use crate::call::{HEADER_BYTES, Header, Told};
 use crate::link::{Link, LinkError};
 use crate::membership::describe_pair;
 use crate::replicas::Replicas;
@@ -100,6 +100,11 @@ pub trait Fabric: Send {
     /// The link to `peer`; `None` while it is being opened (the first request starts that).
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
 
+    /// The link to `peer` if it stands.
+    fn standing_link(&mut self, peer: usize) -> Option<&mut dyn Link> {
+        self.link(peer).ok().flatten()
+    }
+
     /// Whether the job has failed; one atomic load, asked before a run and whenever nothing moves.
     fn has_failed(&self) -> bool;
 
@@ -151,8 +156,9 @@ pub trait Fabric: Send {
         self.report(Failure::Mismatch { description: describe_pair(pair) });
     }
 
-    /// Notes that this rank enters a collective; other ranks' questions are answered from the last few of these.
-    fn enter(&mut self, header: Header);
+    /// Notes that this rank enters a collective of this communicator, with its header as it travels; other ranks'
+    /// questions are answered from the last few of these.
+    fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]);
 
     /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
     /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a

@@ -53,6 +53,23 @@ pub trait Link: Send {
     /// fewer: a rank that sleeps on this link need not be woken earlier. Holds for the next sleep.
     fn expect(&mut self, bytes: usize);
 
+    /// Sends the concatenation of `parts` and makes it known to the peer, as [`Self::send`] and [`Self::flush`] do, if
+    /// there is room for all of it and that takes no system call but to wake the peer; whether it did.
+    fn send_message(&mut self, _parts: &[&[u8]; 2]) -> bool {
+        false
+    }
+
+    /// The next `length_bytes` that the peer has sent, without taking them, once they are there, if looking takes no
+    /// system call; looks for them up to `look_count` times. What ails the link the other methods tell.
+    fn message(&mut self, _length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
+        None
+    }
+
+    /// Takes what [`Self::message`] has just shown, and makes the room known as [`Self::flush`] does.
+    fn end_message(&mut self, _length_bytes: usize) {
+        unreachable!("a link that shows messages takes them");
+    }
+
     /// Whether the peer can read `bytes` where they are.
     fn lends(&self, _bytes: &[u8]) -> bool {
         false

@@ -4,7 +4,9 @@ mod common;
 
 use common::{World, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
-use ripieno_run::{Call, CallKind, Element, Executor, Fabric, Failure, Header, Memory, RunError, Schedule, Traffic};
+use ripieno_run::{
+    Call, CallKind, Element, Executor, Fabric, Failure, Header, Memory, Prepared, RunError, Schedule, Traffic,
+};
 use std::sync::{Arc, OnceLock};
 
 fn call(collective: Collective, element_count: usize) -> Call {
@@ -20,9 +22,20 @@ fn run(
     calls: impl Fn(usize) -> Call + Sync,
     plan: impl Fn(Group) -> Plan + Sync,
 ) -> Vec<Result<Vec<i32>, RunError>> {
+    run_cut(capacity, 7, vectors, calls, plan)
+}
+
+/// The same over links that take at most `at_once` bytes at a time.
+fn run_cut(
+    capacity: usize,
+    at_once: usize,
+    vectors: Vec<Vec<i32>>,
+    calls: impl Fn(usize) -> Call + Sync,
+    plan: impl Fn(Group) -> Plan + Sync,
+) -> Vec<Result<Vec<i32>, RunError>> {
     let p = vectors.len();
     std::thread::scope(|scope| {
-        let ranks: Vec<_> = worlds(p, capacity, 7)
+        let ranks: Vec<_> = worlds(p, capacity, at_once)
             .into_iter()
             .zip(vectors)
             .map(|(mut world, vector)| {
@@ -30,9 +43,9 @@ fn run(
                 scope.spawn(move || {
                     let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_ne_bytes()).collect();
                     let schedule = Arc::new(Schedule::new(&plan(Group::new(world.rank, p))));
-                    let header = Header { communicator: 0, sequence: 4, call: calls(world.rank) };
+                    let prepared = Prepared::new(0, calls(world.rank), schedule)?;
                     let mut executor = Executor::default();
-                    executor.run(&mut world, header, &schedule, &mut [Memory::Write(&mut bytes)])?;
+                    executor.run(&mut world, 4, &prepared, &mut [Memory::Write(&mut bytes)])?;
                     Ok(bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect())
                 })
             })
@@ -65,6 +78,30 @@ fn a_ring_allreduce_sums_however_narrow_the_links() {
         let whole = Span::whole(Buffer::MAIN, 23, 4);
         for result in run(capacity, vectors, |_| call(Collective::Allreduce, 23), |group| ring(group, whole)) {
             assert_eq!(result.unwrap(), sum, "p={p}");
+        }
+    }
+}
+
+#[test]
+fn short_messages_go_whole_in_parts_or_not_yet() {
+    // A message of 44 bytes fits or does not, and every third that does is held up.
+    for (p, capacity, at_once) in [(2, 44, 44), (2, 100, 100), (3, 50, 50), (4, 200, 60), (5, 300, 300), (5, 300, 30)] {
+        let vectors: Vec<Vec<i32>> = (0..p).map(|rank| vec![1 << rank, 0, 0]).collect();
+        let [own, sum, twice] = [0, 1, 2].map(|at| Span::whole(Buffer::MAIN, 3, 4).chunk(at, 3));
+        let exchange = |group: Group| {
+            let others = || group.ranks().filter(|&peer| peer != group.rank());
+            let mut plan = Plan::new();
+            plan.copy(own, sum);
+            others().for_each(|peer| plan.reduce(peer, sum, Op::Sum));
+            others().for_each(|peer| plan.send(peer, own));
+            plan.copy(sum, twice);
+            plan.combine(sum, twice, Op::Sum);
+            plan
+        };
+        let all = (1 << p) - 1;
+        let calls = |_| call(Collective::Allreduce, 3);
+        for (rank, result) in run_cut(capacity, at_once, vectors, calls, exchange).into_iter().enumerate() {
+            assert_eq!(result.unwrap(), [1 << rank, all, 2 * all], "p={p} capacity={capacity} at_once={at_once}");
         }
     }
 }
@@ -168,18 +205,13 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 #[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let header = Header { communicator: 0, sequence: 4, call: call(Collective::Broadcast, 4) };
     let failure = Failure::Mismatch { description: "told before".to_string() };
     let mut worlds = worlds(2, 64, 7);
     worlds[1].report(failure.clone());
     let mut plan = Plan::new();
     plan.send(1, whole);
-    let result = Executor::default().run(
-        &mut worlds[0],
-        header,
-        &Arc::new(Schedule::new(&plan)),
-        &mut [Memory::Write(&mut [0; 16])],
-    );
+    let prepared = Prepared::new(0, call(Collective::Broadcast, 4), Arc::new(Schedule::new(&plan))).unwrap();
+    let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [Memory::Write(&mut [0; 16])]);
     assert_eq!(result, Err(RunError::Failed(failure)));
     let link = worlds[1].link(0).unwrap().unwrap();
     assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
@@ -258,7 +290,9 @@ fn submit(executor: &mut Executor, world: &mut World, run: (Header, Arc<Schedule
     let noted = ended.clone();
     let memory = vec![Memory::Write(vec![0; 4].leak())];
     let end = Box::new(move |result| noted.set(result).unwrap());
-    executor.submit(world, run.0, run.1, memory, end).unwrap();
+    let Header { communicator, sequence, call } = run.0;
+    let prepared = Prepared::new(communicator, call, run.1).unwrap();
+    executor.submit(world, sequence, prepared, memory, end).unwrap();
     ended
 }
 

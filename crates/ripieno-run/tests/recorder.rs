@@ -6,8 +6,8 @@ use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{
-    Call, CallKind, Element, Executor, Fabric, Failure, Header, Link, LinkError, Memory, Remote, RunError, Schedule,
-    Topology, Want,
+    Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Memory, Prepared,
+    Remote, RunError, Schedule, Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -66,7 +66,7 @@ impl Fabric for Sleepy {
     fn has_core_per_rank(&self) -> bool {
         false
     }
-    fn enter(&mut self, _header: Header) {}
+    fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
     fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
         panic!("nobody waits for {peers:?} for so long");
     }
@@ -96,15 +96,15 @@ fn whole() -> Span {
     Span::whole(Buffer::MAIN, BYTES, 1)
 }
 
-fn header(sequence: u64) -> Header {
+fn prepared(plan: &Plan) -> Prepared {
     let (collective, element_count) = (Collective::Gather, BYTES as u64);
     let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count };
-    Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
+    Prepared::new(0, Call { kind, element: Element::U8, form: 0 }, Arc::new(Schedule::new(plan))).unwrap()
 }
 
 fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {
     let mut memory = vec![0; 3 * BYTES];
-    executor.run(fabric, header(0), &Arc::new(Schedule::new(plan)), &mut [Memory::Write(&mut memory)]).map(|_| ())
+    executor.run(fabric, 0, &prepared(plan), &mut [Memory::Write(&mut memory)]).map(|_| ())
 }
 
 /// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps.
@@ -171,8 +171,7 @@ fn what_is_in_flight_is_recorded_as_such() {
     receive.receive(1, whole());
     let memory = vec![Memory::Write(Box::leak(Box::new([0; BYTES])))];
     let mut executor = Executor::default();
-    let schedule = Arc::new(Schedule::new(&receive));
-    executor.submit(&mut world, header(0), schedule, memory, Box::new(|_| {})).unwrap();
+    executor.submit(&mut world, 0, prepared(&receive), memory, Box::new(|_| {})).unwrap();
     executor.advance(&mut world);
     assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::InFlight);
 

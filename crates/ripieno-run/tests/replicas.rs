@@ -9,7 +9,7 @@ use butterflies::{Keys, configured};
 use common::{Life, World, worlds};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
-use ripieno_run::{Call, CallKind, Element, Executor, Failure, Header, Memory, Replicas, RunError, Schedule};
+use ripieno_run::{Call, CallKind, Element, Executor, Failure, Memory, Prepared, Replicas, RunError, Schedule};
 use std::sync::{Arc, Mutex};
 
 const ELEMENT_COUNT: usize = 5;
@@ -136,8 +136,8 @@ impl Player {
         let lent = self.memory.iter().map(|&memory| Memory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
-        let header = Header { communicator: 1, sequence, call: deed.call };
-        self.executor.submit(&mut self.world, header, schedule, lent, end).unwrap();
+        let prepared = Prepared::new(1, deed.call, schedule).unwrap();
+        self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
     }
 
     /// The end of the run that was begun, if it has come.

@@ -13,7 +13,7 @@ use crate::statistics::Statistics;
 use crate::task::{self, Extent, Task};
 use crate::ticket::Ticket;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
-use ripieno_run::{Call, Element, Header, Memory, Replicas, Schedule};
+use ripieno_run::{Call, Element, Memory, Prepared, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -88,15 +88,13 @@ impl CommunicatorState {
     ) -> Result<(), Error> {
         let question = Question::of(task, elements, algorithm, &memory);
         if let Some(question) = &question
-            && let Some(kept) = self.repeats.take(question)
+            && let Some(found) = self.repeats.find(question)
         {
-            self.note_form(runtime, task, &elements.shape, &kept.found);
-            let ended = self.run_found(runtime, task, &kept.found, memory);
-            self.repeats.put_back(question, kept);
-            return ended;
+            note_form(runtime, task, &elements.shape, found);
+            return run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics);
         }
         let found = self.find(runtime, task, elements, algorithm, &memory)?;
-        let ended = self.run_found(runtime, task, &found, memory);
+        let ended = self.run_new(runtime, task, &found, memory);
         if let Some(question) = question.filter(|question| self.repeats.has_room(question)) {
             self.repeats.keep(&question, found);
         }
@@ -119,19 +117,16 @@ impl CommunicatorState {
         self.repeats.clear();
     }
 
-    fn run_found(
+    fn run_new(
         &mut self,
         runtime: &mut Runtime<'_>,
         task: &Task<'_>,
-        Found { call, schedule, .. }: &Found,
-        [main, output]: [Memory<'_>; 2],
+        found: &Found,
+        memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
-        let scratch = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
-        let sequence = *self.sequence_of(task);
-        let header = Header { communicator: self.id, sequence, call: *call };
-        self.execute(runtime, header, schedule, [main, output, scratch])?;
-        *self.sequence_of(task) = sequence + 1;
+        let mut sequence = *self.sequence_of(task);
+        run_found(runtime, found, memory, &mut sequence, &mut self.statistics)?;
+        *self.sequence_of(task) = sequence;
         Ok(())
     }
 
@@ -146,7 +141,7 @@ impl CommunicatorState {
         let kept = std::mem::take(&mut self.schedules);
         let found = self.find(runtime, task, element.into(), None, &memory);
         self.schedules = kept;
-        self.run_found(runtime, task, &found?, memory)
+        self.run_new(runtime, task, &found?, memory)
     }
 
     /// The number of the sparse reduction that is configured now, from 1 on; the same on every rank.
@@ -169,23 +164,8 @@ impl CommunicatorState {
         schedule: Arc<Schedule>,
         buffers: [Memory<'_>; 3],
     ) -> Result<(), Error> {
-        let header = Header { communicator: self.id, sequence: self.sequence, call };
-        self.execute(runtime, header, &schedule, buffers)?;
-        self.sequence += 1;
-        Ok(())
-    }
-
-    fn execute(
-        &mut self,
-        runtime: &mut Runtime<'_>,
-        header: Header,
-        schedule: &Arc<Schedule>,
-        mut buffers: [Memory<'_>; 3],
-    ) -> Result<(), Error> {
-        let traffic = runtime.executor.run(runtime.fabric, header, schedule, &mut buffers)?;
-        self.statistics.count(traffic);
-        self.statistics.communicating += traffic.elapsed.unwrap_or_default();
-        Ok(())
+        let prepared = Prepared::new(self.id, call, schedule)?;
+        execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics)
     }
 
     /// Begins a task that ends by itself. What it works on is kept until then.
@@ -200,8 +180,7 @@ impl CommunicatorState {
         let mut memory = Box::new(memory);
         let found = self.find(runtime, task, elements, algorithm, &memory.buffers())?;
         let sequence = *self.sequence_of(task);
-        let header = Header { communicator: self.id, sequence, call: found.call };
-        let ticket = self.submit(runtime, header, found.schedule, memory)?;
+        let ticket = self.submit(runtime, sequence, found.prepared, memory)?;
         *self.sequence_of(task) = sequence + 1;
         Ok(ticket)
     }
@@ -214,8 +193,8 @@ impl CommunicatorState {
         schedule: Arc<Schedule>,
         memory: M,
     ) -> Result<Arc<Ticket<M>>, Error> {
-        let header = Header { communicator: self.id, sequence: self.sequence, call };
-        let ticket = self.submit(runtime, header, schedule, Box::new(memory))?;
+        let prepared = Prepared::new(self.id, call, schedule)?;
+        let ticket = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
         self.sequence += 1;
         Ok(ticket)
     }
@@ -223,15 +202,15 @@ impl CommunicatorState {
     fn submit<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
-        header: Header,
-        schedule: Arc<Schedule>,
+        sequence: u64,
+        prepared: Prepared,
         mut memory: Box<M>,
     ) -> Result<Arc<Ticket<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
         // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says
         // that it stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
-        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
+        let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
@@ -244,7 +223,7 @@ impl CommunicatorState {
             }
             completion.tell(result.map(|_| *memory).map_err(Error::from));
         });
-        runtime.executor.submit(runtime.fabric, header, schedule, vec![main, output, lent], end)?;
+        runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, lent], end)?;
         runtime.executor.advance(runtime.fabric);
         Ok(ticket)
     }
@@ -287,18 +266,9 @@ impl CommunicatorState {
             })?;
         // Plans know nothing of it.
         call.form = form(&shape, task::common_counts(&extents), &choice);
-        let found = Found { call, choice, schedule };
-        self.note_form(runtime, task, &shape, &found);
+        let found = Found { prepared: Prepared::new(self.id, call, schedule)?, choice };
+        note_form(runtime, task, &shape, &found);
         Ok(found)
-    }
-
-    /// Notes what the form of a call stands for, if it has one.
-    #[inline]
-    fn note_form(&self, runtime: &mut Runtime<'_>, task: &Task<'_>, shape: &Shape<'_>, found: &Found) {
-        if found.call.form != 0 {
-            let counts = || task::common_counts(&Extent::all_of(task));
-            runtime.fabric.note_form(found.call.form, &|| words(shape, counts(), &found.choice));
-        }
     }
 
     /// The number that the next such call gets on every rank that takes part in it.
@@ -308,6 +278,50 @@ impl CommunicatorState {
             _ => &mut self.sequence,
         }
     }
+}
+
+/// Notes what the form of a call stands for, if it has one.
+#[inline]
+fn note_form(runtime: &mut Runtime<'_>, task: &Task<'_>, shape: &Shape<'_>, found: &Found) {
+    let form = found.prepared.call().form;
+    if form != 0 {
+        let counts = || task::common_counts(&Extent::all_of(task));
+        runtime.fabric.note_form(form, &|| words(shape, counts(), &found.choice));
+    }
+}
+
+/// Runs what was found, as number `sequence`, and counts it.
+#[inline(always)]
+fn run_found(
+    runtime: &mut Runtime<'_>,
+    Found { prepared, .. }: &Found,
+    [main, output]: [Memory<'_>; 2],
+    sequence: &mut u64,
+    statistics: &mut Statistics,
+) -> Result<(), Error> {
+    match prepared.schedule().scratch_bytes() {
+        0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics),
+        length_bytes => {
+            let mut scratch = taken(runtime.scratch, length_bytes)?;
+            let buffers = [main, output, Memory::Write(scratch.bytes_mut())];
+            execute(runtime, prepared, buffers, sequence, statistics)
+        }
+    }
+}
+
+#[inline(always)]
+fn execute(
+    runtime: &mut Runtime<'_>,
+    prepared: &Prepared,
+    mut buffers: [Memory<'_>; 3],
+    sequence: &mut u64,
+    statistics: &mut Statistics,
+) -> Result<(), Error> {
+    let traffic = runtime.executor.run(runtime.fabric, *sequence, prepared, &mut buffers)?;
+    *sequence += 1;
+    statistics.count(traffic);
+    statistics.communicating += traffic.elapsed.unwrap_or_default();
+    Ok(())
 }
 
 /// The schedule of a plan of a communicator whose ranks stand in the world as `world_ranks` and `replica` say.
@@ -345,9 +359,9 @@ fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, 
 /// Scratch memory for a run that needs `length_bytes` of it.
 #[inline]
 pub(crate) fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
-    if length_bytes == 0 {
-        return Ok(None);
-    }
-    let taken = pool.take(length_bytes).map(Some);
-    taken.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
+    (length_bytes > 0).then(|| taken(pool, length_bytes)).transpose()
+}
+
+fn taken(pool: &BufferPool, length_bytes: usize) -> Result<PooledBuffer, Error> {
+    pool.take(length_bytes).map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
 }

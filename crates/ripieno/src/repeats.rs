@@ -6,9 +6,7 @@
 use crate::choice::Choice;
 use crate::elements::{Elements, Shape};
 use crate::task::{Extent, Task};
-use ripieno_plan::{Collective, Op};
-use ripieno_run::{Call, Element, Memory, Schedule};
-use std::sync::Arc;
+use ripieno_run::{Memory, Prepared};
 
 /// So many calls are at hand, in places by what they ask for.
 const PLACE_COUNT: usize = 16;
@@ -26,30 +24,35 @@ pub(crate) struct Question<'a> {
     task: &'a Task<'a>,
     elements: Elements<'a>,
     algorithm: Option<&'a str>,
-    /// Of both buffers: how long, and whether the plan may change it.
-    buffers: [(usize, bool); 2],
+    asked: Asked,
+}
+
+/// What of a question is numbers, always as many.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Asked {
+    /// Collective, operation, type of the elements, and of both buffers whether the plan may change it, a byte each.
+    what: u64,
+    root: usize,
+    /// Of both buffers.
+    lengths: [usize; 2],
 }
 
 /// A question, and what came of it.
 pub(crate) struct Kept {
-    collective: Collective,
-    root: Option<usize>,
-    op: Option<Op>,
-    element: Element,
+    asked: Asked,
     shape: KeptShape,
     algorithm: Option<String>,
-    buffers: [(usize, bool); 2],
+    /// Of collectives of chunks.
     counts: Vec<usize>,
     /// How many others may still come before it loses its place.
     patience: u8,
-    pub found: Found,
+    found: Found,
 }
 
 /// What comes of a question.
 pub(crate) struct Found {
-    pub call: Call,
+    pub prepared: Prepared,
     pub choice: Choice,
-    pub schedule: Arc<Schedule>,
 }
 
 #[derive(PartialEq)]
@@ -69,30 +72,25 @@ impl<'a> Question<'a> {
         memory: &[Memory<'_>; 2],
     ) -> Option<Question<'a>> {
         let by_more = matches!(task, Task::PointToPoint { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. });
-        let buffers = [&memory[0], &memory[1]].map(|memory| (memory.len(), matches!(memory, Memory::Write(_))));
-        (!by_more).then_some(Question { task, elements, algorithm, buffers })
+        (!by_more).then(|| Question { task, elements, algorithm, asked: Asked::of(task, elements, memory) })
     }
 
     #[inline]
     fn place(&self) -> usize {
-        let op = self.task.op().map_or(0, |op| op as usize);
-        (self.task.collective() as usize + 5 * op + (self.buffers[0].0 >> 3)) % PLACE_COUNT
+        let [collective, op, ..] = self.asked.what.to_le_bytes();
+        (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)) % PLACE_COUNT
     }
 
     /// The same, to be asked again.
     fn kept(&self, found: Found) -> Kept {
         Kept {
-            collective: self.task.collective(),
-            root: self.task.root(),
-            op: self.task.op(),
-            element: self.elements.element,
+            asked: self.asked,
             shape: match self.elements.shape {
                 Shape::Line => KeptShape::Line,
                 Shape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
                 Shape::Told(words) => KeptShape::Told(words.to_string()),
             },
             algorithm: self.algorithm.map(str::to_string),
-            buffers: self.buffers,
             counts: self.counts().collect(),
             patience: MOST_OTHERS,
             found,
@@ -110,22 +108,27 @@ impl<'a> Question<'a> {
 impl Kept {
     #[inline]
     fn answers(&self, question: &Question<'_>) -> bool {
-        let Question { task, elements, algorithm, buffers } = question;
-        self.collective == task.collective()
-            && self.buffers == *buffers
-            && self.element == elements.element
-            && self.op == task.op()
-            && self.root == task.root()
-            && self.algorithm.as_deref() == *algorithm
-            && self.shape.is(&elements.shape)
-            && self.has_counts(question)
+        self.asked == question.asked
+            && match (&self.algorithm, question.algorithm) {
+                (None, None) => true,
+                (kept, asked) => kept.as_deref() == asked,
+            }
+            && self.shape.is(&question.elements.shape)
+            // The collective is the same, which says whether there are counts; there is one for every rank.
+            && (self.counts.is_empty() || question.counts().eq(self.counts.iter().copied()))
     }
+}
 
+impl Asked {
     #[inline]
-    fn has_counts(&self, question: &Question<'_>) -> bool {
-        match Extent::all_of(question.task) {
-            [Extent::Whole, Extent::Whole] => self.counts.is_empty(),
-            _ => question.counts().eq(self.counts.iter().copied()),
+    fn of(task: &Task<'_>, elements: Elements<'_>, [main, output]: &[Memory<'_>; 2]) -> Asked {
+        let op = task.op().map_or(u8::MAX, |op| op as u8);
+        let [main_changes, output_changes] = [main, output].map(|memory| u8::from(matches!(memory, Memory::Write(_))));
+        let what = [task.collective() as u8, op, elements.element as u8, main_changes, output_changes, 0, 0, 0];
+        Asked {
+            what: u64::from_le_bytes(what),
+            root: task.root().unwrap_or_default(),
+            lengths: [main.len(), output.len()],
         }
     }
 }
@@ -143,17 +146,12 @@ impl KeptShape {
 }
 
 impl Repeats {
-    /// Takes out what is kept for `question`.
+    /// What is kept for `question`.
     #[inline]
-    pub fn take(&mut self, question: &Question<'_>) -> Option<Box<Kept>> {
-        self.places[question.place()].take_if(|kept| kept.answers(question))
-    }
-
-    /// Puts back what was taken out.
-    #[inline]
-    pub fn put_back(&mut self, question: &Question<'_>, mut kept: Box<Kept>) {
+    pub fn find(&mut self, question: &Question<'_>) -> Option<&Found> {
+        let kept = self.places[question.place()].as_deref_mut().filter(|kept| kept.answers(question))?;
         kept.patience = MOST_OTHERS;
-        self.places[question.place()] = Some(kept);
+        Some(&kept.found)
     }
 
     /// Whether `question`, which was not found, is to have its place. Calls that take turns at one do not drive each

@@ -8,7 +8,7 @@ use ripieno::net::ThreadFabric;
 use ripieno::sparse::{Form, Options};
 use ripieno::{Communicator, Element, Memory, Op};
 use ripieno_plan::{Buffer, Constant, Plan, Rows, Span};
-use ripieno_run::{Call, CallKind, Executor, Header, Schedule};
+use ripieno_run::{Call, CallKind, Executor, Prepared, Schedule};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -107,15 +107,15 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     let main = 1f64.to_ne_bytes().repeat(row_count(rank));
                     let mut output = vec![0; 8 * row_count((rank + p - 1) % p)];
                     let mut scratch = vec![0; schedule.scratch_bytes()];
+                    let kind = CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 };
+                    let call = Call { kind, element: Element::F64, form: 0 };
+                    let prepared = Prepared::new(0, call, schedule).unwrap();
                     let mut executor = Executor::default();
                     let mut rounds = |sequences: std::ops::Range<u64>| {
                         for sequence in sequences {
-                            let kind = CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 };
-                            let call = Call { kind, element: Element::F64, form: 0 };
-                            let header = Header { communicator: 0, sequence, call };
                             let output = Memory::Write(&mut output);
                             let mut buffers = [Memory::Read(&main), output, Memory::Write(&mut scratch)];
-                            executor.run(&mut fabric, header, &schedule, &mut buffers).unwrap();
+                            executor.run(&mut fabric, sequence, &prepared, &mut buffers).unwrap();
                         }
                     };
                     rounds(0..5);

@@ -5,7 +5,7 @@ use crate::links::{Bell, Watch};
 use crate::monitor::{Order, Shared, Status};
 use ripieno_run::membership::{Request, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -36,7 +36,7 @@ impl Fabric for Endpoint {
 
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if self.slots[peer].is_open() {
-            return self.slots[peer].link();
+            return Ok(self.standing_link(peer));
         }
         self.take_deliveries();
         if matches!(self.slots[peer], Slot::Unasked) {
@@ -49,6 +49,10 @@ impl Fabric for Endpoint {
             return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
         }
         self.slots[peer].link()
+    }
+
+    fn standing_link(&mut self, peer: usize) -> Option<&mut dyn Link> {
+        self.slots[peer].standing_link()
     }
 
     fn has_failed(&self) -> bool {
@@ -131,8 +135,8 @@ impl Fabric for Endpoint {
         });
     }
 
-    fn enter(&mut self, header: Header) {
-        self.shared.enter(&mut self.entering, header);
+    fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]) {
+        self.shared.enter(&mut self.entering, communicator, header);
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
@@ -266,13 +270,19 @@ impl Endpoint {
 }
 
 impl Slot {
-    #[inline]
     fn link(&mut self) -> Result<Option<&mut dyn Link>, LinkError> {
         match self {
-            Slot::Ring(link, _) => Ok(Some(&mut **link)),
-            Slot::Tcp(link) => Ok(Some(link)),
-            Slot::Unasked | Slot::Opening => Ok(None),
             Slot::Broken(error) => Err(error.clone()),
+            _ => Ok(self.standing_link()),
+        }
+    }
+
+    #[inline]
+    fn standing_link(&mut self) -> Option<&mut dyn Link> {
+        match self {
+            Slot::Ring(link, _) => Some(&mut **link),
+            Slot::Tcp(link) => Some(link),
+            Slot::Unasked | Slot::Opening | Slot::Broken(_) => None,
         }
     }
 

@@ -153,10 +153,15 @@ impl<const NOTES: usize> Producer<NOTES> {
 
     /// Bytes known to be free, none without two free notes: one stays for the close.
     fn free(&self) -> usize {
-        match self.told[(self.next + 1) % NOTES] <= self.head_seen {
+        match self.has_notes(1) {
             true => (self.capacity - (self.tail - self.head_seen)) as usize,
             false => 0,
         }
+    }
+
+    /// Whether `count` notes are known to be free, and one more for the close.
+    pub fn has_notes(&self, count: usize) -> bool {
+        self.told[(self.next + count) % NOTES] <= self.head_seen
     }
 
     /// Where the next byte goes.
@@ -281,15 +286,44 @@ impl<const NOTES: usize> Consumer<NOTES> {
                 take(&note.bytes, Told::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
             }
             self.tail_seen = tail;
-            self.next = (self.next + 1) % NOTES;
-            shared.notes[self.next].tail.fetch(false);
+            self.turn(shared);
         }
         Ok((self.tail_seen - self.head) as usize)
+    }
+
+    /// The note that holds the next `count` bytes and no others, once it is there, if all before it has been taken.
+    #[inline]
+    pub fn noted<'a, W: Word>(&self, shared: &'a Indices<W, NOTES>, count: usize) -> Option<&'a W::Inline> {
+        let note = &shared.notes[self.next];
+        let is_next = self.tail_seen == self.head && count <= W::INLINE_BYTES;
+        // Acquire: the producer's writes of these bytes come before our reading them.
+        let is_there = is_next && note.tail.load(Acquire) == (self.head + count as u64) | INLINE;
+        is_there.then_some(&note.bytes)
+    }
+
+    /// Takes the `count` bytes that a note [held](Self::noted), without putting them into the ring.
+    #[inline]
+    pub fn take_noted<W: Word>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
+        debug_assert!(self.noted(shared, count).is_some(), "a note is taken as it was shown");
+        self.tail_seen += count as u64;
+        self.turn(shared);
+    }
+
+    /// Goes on to the next note.
+    #[inline]
+    fn turn<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+        self.next = (self.next + 1) % NOTES;
+        shared.notes[self.next].tail.fetch(false);
     }
 
     /// Where the next byte is.
     pub fn offset(&self) -> usize {
         self.place(self.head)
+    }
+
+    /// Whether all that is known to be there has been taken.
+    pub fn is_drained(&self) -> bool {
+        self.tail_seen == self.head
     }
 
     /// The index of the next byte.

@@ -158,6 +158,54 @@ impl RingLink {
         Ok(Some(count))
     }
 
+    /// Sends a message in two notes, if it fits them and there is room.
+    fn send_in_two(&mut self, [head, body]: &[&[u8]; 2]) -> Result<bool, Broken> {
+        const BYTES: usize = AtomicU64::INLINE_BYTES;
+        let (count, shared) = (head.len() + body.len(), self.segment.indices(self.outgoing()));
+        let fits = (BYTES + 1..=2 * BYTES).contains(&count);
+        if !fits || self.producer.room(shared, count)? < count || !self.producer.has_notes(2) {
+            return Ok(false);
+        }
+        let mut bytes = [0; 2 * BYTES];
+        bytes[..head.len()].copy_from_slice(head);
+        bytes[head.len()..count].copy_from_slice(body);
+        for part in [&bytes[..BYTES], &bytes[BYTES..count]] {
+            // SAFETY: the part fits the note; it is free, so the consumer does not read it until it is published, and
+            // nothing else in this process refers to it.
+            self.producer.publish_inline(shared, part.len(), |note| unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), note.get().cast::<u8>(), part.len());
+            });
+        }
+        Ok(true)
+    }
+
+    /// Sends a message through the ring, if there is room.
+    fn send_whole(&mut self, parts: &[&[u8]; 2]) -> Result<bool, Broken> {
+        let count = parts[0].len() + parts[1].len();
+        if count == 0 || self.producer.room(self.segment.indices(self.outgoing()), count)? < count {
+            return Ok(false);
+        }
+        for part in parts {
+            self.write(part)?;
+        }
+        self.producer.publish(self.segment.indices(self.outgoing()));
+        Ok(true)
+    }
+
+    /// Wakes the peer if it waits for what was sent, or for room that was made.
+    fn ring_peer(&mut self) {
+        if self.serves_barriers && self.peer.makes_barriers() {
+            compiler_fence(SeqCst);
+        } else {
+            AtomicU64::fence();
+        }
+        // A peer that waits for our bytes is not woken because we made room, and is spared a switch of context.
+        if self.sent || self.consumer.producer_is_starved(self.segment.indices(self.incoming())) {
+            self.peer.ring_after_fence();
+        }
+        (self.sent, self.released) = (false, false);
+    }
+
     /// Whether a loan is what comes next in the stream.
     fn is_at_loan(&self) -> bool {
         self.borrowed.index() == Some(self.consumer.head())
@@ -245,6 +293,45 @@ impl Link for RingLink {
         Ok(sent)
     }
 
+    fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
+        let is_sent = matches!(self.send_inline(parts), Ok(Some(_)))
+            || matches!(self.send_in_two(parts), Ok(true))
+            || matches!(self.send_whole(parts), Ok(true));
+        if is_sent {
+            self.producer.set_starved(self.segment.indices(self.outgoing()), false);
+            self.sent = true;
+            self.ring_peer();
+        }
+        is_sent
+    }
+
+    fn message(&mut self, length_bytes: usize, look_count: u32) -> Option<&[u8]> {
+        for _ in 0..look_count {
+            if let Some(note) = self.consumer.noted(self.segment.indices(self.incoming()), length_bytes) {
+                // SAFETY: the note holds as many bytes, and the producer leaves it alone until they are released, for
+                // which `end_message` needs `self`. A hostile one that does not gives us other bytes, which it could
+                // have sent anyway.
+                return Some(unsafe { std::slice::from_raw_parts(note.get().cast::<u8>(), length_bytes) });
+            }
+            if self.arrived(length_bytes).ok()? >= length_bytes {
+                let ring = self.segment.data[self.incoming()].address();
+                // SAFETY: as in `peek`.
+                return Some(unsafe {
+                    std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), length_bytes)
+                });
+            }
+        }
+        None
+    }
+
+    fn end_message(&mut self, length_bytes: usize) {
+        if self.consumer.is_drained() {
+            self.consumer.take_noted(self.segment.indices(self.incoming()), length_bytes);
+        }
+        self.release(length_bytes);
+        self.ring_peer();
+    }
+
     fn lends(&self, bytes: &[u8]) -> bool {
         self.segment.indices(self.outgoing()).visit().welcome.load(Acquire) != 0 && place_of(bytes).is_some()
     }
@@ -283,19 +370,9 @@ impl Link for RingLink {
         if std::mem::take(&mut self.has_borrowed) && self.consumer.is_recalled(self.segment.indices(self.incoming())) {
             return Err(LinkError::Closed { cause: "the peer took back what it had lent".into() });
         }
-        if !self.sent && !self.released {
-            return Ok(());
+        if self.sent || self.released {
+            self.ring_peer();
         }
-        if self.serves_barriers && self.peer.makes_barriers() {
-            compiler_fence(SeqCst);
-        } else {
-            AtomicU64::fence();
-        }
-        // A peer that waits for our bytes is not woken because we made room, and is spared a switch of context.
-        if self.sent || self.consumer.producer_is_starved(self.segment.indices(self.incoming())) {
-            self.peer.ring_after_fence();
-        }
-        (self.sent, self.released) = (false, false);
         Ok(())
     }
 

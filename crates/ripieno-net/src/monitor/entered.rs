@@ -5,7 +5,7 @@
 //! been written again while it read.
 
 use crate::links::Word;
-use ripieno_run::Header;
+use ripieno_run::{HEADER_BYTES, Header};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Words of a header.
@@ -29,7 +29,7 @@ impl<W: Word + Default, const COUNT: usize> Default for Entered<W, COUNT> {
 impl<W: Word, const COUNT: usize> Entered<W, COUNT> {
     /// Notes a header behind `count` others. Called by one thread.
     #[inline]
-    pub fn note(&self, count: u64, header: &Header) {
+    pub fn note(&self, count: u64, header: &[u8; HEADER_BYTES]) {
         self.write(count, words(header));
     }
 
@@ -63,8 +63,8 @@ impl<W: Word, const COUNT: usize> Entered<W, COUNT> {
     }
 }
 
-fn words(header: &Header) -> [u64; WORDS] {
-    let bytes = header.encode();
+#[inline]
+fn words(bytes: &[u8; HEADER_BYTES]) -> [u64; WORDS] {
     std::array::from_fn(|at| u64::from_le_bytes(*bytes[8 * at..].first_chunk().expect("a header has four words")))
 }
 
@@ -74,7 +74,7 @@ fn header(words: [u64; WORDS]) -> Option<Header> {
     Header::decode(&bytes)
 }
 
-const _: () = assert!(8 * WORDS == ripieno_run::HEADER_BYTES);
+const _: () = assert!(8 * WORDS == HEADER_BYTES);
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,7 @@ use crate::links::Bell;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
 use ripieno_run::membership::{FORMS_REMEMBERED, History, Request};
-use ripieno_run::{Failure, Header};
+use ripieno_run::{Failure, HEADER_BYTES};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -182,12 +182,12 @@ impl Shared {
     /// Notes that the rank enters a collective. Takes a lock only where it turns to another communicator, of each of
     /// which the history keeps the last.
     #[inline]
-    pub fn enter(&self, entering: &mut Entering, header: Header) {
-        if entering.communicator != Some(header.communicator) {
-            entering.communicator = Some(header.communicator);
+    pub fn enter(&self, entering: &mut Entering, communicator: u32, header: &[u8; HEADER_BYTES]) {
+        if entering.communicator != Some(communicator) {
+            entering.communicator = Some(communicator);
             drop(self.history());
         }
-        self.entered.note(entering.count, &header);
+        self.entered.note(entering.count, header);
         entering.count += 1;
     }
 

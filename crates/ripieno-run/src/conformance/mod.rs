@@ -109,6 +109,11 @@ pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Pa
                 1 => drop(end.receive(random.size())),
                 _ => drop(end.peek_and_consume(1 + random.below(64), random.size())),
             }
+            let end = &mut ends[random.below(2)];
+            match random.below(2) {
+                0 => end.send_message([random.below(60), random.below(60)]),
+                _ => end.take_message(1 + random.below(120)),
+            }
         }
         let [first, second] = &mut ends;
         first.drain(second.sent);
@@ -295,6 +300,26 @@ impl Stream {
         assert!(taken <= total, "a link takes no more than it is given");
         self.sent += taken as u64;
         self.link.flush().unwrap();
+    }
+
+    /// Sends a message of two parts of these sizes, if the link takes messages now.
+    fn send_message(&mut self, sizes: [usize; 2]) {
+        self.buffer.resize(sizes[0] + sizes[1], 0);
+        fill(&mut self.buffer, self.sent);
+        let (head, body) = self.buffer.split_at(sizes[0]);
+        if self.link.send_message(&[head, body]) {
+            self.sent += self.buffer.len() as u64;
+        }
+    }
+
+    /// Takes a message of so many bytes, if the link shows one.
+    fn take_message(&mut self, count: usize) {
+        if let Some(shown) = self.link.message(count, 2) {
+            assert_eq!(shown.len(), count, "a message is shown whole");
+            check(shown, self.received);
+            self.link.end_message(count);
+            self.received += count as u64;
+        }
     }
 
     fn send_all(&mut self, count: usize) {

@@ -8,14 +8,11 @@ use super::idle::{self, Work};
 use super::memory::Memory;
 use super::progress::Progress;
 use super::run::Run;
-use super::schedule::{Schedule, Stream};
-use super::{RunError, Traffic};
-use crate::call::Header;
+use super::schedule::Stream;
+use super::{Prepared, RunError, Traffic};
 use crate::fabric::{Fabric, Want};
 use crate::recorder::{Recorder, Ticket};
-use crate::reduction::Reduction;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Told once how a run ended; dropped untold if the executor is.
@@ -24,10 +21,9 @@ pub type End = Box<dyn FnOnce(Result<Traffic, RunError>) + Send>;
 /// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own
 /// the memory: fields are dropped in this order.
 struct Flight {
-    header: Header,
-    schedule: Arc<Schedule>,
+    sequence: u64,
+    prepared: Prepared,
     buffers: Vec<Memory<'static>>,
-    reduction: Option<&'static Reduction>,
     progress: Progress,
     /// `None` once it is over: then some lanes of races still have to let go what others have brought.
     end: Option<End>,
@@ -66,38 +62,32 @@ impl Flights {
     }
 
     /// Adds a run behind all others.
-    pub fn add(
-        &mut self,
-        header: Header,
-        schedule: Arc<Schedule>,
-        buffers: Vec<Memory<'static>>,
-        reduction: Option<&'static Reduction>,
-        end: End,
-        ticket: Ticket,
-    ) {
+    pub fn add(&mut self, sequence: u64, prepared: Prepared, buffers: Vec<Memory<'static>>, end: End, ticket: Ticket) {
         let number = self.next_number;
         self.next_number += 1;
         let mut progress = self.spare.pop().unwrap_or_default();
-        progress.reset(&schedule, &header, ticket);
-        for (lane, known) in schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local) {
+        progress.begin(prepared.encoded(sequence), ticket);
+        progress.reset(&prepared.schedule);
+        for (lane, known) in prepared.schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local)
+        {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
             queue.push_back(Queued { number, lane });
         }
-        self.flights.insert(number, Flight { header, schedule, buffers, reduction, progress, end: Some(end) });
+        self.flights.insert(number, Flight { sequence, prepared, buffers, progress, end: Some(end) });
     }
 
     /// Keeps what is still to come on some lanes of a run that is over. Nothing else is in flight.
-    pub fn add_rest(&mut self, header: Header, schedule: Arc<Schedule>, progress: Progress) {
+    pub fn add_rest(&mut self, sequence: u64, prepared: Prepared, progress: Progress) {
         let number = self.next_number;
         self.next_number += 1;
-        for (lane, known) in schedule.lanes.iter().enumerate() {
+        for (lane, known) in prepared.schedule.lanes.iter().enumerate() {
             let cursor = &progress.cursors[lane];
             if cursor.next < known.steps.len() && !cursor.is_out {
                 self.streams.entry(known.stream).or_default().push_back(Queued { number, lane });
             }
         }
-        let flight = Flight { header, schedule, buffers: vec![], reduction: None, progress, end: None };
+        let flight = Flight { sequence, prepared, buffers: vec![], progress, end: None };
         self.flights.insert(number, flight);
     }
 
@@ -113,7 +103,7 @@ impl Flights {
 
     /// Gives the streams of lanes that have ended to those that queue for them.
     fn pass_streams_on(&mut self, number: u64) {
-        let schedule = self.flights[&number].schedule.clone();
+        let schedule = self.flights[&number].prepared.schedule.clone();
         for (lane, known) in schedule.lanes.iter().enumerate() {
             let cursor = self.flights[&number].progress.cursors[lane];
             let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
@@ -168,10 +158,10 @@ impl Flight {
     fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric, recorder: &'a mut Recorder) -> Run<'a, 'static> {
         Run {
             fabric,
-            header: self.header,
-            schedule: &self.schedule,
+            sequence: self.sequence,
+            prepared: &self.prepared,
+            schedule: &self.prepared.schedule,
             buffers: &mut self.buffers,
-            reduction: self.reduction,
             recorder,
             progress: &mut self.progress,
         }
@@ -215,7 +205,7 @@ impl Work for Everyone<'_> {
     }
 
     fn failure(&mut self) -> Option<RunError> {
-        let needs_all = self.flights.flights.values().any(|flight| !flight.schedule.is_replicated);
+        let needs_all = self.flights.flights.values().any(|flight| !flight.prepared.schedule.is_replicated);
         idle::failure(self.fabric, needs_all)
     }
 

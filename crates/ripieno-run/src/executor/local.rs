@@ -30,7 +30,7 @@ impl Run<'_, '_> {
 
     /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that
     /// it would cut; returns where it stands.
-    fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
+    pub fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
         match *operation {
             Operation::Copy { from, to, rows: None } => {
                 memory::copy(self.buffers, from, to, done, end);
@@ -51,7 +51,7 @@ impl Run<'_, '_> {
                 if is_combined { whole } else { done }
             }
             Operation::Combine { from, to, ref rows, .. } => {
-                let reduction = self.reduction.expect("a plan that combines has a reduction");
+                let reduction = self.prepared.reduction.expect("a plan that combines has a reduction");
                 let whole = memory::whole(end, reduction.element_bytes);
                 let (source, target) = memory::both(self.buffers, from, to);
                 match rows {
@@ -64,7 +64,8 @@ impl Run<'_, '_> {
                 let (fill, end): (fn(&mut [u8]), usize) = match with {
                     Constant::Zero => (|bytes| bytes.fill(0), end),
                     Constant::Identity(_) => {
-                        let reduction = self.reduction.expect("a plan that fills by an operation has a reduction");
+                        let reduction =
+                            self.prepared.reduction.expect("a plan that fills by an operation has a reduction");
                         (reduction.fill, memory::whole(end, reduction.element_bytes))
                     }
                 };

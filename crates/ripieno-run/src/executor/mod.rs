@@ -12,12 +12,14 @@
 
 mod access_index;
 mod arrivals;
+mod brief;
 mod flights;
 mod idle;
 mod lending;
 mod local;
 mod memory;
 mod preamble;
+mod prepared;
 mod progress;
 mod replica_receive;
 mod rows;
@@ -28,12 +30,13 @@ mod waiting;
 
 pub use flights::End;
 pub use memory::Memory;
+pub use prepared::Prepared;
 pub use schedule::Schedule;
 
-use crate::call::Header;
+use crate::call::HEADER_BYTES;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::recorder::{Outcome, Recorder, Ticket};
-use crate::reduction::{Reduction, UnsupportedOp};
+use crate::reduction::UnsupportedOp;
 use flights::{Everyone, Flights};
 use idle::Work;
 use progress::Progress;
@@ -93,13 +96,13 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Runs `schedule` as collective `header` over `fabric`, on `buffers` (by number), whose elements are `element`s,
-    /// to its end. Moves the runs in flight on meanwhile.
+    /// Runs `prepared` as number `sequence` over `fabric`, on `buffers` (by number), to its end. Moves the runs in flight
+    /// on meanwhile.
     pub fn run(
         &mut self,
         fabric: &mut dyn Fabric,
-        header: Header,
-        schedule: &Arc<Schedule>,
+        sequence: u64,
+        prepared: &Prepared,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
         // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it
@@ -107,19 +110,29 @@ impl Executor {
         if self.flights.has_only_rests() {
             self.advance(fabric);
         }
-        let (reduction, ticket) = begin(&mut self.recorder, fabric, header, schedule, buffers)?;
+        let encoded = prepared.encoded(sequence);
+        let ticket = begin(&mut self.recorder, fabric, sequence, prepared, &encoded, buffers)?;
         if !self.flights.is_empty() {
-            return self.run_among_others(fabric, header, schedule, buffers, reduction, ticket);
+            return self.run_among_others(fabric, sequence, prepared, buffers, ticket);
         }
-        self.progress.reset(schedule, &header, ticket);
+        self.progress.begin(encoded, ticket);
         self.recorder.enter(ticket, None);
-        let recorder = &mut self.recorder;
-        let mut run = Run { fabric, header, schedule, buffers, reduction, recorder, progress: &mut self.progress };
+        let (recorder, progress) = (&mut self.recorder, &mut self.progress);
+        let mut run = Run { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
+        match &prepared.schedule.brief {
+            Some(brief) if run.run_briefly(brief) => {
+                let traffic = run.end_well();
+                run.recorder.leave(|| run.fabric.now());
+                return Ok(traffic);
+            }
+            Some(_) => {}
+            None => run.progress.reset(&prepared.schedule),
+        }
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());
-        if schedule.is_replicated && ended.is_ok() && !run.is_settled() {
-            self.flights.add_rest(header, schedule.clone(), std::mem::take(&mut self.progress));
+        if prepared.schedule.is_replicated && ended.is_ok() && !run.is_settled() {
+            self.flights.add_rest(sequence, prepared.clone(), std::mem::take(&mut self.progress));
         }
         ended
     }
@@ -129,13 +142,14 @@ impl Executor {
     pub fn submit(
         &mut self,
         fabric: &mut dyn Fabric,
-        header: Header,
-        schedule: Arc<Schedule>,
+        sequence: u64,
+        prepared: Prepared,
         buffers: Vec<Memory<'static>>,
         end: End,
     ) -> Result<(), RunError> {
-        let (reduction, ticket) = begin(&mut self.recorder, fabric, header, &schedule, &buffers)?;
-        self.flights.add(header, schedule, buffers, reduction, end, ticket);
+        let encoded = prepared.encoded(sequence);
+        let ticket = begin(&mut self.recorder, fabric, sequence, &prepared, &encoded, &buffers)?;
+        self.flights.add(sequence, prepared, buffers, end, ticket);
         Ok(())
     }
 
@@ -189,10 +203,9 @@ impl Executor {
     fn run_among_others(
         &mut self,
         fabric: &mut dyn Fabric,
-        header: Header,
-        schedule: &Arc<Schedule>,
+        sequence: u64,
+        prepared: &Prepared,
         buffers: &mut [Memory<'_>],
-        reduction: Option<&'static Reduction>,
         ticket: Ticket,
     ) -> Result<Traffic, RunError> {
         let ended = Arc::new(OnceLock::new());
@@ -203,7 +216,7 @@ impl Executor {
         // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if
         // anything panics in `drive`, that lets go of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
-        self.flights.add(header, schedule.clone(), buffers, reduction, end, ticket);
+        self.flights.add(sequence, prepared.clone(), buffers, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()
     }
@@ -213,15 +226,16 @@ impl Executor {
 fn begin(
     recorder: &mut Recorder,
     fabric: &mut dyn Fabric,
-    header: Header,
-    schedule: &Schedule,
+    sequence: u64,
+    Prepared { record, schedule, .. }: &Prepared,
+    encoded: &[u8; HEADER_BYTES],
     buffers: &[Memory<'_>],
-) -> Result<(Option<&'static Reduction>, Ticket), RunError> {
+) -> Result<Ticket, RunError> {
     for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
         assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
     }
-    let reduction = schedule.op.map(|op| Reduction::of(header.call.element, op)).transpose()?;
-    let ticket = record(recorder, fabric, header, schedule);
+    let start = (recorder.is_clocked || record.bytes > CLOCKED_BYTES).then(|| fabric.now());
+    let ticket = recorder.begin(record, sequence, start);
     // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
         recorder.end(ticket, Outcome::Failed, || fabric.now());
@@ -232,18 +246,10 @@ fn begin(
         recorder.end(ticket, Outcome::Failed, || fabric.now());
         return Err(loss.into());
     }
-    if header.call.concerns_all() {
-        fabric.enter(header);
+    if record.concerns_all() {
+        fabric.enter(record.communicator, encoded);
     }
-    Ok((reduction, ticket))
-}
-
-/// Notes in the recorder that a run begins.
-fn record(recorder: &mut Recorder, fabric: &dyn Fabric, header: Header, schedule: &Schedule) -> Ticket {
-    let given_bytes = || schedule.buffer_bytes.first().copied().unwrap_or(0) as u64;
-    let bytes = header.call.length_bytes().unwrap_or_else(given_bytes);
-    let start = (recorder.is_clocked || bytes > CLOCKED_BYTES).then(|| fabric.now());
-    recorder.begin(&header, bytes, schedule.peer_count, start)
+    Ok(ticket)
 }
 
 /// Ends every run in flight when it is dropped: forgotten unless something panics.

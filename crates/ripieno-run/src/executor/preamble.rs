@@ -6,8 +6,16 @@ use crate::call::{HEADER_BYTES, Header};
 pub(super) const PREAMBLE_BYTES: usize = HEADER_BYTES + size_of::<u64>();
 
 /// What travels ahead of the data of one collective on one link: the header, and how many bytes of data follow.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) struct Preamble(pub [u8; PREAMBLE_BYTES]);
+
+impl PartialEq for Preamble {
+    #[inline]
+    fn eq(&self, other: &Preamble) -> bool {
+        let pairs = self.words().into_iter().zip(other.words());
+        pairs.fold(0, |differences, (mine, theirs)| differences | (mine ^ theirs)) == 0
+    }
+}
 
 impl Preamble {
     /// Of a header as it travels.
@@ -17,6 +25,13 @@ impl Preamble {
         bytes[..HEADER_BYTES].copy_from_slice(header);
         bytes[HEADER_BYTES..].copy_from_slice(&(payload_bytes as u64).to_le_bytes());
         Preamble(bytes)
+    }
+
+    /// Its bytes in words, which take a few instructions to compare.
+    #[inline]
+    fn words(&self) -> [u64; PREAMBLE_BYTES / size_of::<u64>()] {
+        let (words, _) = self.0.as_chunks();
+        std::array::from_fn(|at| u64::from_ne_bytes(words[at]))
     }
 
     pub fn header(&self) -> Option<Header> {

@@ -3,7 +3,7 @@
 use super::rows::Staging;
 use super::schedule::Schedule;
 use super::{RELAY_UNIT_BYTES, Traffic};
-use crate::call::{HEADER_BYTES, Header};
+use crate::call::HEADER_BYTES;
 use crate::fabric::Want;
 use crate::recorder::Ticket;
 use std::time::Duration;
@@ -58,9 +58,15 @@ pub(super) struct Waiting {
 }
 
 impl Progress {
-    /// Makes ready for a run of `schedule`.
-    pub fn reset(&mut self, schedule: &Schedule, header: &Header, ticket: Ticket) {
-        self.header = header.encode();
+    /// Makes ready for a run.
+    pub fn begin(&mut self, header: [u8; HEADER_BYTES], ticket: Ticket) {
+        self.header = header;
+        self.ticket = ticket;
+        self.waiting = None;
+    }
+
+    /// Makes ready for the lanes of `schedule`, none of which has moved.
+    pub fn reset(&mut self, schedule: &Schedule) {
         self.passed.clear();
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();
@@ -68,7 +74,5 @@ impl Progress {
         self.staging.reset(schedule);
         self.traffic = Traffic::default();
         self.relay_unit_bytes = RELAY_UNIT_BYTES;
-        self.ticket = ticket;
-        self.waiting = None;
     }
 }

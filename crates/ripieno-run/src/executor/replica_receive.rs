@@ -35,6 +35,7 @@ impl Schedule {
         }
         let mut schedule = Schedule::new(&to_all).copying();
         schedule.is_replicated = true;
+        schedule.brief = None;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
                 Stream::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(Stream::From)),

@@ -1,27 +1,26 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
-use super::RunError;
 use super::idle::{self, Work};
 use super::memory::Memory;
 use super::preamble::Preamble;
 use super::progress::Progress;
 use super::schedule::{Schedule, Stream};
 use super::visit::{Moved, Visit, VisitError};
+use super::{Prepared, RunError};
 use crate::call::Header;
 use crate::fabric::{Fabric, Failure, Want};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
-use crate::reduction::Reduction;
 use std::time::Duration;
 
 /// One run of a schedule, for as long as somebody moves it on.
 pub(super) struct Run<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
-    pub header: Header,
+    pub sequence: u64,
+    pub prepared: &'a Prepared,
+    /// Of that.
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [Memory<'b>],
-    /// Of a plan that reduces.
-    pub reduction: Option<&'static Reduction>,
     pub recorder: &'a mut Recorder,
     pub progress: &'a mut Progress,
 }
@@ -106,7 +105,7 @@ impl Work for Run<'_, '_> {
         self.fabric.report(Failure::RankFailed {
             rank,
             host: String::new(),
-            cause: format!("interrupted in {}", self.header),
+            cause: format!("interrupted in {}", self.header()),
             traceback: String::new(),
         });
         RunError::Interrupted
@@ -114,12 +113,16 @@ impl Work for Run<'_, '_> {
 }
 
 impl Run<'_, '_> {
+    fn header(&self) -> Header {
+        self.prepared.header(self.sequence)
+    }
+
     /// Has those asked that this run waits for; `is_blocked` says that the rank does nothing else until then.
     pub fn ask_peers(&mut self, is_blocked: bool) {
         let mut wants = Vec::new();
         self.add_wants(&mut wants);
         let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
-        self.fabric.stalled(self.header, &peers, is_blocked);
+        self.fabric.stalled(self.header(), &peers, is_blocked);
     }
 
     /// Adds the links that could move a lane on.
@@ -175,7 +178,7 @@ impl Run<'_, '_> {
             buffers: self.buffers,
             preamble: Preamble::new(&self.progress.header, self.schedule.lanes[lane].length_bytes),
             staging: &mut self.progress.staging,
-            reduction: self.reduction,
+            reduction: self.prepared.reduction,
             traffic: &mut self.progress.traffic,
             relay_unit_bytes: self.progress.relay_unit_bytes,
         };
@@ -204,7 +207,7 @@ impl Run<'_, '_> {
     }
 
     fn mismatch(&mut self, lane: usize, peer: usize, theirs: Preamble) -> RunError {
-        let (mine, rank) = (self.header, self.fabric.rank());
+        let (mine, rank) = (self.header(), self.fabric.rank());
         let description = match theirs.header() {
             None => format!("rank {rank} called {mine}; what rank {peer} sent is no header of this version"),
             Some(header) if header == mine => format!(

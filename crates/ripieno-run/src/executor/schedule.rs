@@ -3,6 +3,7 @@
 //! Made once per plan and kept; a run changes nothing in it.
 
 use super::access_index::AccessIndex;
+use super::brief::Brief;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +26,8 @@ pub struct Schedule {
     pub(super) peer_count: u16,
     /// Every rank has replicas, which bring the same steps and all get what is sent.
     pub(super) is_replicated: bool,
+    /// How it runs where that takes a few short messages only.
+    pub(super) brief: Option<Brief>,
 }
 
 /// An operation and where its dependencies stand.
@@ -88,6 +91,7 @@ impl Schedule {
             row_lane_count: 0,
             peer_count: 0,
             is_replicated: false,
+            brief: None,
         };
         let (mut accesses, mut lanes) = (AccessIndex::default(), BTreeMap::new());
         for (index, operation) in operations.iter().enumerate() {
@@ -123,6 +127,7 @@ impl Schedule {
         }
         schedule.peer_count = schedule.peers().len() as u16;
         schedule.row_lane_count = schedule.lanes.iter().filter(|lane| schedule.sends_rows(lane)).count();
+        schedule.brief = Brief::of(&schedule);
         schedule
     }
 

@@ -40,18 +40,20 @@ impl Run<'_, '_> {
 
     /// Notes how the run ended, and returns what it cost.
     pub fn end(&mut self, ended: Result<(), RunError>) -> Result<Traffic, RunError> {
-        if ended.is_err() {
-            self.recall();
-        }
-        let outcome = match ended {
-            Ok(()) => Outcome::Done,
-            Err(RunError::Interrupted) => Outcome::Interrupted,
-            Err(_) => Outcome::Failed,
-        };
-        let Run { fabric, recorder, progress, schedule, header, .. } = self;
-        progress.traffic.elapsed = recorder.end(progress.ticket, outcome, || fabric.now());
-        ended?;
-        recorder.count(header, &progress.traffic, schedule.sent());
-        Ok(progress.traffic)
+        let Err(error) = ended else { return Ok(self.end_well()) };
+        let is_interrupted = matches!(error, RunError::Interrupted);
+        let outcome = if is_interrupted { Outcome::Interrupted } else { Outcome::Failed };
+        self.recall();
+        self.recorder.end(self.progress.ticket, outcome, || self.fabric.now());
+        Err(error)
+    }
+
+    /// Notes that the run has ended well, and returns what it cost.
+    #[inline]
+    pub fn end_well(&mut self) -> Traffic {
+        let Run { fabric, recorder, progress, schedule, prepared, .. } = self;
+        progress.traffic.elapsed = recorder.end(progress.ticket, Outcome::Done, || fabric.now());
+        recorder.count(&prepared.record, &progress.traffic, schedule.sent());
+        progress.traffic
     }
 }

@@ -4,7 +4,6 @@
 //! wait takes a lock that is free but for the moments of reading.
 
 use super::record::Record;
-use crate::call::Header;
 use crate::executor::Traffic;
 use ripieno_plan::Collective;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -143,11 +142,10 @@ impl Reading {
     }
 
     /// A call has ended well, which has sent so many bytes to these peers.
-    pub(super) fn count(&mut self, header: &Header, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
+    pub(super) fn count(&mut self, record: &Record, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
         self.call_count += 1;
         self.received_bytes += traffic.received_bytes;
         sent.for_each(|(peer, bytes)| *at(&mut self.sent_to, peer) += bytes as u64);
-        let record = Record::begun(header, 0, 0, None);
         let (collective, algorithm) = (record.collective, record.algorithm());
         let is_same = |usage: &&mut Usage| usage.collective == collective && usage.algorithm == algorithm;
         match self.usage.iter_mut().find(is_same) {

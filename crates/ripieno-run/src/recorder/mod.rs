@@ -13,7 +13,6 @@ pub use gauge::{Current, Gauge, Reading, Usage};
 pub use record::{Outcome, Record};
 pub use waits::{NOTED_WAIT, Wait};
 
-use crate::call::Header;
 use crate::executor::Traffic;
 use crate::fabric::Want;
 use std::sync::Arc;
@@ -62,14 +61,13 @@ impl Recorder {
         }
     }
 
-    /// Notes that `header` begins, on `bytes` of this rank's memory and with `peer_count` others; `start` if it is
-    /// known.
+    /// Notes that the collective of `record` begins as number `sequence`; `start` if it is known.
     #[inline]
-    pub fn begin(&mut self, header: &Header, bytes: u64, peer_count: u16, start: Option<Duration>) -> Ticket {
+    pub fn begin(&mut self, record: &Record, sequence: u64, start: Option<Duration>) -> Ticket {
         let ticket = Ticket(self.begun_count);
         self.begun_count += 1;
         let slot = self.slot(ticket.0);
-        self.ring[slot] = Record::begun(header, bytes, peer_count, start);
+        self.ring[slot] = record.begun(sequence, start);
         ticket
     }
 
@@ -124,9 +122,9 @@ impl Recorder {
 
     /// Notes that a collective has ended well, and what it sent to each peer.
     #[inline]
-    pub fn count(&self, header: &Header, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
+    pub fn count(&self, record: &Record, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
         if let Some(mut counting) = self.gauge.counting() {
-            counting.count(header, traffic, sent);
+            counting.count(record, traffic, sent);
         }
     }
 

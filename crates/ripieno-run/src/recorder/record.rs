@@ -84,14 +84,13 @@ impl Record {
         outcome: Outcome::InFlight,
     };
 
-    #[inline]
-    pub(super) fn begun(header: &Header, bytes: u64, peer_count: u16, start: Option<Duration>) -> Record {
+    /// Of a collective that has not begun, on `bytes` of this rank's memory and with `peer_count` others.
+    pub fn of(header: &Header, bytes: u64, peer_count: u16) -> Record {
         let call = &header.call;
         Record {
             sequence: header.sequence,
             communicator: header.communicator,
             bytes,
-            start_ns: start.map_or(UNKNOWN_NS, nanoseconds),
             receiver: call.receiver().unwrap_or(NO_PEER),
             peer_count,
             collective: call.collective(),
@@ -100,6 +99,18 @@ impl Record {
             op: call.op(),
             ..Record::EMPTY
         }
+    }
+
+    /// The same collective as number `sequence`; `start` if that is known.
+    #[inline]
+    pub(super) fn begun(&self, sequence: u64, start: Option<Duration>) -> Record {
+        Record { sequence, start_ns: start.map_or(UNKNOWN_NS, nanoseconds), ..*self }
+    }
+
+    /// Whether every rank takes part.
+    #[inline]
+    pub(crate) fn concerns_all(&self) -> bool {
+        self.receiver == NO_PEER
     }
 
     pub(super) fn waited(&mut self, longest: Option<usize>, since: Duration, until: Duration) {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::call::{Call, CallKind, Element};
+use crate::call::{Call, CallKind, Element, Header};
 use ripieno_plan::{Algorithm, Collective, Op};
 
-fn header(sequence: u64) -> Header {
+fn record(bytes: u64, peer_count: u16) -> Record {
     let kind = CallKind::Catalogued {
         collective: Collective::Allreduce,
         algorithm: Algorithm::by_name(Collective::Allreduce, "ring").unwrap().index,
@@ -10,11 +10,12 @@ fn header(sequence: u64) -> Header {
         root: 0,
         element_count: 10,
     };
-    Header { communicator: 0, sequence, call: Call { kind, element: Element::F32, form: 0 } }
+    let call = Call { kind, element: Element::F32, form: 0 };
+    Record::of(&Header { communicator: 0, sequence: 0, call }, bytes, peer_count)
 }
 
 fn begin(recorder: &mut Recorder, sequence: u64) -> Ticket {
-    recorder.begin(&header(sequence), 40, 2, None)
+    recorder.begin(&record(40, 2), sequence, None)
 }
 
 fn from(peer: usize) -> Want {
@@ -69,7 +70,7 @@ fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
 #[test]
 fn the_peer_that_was_awaited_longest_is_named() {
     let mut recorder = Recorder::new(4);
-    let ticket = recorder.begin(&header(0), 40, 3, Some(ms(1)));
+    let ticket = recorder.begin(&record(40, 3), 0, Some(ms(1)));
     wait(&mut recorder, ticket, &[from(1), from(2)], ms(2), ms(6));
     wait(&mut recorder, ticket, &[from(2)], ms(7), ms(10));
     wait(&mut recorder, ticket, &[from(3)], ms(11), ms(15));
@@ -143,7 +144,7 @@ fn a_collective_that_outlives_its_record_touches_no_other() {
     let first = begin(&mut recorder, 0);
     recorder.begin_wait(first, &[from(1)], ms(1));
     for sequence in 1..3 {
-        let ticket = recorder.begin(&header(sequence), 40, 2, Some(ms(2)));
+        let ticket = recorder.begin(&record(40, 2), sequence, Some(ms(2)));
         recorder.end(ticket, Outcome::Done, || ms(3));
     }
     let newer = |recorder: &Recorder| recorder.latest(2, ms(9)).map(|(_, record)| record).collect::<Vec<_>>();
@@ -158,14 +159,13 @@ fn a_collective_that_outlives_its_record_touches_no_other() {
 #[test]
 fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
     let mut recorder = Recorder::default();
-    let header = header(0);
-    let ticket = recorder.begin(&header, 8, 1, None);
+    let ticket = recorder.begin(&record(8, 1), 0, None);
     recorder.enter(ticket, None);
     recorder.end(ticket, Outcome::Done, || ms(1));
     recorder.leave(|| ms(1));
     assert_eq!(recorder.gauge.read(ms(1)).called, ms(0));
 
-    let ticket = recorder.begin(&header, 1 << 20, 2, Some(ms(10)));
+    let ticket = recorder.begin(&record(1 << 20, 2), 0, Some(ms(10)));
     recorder.enter(ticket, None);
     recorder.begin_wait(ticket, &[from(3), from(1)], ms(12));
     let seen = recorder.gauge.read(ms(16));
@@ -176,7 +176,7 @@ fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
     recorder.end(ticket, Outcome::Done, || ms(20));
     recorder.leave(|| ms(20));
     let traffic = Traffic { sent_bytes: 96, received_bytes: 7, ..Traffic::default() };
-    recorder.count(&header, &traffic, [(1, 32), (3, 64)].into_iter());
+    recorder.count(&record(1 << 20, 2), &traffic, [(1, 32), (3, 64)].into_iter());
 
     let seen = recorder.gauge.read(ms(30));
     assert_eq!((seen.called, seen.waited, seen.current), (ms(10), ms(6), None));
@@ -189,7 +189,7 @@ fn a_gauge_leaves_out_what_the_program_does_not_wait_for() {
     let mut recorder = Recorder::default();
     recorder.gauge.read(ms(0));
 
-    let ticket = recorder.begin(&header(0), 1 << 20, 1, Some(ms(10)));
+    let ticket = recorder.begin(&record(1 << 20, 1), 0, Some(ms(10)));
     recorder.begin_wait(ticket, &[from(1)], ms(12));
     recorder.enter(ticket, Some(ms(15)));
     recorder.end_wait(ticket, ms(18));

@@ -1,7 +1,7 @@
 //! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
 #![allow(dead_code)]
 
-use ripieno_run::{Fabric, Failure, Header, Link, LinkError, Remote, Topology, Want};
+use ripieno_run::{Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Remote, Topology, Want};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -45,6 +45,8 @@ pub struct Narrow {
     capacity: usize,
     at_once: usize,
     expected: usize,
+    /// How often it was asked for or given a message.
+    messages: usize,
     own: Life,
     peer: Life,
 }
@@ -52,6 +54,12 @@ pub struct Narrow {
 impl Narrow {
     fn is_asleep(&self) -> bool {
         !self.peer.is_over() && self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
+    }
+
+    /// Whether it carries messages now: two times of three.
+    fn has_messages(&mut self) -> bool {
+        self.messages += 1;
+        !self.messages.is_multiple_of(3)
     }
 
     /// An error once less than `least` is left of what a peer sent that has died.
@@ -100,6 +108,23 @@ impl Link for Narrow {
     }
     fn consume(&mut self, count: usize) {
         self.incoming.lock().unwrap().drain(..count);
+    }
+    fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
+        let length_bytes = parts[0].len() + parts[1].len();
+        let room = (self.capacity - self.out.lock().unwrap().len()).min(self.at_once).min(self.own.left_bytes());
+        length_bytes <= room && self.has_messages() && self.send(parts).is_ok()
+    }
+    fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
+        let is_there = self.incoming.lock().unwrap().len() >= length_bytes && !self.is_asleep();
+        if !is_there || !self.has_messages() {
+            return None;
+        }
+        self.expected = 0;
+        self.seen = self.incoming.lock().unwrap().iter().take(length_bytes).copied().collect();
+        Some(&self.seen)
+    }
+    fn end_message(&mut self, length_bytes: usize) {
+        self.consume(length_bytes);
     }
     fn expect(&mut self, bytes: usize) {
         self.expected = bytes;
@@ -165,7 +190,7 @@ impl Fabric for World {
     fn has_core_per_rank(&self) -> bool {
         false
     }
-    fn enter(&mut self, _header: Header) {}
+    fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
     fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
         self.stalls += 1;
         let cause = format!("stalled, waiting for {peers:?}");
@@ -194,6 +219,7 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
         capacity,
         at_once,
         expected: 0,
+        messages: 0,
         own: lives[rank].clone(),
         peer: lives[peer].clone(),
     };

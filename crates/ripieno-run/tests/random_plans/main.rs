@@ -7,7 +7,7 @@ mod happening;
 use common::worlds;
 use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
 use ripieno_plan::{Collective, Plan, Promise, check::check};
-use ripieno_run::{Call, CallKind, Element, Executor, Header, Memory, Replicas, Schedule};
+use ripieno_run::{Call, CallKind, Element, Executor, Memory, Prepared, Replicas, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -39,7 +39,7 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                         1 => Schedule::new(plan),
                         _ => Schedule::replicated(plan, replicas, world.rank),
                     });
-                    let header = Header { communicator: 0, sequence: number as u64, call };
+                    let (prepared, sequence) = (Prepared::new(0, call, schedule).unwrap(), number as u64);
                     let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
                     if number < last {
                         let ended = ended.clone();
@@ -47,11 +47,11 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                             result.unwrap();
                             ended.fetch_add(1, Ordering::Relaxed);
                         });
-                        executor.submit(&mut world, header, schedule, buffers, end).unwrap();
+                        executor.submit(&mut world, sequence, prepared, buffers, end).unwrap();
                         executor.advance(&mut world);
                     } else {
                         let mut buffers = buffers;
-                        executor.run(&mut world, header, &schedule, &mut buffers).unwrap();
+                        executor.run(&mut world, sequence, &prepared, &mut buffers).unwrap();
                     }
                 }
                 executor.drive(&mut world, false, &|| false).unwrap();

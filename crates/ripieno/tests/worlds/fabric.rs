@@ -6,7 +6,7 @@ use crate::link::{SimulatedLink, closed};
 use crate::stage::Stage;
 use ripieno_run::membership::{Event, Request, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,7 +178,8 @@ impl Fabric for Rank {
         self.report_and_wait(Request::Differs { mine, peer, theirs }, alone);
     }
 
-    fn enter(&mut self, header: Header) {
+    fn enter(&mut self, _communicator: u32, header: &[u8; HEADER_BYTES]) {
+        let header = Header::decode(header).expect("what a rank enters is a header");
         let mut world = self.stage.lock();
         world.processes[self.own].monitors.get_mut(&self.world).expect("it watches").history.enter(header);
     }

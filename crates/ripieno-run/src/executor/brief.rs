@@ -1,0 +1,190 @@
+//! Brief runs: schedules of a few messages of a few bytes, run step after step.
+//!
+//! What a call of some bytes costs is all that is done beside its bytes. Here that is one visit to a link for a step:
+//! a message goes whole, or is compared and taken whole, and how far a step or a lane is need not be kept. The order
+//! is laid down with the schedule: what can go goes ahead of what is waited for. A run whose next message does not come
+//! or go soon goes on as any other does, which also tells what is wrong, if something is.
+
+use super::Traffic;
+use super::memory;
+use super::preamble::{PREAMBLE_BYTES, Preamble};
+use super::progress::Cursor;
+use super::run::Run;
+use super::schedule::{Lane, Schedule, Stream};
+use ripieno_plan::{Op, Operation, Span};
+
+/// A longer message costs more than what is done beside it.
+const MESSAGE_BYTES: usize = 1 << 10;
+/// With more messages a run is bounded by what is waited for.
+const STEP_COUNT: usize = 32;
+/// How often a rank with a core of its own looks for a message before the run goes on as any other: a microsecond or
+/// less.
+const LOOK_COUNT: u32 = 200;
+
+/// The steps of a brief schedule, in the order in which they run.
+#[derive(Clone, Debug)]
+pub(super) struct Brief {
+    steps: Box<[BriefStep]>,
+    traffic: Traffic,
+}
+
+#[derive(Clone, Debug)]
+struct BriefStep {
+    /// Among the steps of the schedule.
+    index: usize,
+    lane: usize,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Send { to: usize, span: Span },
+    Receive { from: usize, span: Span },
+    Reduce { from: usize, span: Span },
+    Local,
+}
+
+impl Brief {
+    /// Of a schedule that is brief: each of its streams carries one short message, which is not empty, and nothing else
+    /// takes long.
+    pub fn of(schedule: &Schedule) -> Option<Brief> {
+        let is_alone = |lane: &Lane| lane.stream == Stream::Local || lane.steps.len() == 1;
+        if schedule.steps.len() > STEP_COUNT || !schedule.lanes.iter().all(is_alone) {
+            return None;
+        }
+        let mut lanes = vec![0; schedule.steps.len()];
+        for (lane, known) in schedule.lanes.iter().enumerate() {
+            known.steps.iter().for_each(|&index| lanes[index] = lane);
+        }
+        let mut left: Vec<BriefStep> = Vec::new();
+        for (index, step) in schedule.steps.iter().enumerate() {
+            let is_short = (1..=MESSAGE_BYTES).contains(&step.length_bytes);
+            let what = What::of(&step.operation).filter(|_| is_short)?;
+            left.push(BriefStep { index, lane: lanes[index], what });
+        }
+        let mut traffic = Traffic::default();
+        for step in &left {
+            match &step.what {
+                What::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
+                What::Receive { span, .. } | What::Reduce { span, .. } => {
+                    traffic.received_bytes += span.length_bytes as u64;
+                }
+                What::Local => {}
+            }
+        }
+        Some(Brief { steps: in_order(left, schedule), traffic })
+    }
+}
+
+/// The steps in an order in which none waits for a later one, those that wait for a peer as late as can be.
+fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
+    let mut is_passed = vec![false; left.len()];
+    let mut ordered = Vec::new();
+    while !left.is_empty() {
+        let is_ready = |step: &BriefStep| {
+            let dependencies = &schedule.dependencies[schedule.steps[step.index].dependencies.clone()];
+            dependencies.iter().all(|dependency| is_passed[dependency.on])
+        };
+        let goes = left.iter().position(|step| is_ready(step) && !step.takes());
+        let next = goes.or_else(|| left.iter().position(is_ready)).expect("the first of a plan's steps waits for none");
+        let step = left.remove(next);
+        is_passed[step.index] = true;
+        ordered.push(step);
+    }
+    ordered.into()
+}
+
+impl What {
+    /// What a brief run does for an operation; `None` for what takes long.
+    fn of(operation: &Operation) -> Option<What> {
+        Some(match *operation {
+            Operation::Send { to, span, rows: None } => What::Send { to, span },
+            Operation::Receive { from, span } => What::Receive { from, span },
+            Operation::Reduce { op: Op::Function, .. } | Operation::Combine { op: Op::Function, .. } => return None,
+            Operation::Reduce { from, span, rows: None, .. } => What::Reduce { from, span },
+            Operation::Copy { rows: None, .. }
+            | Operation::Combine { rows: None, .. }
+            | Operation::Fill { rows: None, .. } => What::Local,
+            _ => return None,
+        })
+    }
+}
+
+impl BriefStep {
+    /// Whether it waits for a peer.
+    fn takes(&self) -> bool {
+        matches!(self.what, What::Receive { .. } | What::Reduce { .. })
+    }
+}
+
+impl Run<'_, '_> {
+    /// Runs a brief schedule as far as it goes; whether that is to its end.
+    pub fn run_briefly(&mut self, brief: &Brief) -> bool {
+        self.progress.traffic = brief.traffic;
+        for (at, step) in brief.steps.iter().enumerate() {
+            let has_passed = match step.what {
+                What::Send { to, span } => self.send_message(to, span),
+                What::Receive { from, span } => self.take_message(from, span, <[u8]>::copy_from_slice),
+                What::Reduce { from, span } => {
+                    let reduction = self.prepared.reduction.expect("a plan that reduces has a reduction");
+                    self.take_message(from, span, reduction.combine)
+                }
+                What::Local => {
+                    let step = &self.schedule.steps[step.index];
+                    self.pass(&step.operation, 0, step.length_bytes) == step.length_bytes
+                }
+            };
+            if !has_passed {
+                self.note_passed(&brief.steps[..at]);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn send_message(&mut self, to: usize, span: Span) -> bool {
+        let Some(link) = self.fabric.standing_link(to) else { return false };
+        let preamble = Preamble::new(&self.progress.header, span.length_bytes);
+        let bytes = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
+        link.send_message(&[&preamble.0, bytes])
+    }
+
+    fn take_message(&mut self, from: usize, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
+        let look_count = if self.fabric.has_core_per_rank() { LOOK_COUNT } else { 1 };
+        let Some(link) = self.fabric.standing_link(from) else { return false };
+        let preamble = Preamble::new(&self.progress.header, span.length_bytes);
+        let message = link.message(PREAMBLE_BYTES + span.length_bytes, look_count);
+        let Some((theirs, bytes)) = message.and_then(|message| message.split_first_chunk()) else { return false };
+        if Preamble(*theirs) != preamble {
+            return false;
+        }
+        let into = self.buffers[span.buffer.0 as usize].bytes_mut();
+        take(&mut into[memory::range(span, 0, span.length_bytes)], bytes);
+        link.end_message(PREAMBLE_BYTES + span.length_bytes);
+        true
+    }
+
+    /// Notes what `steps`, and no others, have done, as if each had done it in its lane.
+    fn note_passed(&mut self, steps: &[BriefStep]) {
+        let Run { progress, schedule, .. } = self;
+        progress.reset(schedule);
+        for step in steps {
+            let length_bytes = schedule.steps[step.index].length_bytes;
+            progress.passed[step.index] = length_bytes;
+            let cursor = &mut progress.cursors[step.lane];
+            let lane = &schedule.lanes[step.lane];
+            *cursor = match lane.stream {
+                Stream::To(_) | Stream::From(_) => Cursor { next: 1, preamble_bytes: PREAMBLE_BYTES, ..*cursor },
+                Stream::Local => {
+                    let has_passed = |&&index: &&usize| progress.passed[index] == schedule.steps[index].length_bytes;
+                    Cursor { next: lane.steps.iter().take_while(has_passed).count(), ..*cursor }
+                }
+            };
+            match step.what {
+                What::Send { .. } => progress.traffic.sent_bytes += length_bytes as u64,
+                What::Receive { .. } | What::Reduce { .. } => progress.traffic.received_bytes += length_bytes as u64,
+                What::Local => {}
+            }
+        }
+    }
+}
