@@ -107,17 +107,26 @@ fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<
     executor.run(fabric, 0, &prepared(plan), &mut [Memory::Write(&mut memory)]).map(|_| ())
 }
 
-/// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps.
+/// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps: in two parts each, so not briefly.
 fn receive(events: impl FnOnce(World, World) -> Vec<Event>) -> (Executor, Result<(), RunError>, Duration) {
+    let mut plan = Plan::new();
+    for peer in [1, 2] {
+        let span = Span { start_bytes: peer * BYTES, ..whole() };
+        (0..2).for_each(|part| plan.receive(peer, span.chunk(part, 2)));
+    }
+    receive_by(&plan, events)
+}
+
+fn receive_by(
+    plan: &Plan,
+    events: impl FnOnce(World, World) -> Vec<Event>,
+) -> (Executor, Result<(), RunError>, Duration) {
     let mut worlds = worlds(3, 1 << 10, 1 << 10).into_iter();
     let mut next = || worlds.next().expect("there are three");
     let (world, first, second) = (next(), next(), next());
     let mut fabric = Sleepy { world, events: events(first, second).into(), now: Cell::default() };
-    let mut plan = Plan::new();
-    plan.receive(1, Span { start_bytes: BYTES, ..whole() });
-    plan.receive(2, Span { start_bytes: 2 * BYTES, ..whole() });
     let mut executor = Executor::default();
-    let ended = run(&mut executor, &mut fabric, &plan);
+    let ended = run(&mut executor, &mut fabric, plan);
     (executor, ended, fabric.now())
 }
 
@@ -137,6 +146,19 @@ fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
     assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, nap / 2, nap / 2 + nap]);
     let waits: Vec<_> = executor.recorder.waits().map(|wait| (wait.peer, wait.peer_count, wait.since)).collect();
     assert_eq!(waits, [(1, 2, Duration::ZERO), (2, 1, nap)]);
+}
+
+#[test]
+fn a_brief_run_waits_from_when_it_first_offers_its_core() {
+    let mut plan = Plan::new();
+    plan.receive(1, whole());
+    let (executor, ended, now) = receive_by(&plan, |first, _| vec![Event::Comes(first)]);
+    ended.unwrap();
+
+    let record = only(&executor, now);
+    assert!(now > YIELD + SLEEP, "it has offered its core several times");
+    assert_eq!((record.start(), record.end(), record.waiting()), (Some(Duration::ZERO), Some(now), now));
+    assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, now]);
 }
 
 #[test]

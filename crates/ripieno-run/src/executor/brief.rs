@@ -6,12 +6,15 @@
 //! or go soon goes on as any other does, which also tells what is wrong, if something is.
 
 use super::Traffic;
+use super::idle::SPIN;
 use super::memory;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::progress::Cursor;
 use super::run::Run;
 use super::schedule::{Lane, Schedule, Stream};
+use crate::fabric::Want;
 use ripieno_plan::{Op, Operation, Span};
+use std::time::Duration;
 
 /// A longer message costs more than what is done beside it.
 const MESSAGE_BYTES: usize = 1 << 10;
@@ -20,6 +23,8 @@ const STEP_COUNT: usize = 32;
 /// How often a rank with a core of its own looks for a message before the run goes on as any other: a microsecond or
 /// less.
 const LOOK_COUNT: u32 = 200;
+/// How often a rank that shares its core offers it between two looks for a message before the run goes on as any other.
+const OFFER_COUNT: u32 = 16;
 
 /// The steps of a brief schedule, in the order in which they run.
 #[derive(Clone, Debug)]
@@ -150,18 +155,50 @@ impl Run<'_, '_> {
     }
 
     fn take_message(&mut self, from: usize, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
-        let look_count = if self.fabric.has_core_per_rank() { LOOK_COUNT } else { 1 };
+        let length_bytes = PREAMBLE_BYTES + span.length_bytes;
+        let look_count = match self.fabric.has_core_per_rank() {
+            true => LOOK_COUNT,
+            false => {
+                self.offer_core(from, length_bytes);
+                1
+            }
+        };
         let Some(link) = self.fabric.standing_link(from) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
-        let message = link.message(PREAMBLE_BYTES + span.length_bytes, look_count);
+        let message = link.message(length_bytes, look_count);
         let Some((theirs, bytes)) = message.and_then(|message| message.split_first_chunk()) else { return false };
         if Preamble(*theirs) != preamble {
             return false;
         }
         let into = self.buffers[span.buffer.0 as usize].bytes_mut();
         take(&mut into[memory::range(span, 0, span.length_bytes)], bytes);
-        link.end_message(PREAMBLE_BYTES + span.length_bytes);
+        link.end_message(length_bytes);
         true
+    }
+
+    /// Offers the core to other ranks until a message is there, for a while.
+    fn offer_core(&mut self, from: usize, length_bytes: usize) {
+        let mut since = None;
+        for _ in 0..OFFER_COUNT {
+            let Some(link) = self.fabric.standing_link(from) else { break };
+            if !link.is_memory() || link.message(length_bytes, 1).is_some() {
+                break;
+            }
+            since.get_or_insert_with(|| self.fabric.now());
+            self.fabric.yield_now();
+        }
+        if let Some(since) = since {
+            self.note_offers(since, Want { peer: from, readable: true, writable: false });
+        }
+    }
+
+    /// Notes a wait since then, if it was long enough to count where ranks have cores of their own.
+    fn note_offers(&mut self, since: Duration, want: Want) {
+        let now = self.fabric.now();
+        if now - since >= SPIN {
+            self.recorder.begin_wait(self.progress.ticket, &[want], since);
+            self.recorder.end_wait(self.progress.ticket, now);
+        }
     }
 
     /// Notes what `steps`, and no others, have done, as if each had done it in its lane.
