@@ -19,6 +19,7 @@ import numpy as np
 from effort import Effort, Measured
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
+from ripieno.bench.pages.kmeans import programs_chart
 from ripieno.bench.toolchain import Skipped
 from ripieno.host import usable_cores
 
@@ -96,21 +97,25 @@ class Outcome:
 Contender = Callable[[Problem], Outcome]
 
 
-def cases(data: Path | None) -> dict[str, Measured]:
-    """What can be measured alone; of given data what its columns allow."""
+def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
+    """What can be measured alone; of given data what its columns allow. Two draw NAME.svg into a folder."""
     found: dict[str, Measured] = {
-        "first": lambda report, effort: _first_passes(report, effort, data),
+        "first": lambda report, effort: _first_passes(report, effort, data, draw),
         "passes": lambda report, effort: _passes(report, effort, data),
     }
-    return found if data is not None else {**found, "mixture": _mixture, "plane": _plane}
+    if data is None:
+        found |= {"mixture": _mixture, "plane": lambda report, effort: _plane(report, effort, draw)}
+    return found
 
 
-def _first_passes(report: Measurements, effort: Effort, data: Path | None) -> None:
+def _first_passes(report: Measurements, effort: Effort, data: Path | None, draw: Path | None) -> None:
     """Passes that compare all pairs, for each number of clusters."""
     rows, peers = _rows(effort, data), _peers(report)
+    figures = {}
     for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
         problem = Problem(rows, _distinct_rows(rows, cluster_count), TARGETS, tuple(peers), is_product=True)
-        report.figures += _figures(problem, peers, report, effort)
+        figures[cluster_count] = _figures(problem, peers, report, effort)
+    _add(report, figures, rows, draw, "first")
 
 
 def _passes(report: Measurements, effort: Effort, data: Path | None) -> None:
@@ -128,16 +133,33 @@ def _mixture(report: Measurements, effort: Effort) -> None:
         report.figures += _figures(problem, peers, report, effort)
 
 
-def _plane(report: Measurements, effort: Effort) -> None:
+def _plane(report: Measurements, effort: Effort, draw: Path | None) -> None:
     """Rows of two columns, for each number of clusters."""
-    peers = _peers(report)
+    peers, figures = _peers(report), {}
     rows = np.random.default_rng(0).random((QUICK_PLANE_ROW_COUNT if effort.quick else PLANE_ROW_COUNT, 2), np.float32)
     for cluster_count, factor in (QUICK_PLANE_TARGETS if effort.quick else PLANE_TARGETS).items():
         is_long = len(rows) * cluster_count > SKLEARN_PLANE_PAIRS
         names = tuple(name for name in peers if name != "scikit-learn" or not is_long)
         start, targets = _distinct_rows(rows, cluster_count), {"peer": 1 / factor}
         problem = Problem(rows, start, targets, names, inertia_tolerance=PLANE_INERTIA_TOLERANCE)
-        report.figures += _figures(problem, peers, report, effort)
+        figures[cluster_count] = _figures(problem, peers, report, effort)
+    _add(report, figures, rows, draw, "plane")
+
+
+def _add(report: Measurements, figures: dict[int, list[Figure]], rows: Rows, draw: Path | None, name: str) -> None:
+    """Add the figures, by the number of clusters, and draw them."""
+    report.figures += [figure for found in figures.values() for figure in found]
+    if draw is None:
+        return
+    drawn: dict[str, dict[int, Samples]] = {}
+    for cluster_count, found in figures.items():
+        for figure in found:
+            drawn.setdefault(f"Ripieno, {figure.row}", {})[cluster_count] = figure.ours
+        for peer, samples in found[0].peers.items():
+            drawn.setdefault(peer, {})[cluster_count] = samples
+    draw.mkdir(parents=True, exist_ok=True)
+    what = f"K-means, {len(rows):,} × {rows.shape[1]}, {usable_cores()} cores"
+    (draw / f"{name}.svg").write_text(programs_chart(what, drawn), encoding="utf-8")
 
 
 def _rows(effort: Effort, data: Path | None) -> Rows:

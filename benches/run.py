@@ -86,7 +86,9 @@ NAMES = (
     "mds: dissimilarities, .npy of int16, or FASTA.",
 )
 @click.option(
-    "--draw", type=click.Path(file_okay=False, path_type=Path), help="jvm, linear, logistic: a folder for charts."
+    "--draw",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="jvm, kmeans, linear, logistic: a folder for charts.",
 )
 @click.option("--gap", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="pagerank: GAP's program pr.")
 @command.json_option
@@ -148,7 +150,7 @@ def _cases(
     if name == "mds":
         return mds.cases(data), mds.WHOLE
     if name == "kmeans":
-        found = kmeans.cases(data)
+        found = kmeans.cases(data, draw)
         return found, list(found)
     if name == "jvm":
         found = jvm.cases(draw)
