@@ -362,7 +362,7 @@ impl Held<'_> {
     pub fn communicator(&mut self, number: usize) -> Result<(Runtime<'_>, &mut CommunicatorState), Error> {
         let waiters = &self.shared.waiters;
         let Core { fabric, executor, scratch, overrides, communicators, .. } = self.core();
-        let state = communicators[number].as_mut().ok_or_else(|| Error::Closed)?;
+        let Some(state) = communicators[number].as_mut() else { return Err(Error::Closed) };
         Ok((Runtime { fabric: &mut **fabric, executor, scratch, overrides, waiters }, state))
     }
 
