@@ -86,6 +86,16 @@ impl<const CAPACITY: usize> Shared<CAPACITY> {
         Some(byte)
     }
 
+    /// Takes what a note holds from there, and all else through the ring.
+    fn receive_noted(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
+        let Some(note) = consumer.noted(&self.indices, 1) else { return self.receive(consumer) };
+        // SAFETY: loom checks that nobody else has the note.
+        let byte = note.with(|place| unsafe { *place });
+        consumer.take_noted(&self.indices, 1);
+        consumer.release(&self.indices, 1);
+        Some(byte)
+    }
+
     fn ring_after_fence(&self) {
         if claim(&self.parked) {
             *self.rung.lock().unwrap() = true;
@@ -118,7 +128,16 @@ impl<const CAPACITY: usize> Shared<CAPACITY> {
 
 #[test]
 fn bytes_arrive_once_in_order_and_are_never_shared() {
-    loom::model(|| {
+    all_arrive_by(Shared::receive);
+}
+
+#[test]
+fn so_do_those_that_are_taken_from_their_notes() {
+    all_arrive_by(Shared::receive_noted);
+}
+
+fn all_arrive_by(receive: fn(&Shared<2>, &mut Consumer<NOTES>) -> Option<u8>) {
+    loom::model(move || {
         let shared = Shared::<2>::new();
         let peer = shared.clone();
         let sender = thread::spawn(move || {
@@ -132,7 +151,7 @@ fn bytes_arrive_once_in_order_and_are_never_shared() {
         let mut consumer = Consumer::new(2);
         for expected in 1..=3 {
             let byte = loop {
-                match shared.receive(&mut consumer) {
+                match receive(&shared, &mut consumer) {
                     Some(byte) => break byte,
                     None => thread::yield_now(),
                 }
