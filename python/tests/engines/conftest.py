@@ -32,6 +32,8 @@ ENGINES = {
 }
 
 
+# Ahead of xdist, which looks for groups then.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     spark_sessions.by_master(items)
     order = list(dict.fromkeys(ENGINES.values()))
