@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -202,10 +202,16 @@ def test_an_argument_that_cannot_travel_is_said_and_the_job_goes_on(engine: Stan
     assert engine.job() is job and engine.works()
 
 
+@cache
+def _fitted_by_local_workers(name: str) -> Any:
+    model, data, _ = MODELS[name]
+    return model(workers=SLOTS, threads=1).fit(*data())
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_a_fit_has_the_same_bits_as_with_local_workers(engine: Standing, name: str):
     model, data, results = MODELS[name]
-    expected = model(workers=SLOTS, threads=1).fit(*data())
+    expected = _fitted_by_local_workers(name)
 
     found = model(engine=engine.job()).fit(*data())
 
