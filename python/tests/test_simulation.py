@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -27,6 +28,8 @@ from ripieno.units import bits_per_s, seconds_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/simulator.md"
 GIB = 1 << 30
+# Some take seconds.
+reproduced = functools.cache(papers.reproduce)
 
 
 def printed(capsys, *words):
@@ -308,7 +311,7 @@ def test_ranks_of_nodes_that_take_turns_stand_in_the_racks_of_their_nodes():
 
 @pytest.mark.parametrize("name", ["harp-table-1", "twister-table-5", "twister-table-8"])
 def test_what_papers_print_is_what_is_simulated(name):
-    found = papers.reproduce(name)
+    found = reproduced(name)
 
     limit = {"harp-table-1": 0.02, "twister-table-5": 0.09, "twister-table-8": 0.1}[name]
     off = {row.of: row.deviation for row in found.rows if row.deviation is None or abs(row.deviation) > limit}
@@ -317,7 +320,7 @@ def test_what_papers_print_is_what_is_simulated(name):
 
 
 def test_the_order_of_switches_counts_as_in_figure_6():
-    found = papers.reproduce("twister-figure-6")
+    found = reproduced("twister-figure-6")
 
     one_switch = [row.simulated for row in found.rows if ", 1 switches" in row.of]
     assert one_switch == pytest.approx([1, 1], rel=0.01)
@@ -326,7 +329,7 @@ def test_the_order_of_switches_counts_as_in_figure_6():
 
 
 def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
-    rows = {row.of: row for row in papers.reproduce("spark-table-2").rows}
+    rows = {row.of: row for row in reproduced("spark-table-2").rows}
 
     deviations = [rows[f"broadcast, {nodes} nodes, tree of degree 2"].deviation for nodes in (1, 5, 10, 20, 30, 40)]
     assert all(deviation is not None and abs(deviation) < 0.25 for deviation in deviations)
@@ -335,7 +338,7 @@ def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
 
 
 def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
-    rows = {row.of: row.simulated for row in papers.reproduce("spark-figure-4").rows}
+    rows = {row.of: row.simulated for row in reproduced("spark-figure-4").rows}
 
     growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.WAYS.values()}
     assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
@@ -350,7 +353,7 @@ def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_
     assert min(by_block, key=lambda size: by_block[size]) == 4
     few, more, many = (seconds("csb-llcf", nodes, gb) for nodes in (5, 20, 60))
     assert few < more < many < 1.1 * few
-    rows = {row.of: row for row in papers.reproduce("spark-table-1").rows}
+    rows = {row.of: row for row in reproduced("spark-table-1").rows}
     assert rows["chain"].simulated < rows["CSB"].simulated < rows["BTB"].simulated
     assert rows["CSB"].printed is not None and rows["BTB"].printed is not None
     ratio = rows["BTB"].printed / rows["CSB"].printed
@@ -370,7 +373,7 @@ def test_designed_networks_send_what_equation_5_says_and_win_where_packets_are_s
             # Where something is played, packets of one layer go while those of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
-    rows = papers.reproduce("kylix-figure-6").rows
+    rows = reproduced("kylix-figure-6").rows
     twitter, halved, yahoo = ([row.simulated for row in rows[place : place + 3]] for place in (0, 3, 6))
     assert all(direct > designed < binary for direct, designed, binary in (twitter, halved, yahoo))
     assert halved[0] / halved[1] > 2
@@ -389,18 +392,18 @@ def test_the_page_of_figures_is_what_is_simulated():
     assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
     # Those of machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
-    stale = [name for name in quick if papers.reproduce(name).as_markdown() not in committed + "\n"]
+    stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
     assert stale == [], "run ripieno reproduce all --write docs/papers.md --overwrite"
 
 
 def test_kylix_figures_come_near_what_the_text_prints():
     told = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
     for name, limit in told.items():
-        deviations = [row.deviation for row in papers.reproduce(name).rows if row.deviation is not None]
+        deviations = [row.deviation for row in reproduced(name).rows if row.deviation is not None]
         assert len(deviations) >= 2 and all(abs(deviation) < limit for deviation in deviations)
-    volumes = [row.simulated for row in papers.reproduce("kylix-figure-5").rows]
+    volumes = [row.simulated for row in reproduced("kylix-figure-5").rows]
     assert volumes[:4] == sorted(volumes[:4], reverse=True) and volumes[4:] == sorted(volumes[4:], reverse=True)
-    by_threads = [row.simulated for row in papers.reproduce("kylix-figure-7").rows]
+    by_threads = [row.simulated for row in reproduced("kylix-figure-7").rows]
     assert by_threads[0] > 2 * by_threads[2] and by_threads[4] == by_threads[5]
 
 
