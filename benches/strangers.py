@@ -211,8 +211,8 @@ def _visit(ports: Sequence[int], count: int) -> None:
             refused += 1
         if len(crowd) > CROWD:
             crowd.pop(0).close()
-        # All along the turn, not all at once.
-        time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / count - time.monotonic()))
+        # All along the turn, not all at once; a few are soon over.
+        time.sleep(max(0.0, begun_s + 0.8 * TURN_S * number / CONNECTIONS - time.monotonic()))
     print(refused)
 
 

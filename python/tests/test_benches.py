@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from ripieno.bench import model
+from ripieno.bench import model, threads
 from ripieno.bench.cases import Case
 from ripieno.cli import main
 from ripieno.features import hog_vectors
@@ -504,7 +504,9 @@ def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, told, c
     assert told in capfd.readouterr().err
 
 
-def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_and_drawn(tmp_path):
+def test_threads_are_compared_in_all_models_and_the_patterns_that_are_asked_for_and_drawn(tmp_path, monkeypatch):
+    for phases in ("PHASES", "EMPTY_PHASES", "MADE_PHASES"):
+        monkeypatch.setattr(threads, phases, 2)
     target, drawn, folder = tmp_path / "figures.json", tmp_path / "page.html", tmp_path / "drawn"
     words = ["--points", "2000", "--centroids", "5,10", "--iterations", "2", "--repetitions", "1", "--patterns", "UT"]
     results = ["--json", str(target), "--out", str(drawn), "--draw", str(folder)]
