@@ -27,7 +27,7 @@ BLOCKS = [
 ]
 
 # The others take files, or are run by commands of their own.
-PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds", "sequences")]
+PROGRAMS = [ROOT / "examples" / f"{name}.py" for name in ("als", "logistic", "mds")]
 
 
 # Of an extra that is not among the packages of `make setup`.
