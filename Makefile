@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-engines test-frameworks soak soak-hour fuzz check format bench gallery docs lock wheels clean
+.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-engines test-frameworks soak soak-hour fuzz check check-rust check-python format bench gallery docs lock wheels clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -22,6 +22,8 @@ CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 # Tests wait about as long as they compute, so there is one process more than cores, up to 4 in all.
 PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
+# BLAS has one thread in each: more would wait for each other, busily.
+PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest
 ENGINES_LOG := target/pytest-engines.log
 
 # Commands that tests of engines run, and the Debian packages that they come with.
@@ -44,7 +46,7 @@ demo: setup ## Cluster the patches of real photographs with 2 workers and write 
 test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \
 	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
-	$(PYTHON) -m pytest -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder 2>&1 | tee $(PYTEST_LOG) || status=1; \
+	$(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder 2>&1 | tee $(PYTEST_LOG) || status=1; \
 	echo; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
 	    END { printf "cargo test: %d passed, %d failed in %d suites\n", passed, failed, suites }' $(CARGO_LOG); \
@@ -107,10 +109,15 @@ fuzz: setup ## Damage what readers of foreign bytes are given, RIPIENO_FUZZ_INPU
 soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before
 	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
 
-check: setup docs target/.stubs ## Formatting, lints and types, Rust and Python; the site without warnings
+check: setup ## Formatting, lints and types, Rust and Python; the site without warnings
+	$(MAKE) --no-print-directory --jobs 2 --output-sync check-rust check-python
+
+check-rust:
 	cargo fmt --all --check
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+check-python: docs target/.stubs
 	$(PYTHON) -m ruff format --check python examples benches tools
 	$(PYTHON) -m ruff check python examples benches tools
 	$(PYTHON) -m mypy
