@@ -77,25 +77,22 @@ def on_sockets(comm, kind, learner, stops_early):
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5])
 @pytest.mark.parametrize("kind", ["binary", "regression", "rank"])
-def test_the_model_is_that_of_lightgbms_own_sockets(workers, kind):
-    with rp.launch(workers=workers, threads=1) as job:
-        ours = job.run(on_ripieno, kind, "data", kind == "binary")
-        theirs = job.run(on_sockets, kind, "data", kind == "binary")
+def test_the_model_is_that_of_lightgbms_own_sockets(world, workers, kind):
+    ours, theirs = (world(workers).run(by, kind, "data", kind == "binary") for by in (on_ripieno, on_sockets))
     assert ours == theirs
     assert len(set(ours)) == 1
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5])
 @pytest.mark.parametrize("kind", ["binary", "regression"])
-def test_the_models_of_ranks_that_vote_are_those_of_lightgbms_own_sockets(workers, kind):
+def test_the_models_of_ranks_that_vote_are_those_of_lightgbms_own_sockets(world, workers, kind):
     # LightGBM's own differ from run to run, so that some are compared with some.
     ours, theirs = set(), set()
-    with rp.launch(workers=workers, threads=1) as job:
-        for _ in range(8):
-            ours.add(tuple(job.run(on_ripieno, kind, "voting", kind == "binary")))
-            theirs.add(tuple(job.run(on_sockets, kind, "voting", kind == "binary")))
-            if ours & theirs:
-                break
+    for _ in range(8):
+        ours.add(tuple(world(workers).run(on_ripieno, kind, "voting", kind == "binary")))
+        theirs.add(tuple(world(workers).run(on_sockets, kind, "voting", kind == "binary")))
+        if ours & theirs:
+            break
     assert ours & theirs
 
 
