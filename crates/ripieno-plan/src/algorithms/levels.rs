@@ -13,7 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// The theory of an algorithm in two levels: where each rank is a node of its own, it is that of what is chosen there.
-/// What nodes carry where they have more ranks is counted by `tests/two_levels.rs`.
+/// What nodes carry where they have more ranks is counted by `tests/plans/two_levels.rs`.
 pub(crate) const fn theory(source: &'static str) -> Theory {
     Theory {
         sent_bytes: |case, rank| (case.chosen().theory.sent_bytes)(case, rank),

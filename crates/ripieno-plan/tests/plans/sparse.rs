@@ -1,8 +1,6 @@
 //! Laws of sparse reductions, for every number of ranks and every factorization of it.
 
-mod common;
-
-use common::butterflies::{Configured, Cutting, Keys, configured, machines, shapes, take_step};
+use crate::common::butterflies::{Configured, Cutting, Keys, configured, machines, shapes, take_step};
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::sparse::team::{Alone, Team};
 use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};

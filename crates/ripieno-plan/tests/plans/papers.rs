@@ -1,8 +1,6 @@
 //! The closed forms of the papers, found again in the plans: nothing here is known to the crate but the plans.
 
-mod common;
-
-use common::{ELEMENT_BYTES, Layout};
+use crate::common::{ELEMENT_BYTES, Layout};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::{Algorithm, Collective};
 

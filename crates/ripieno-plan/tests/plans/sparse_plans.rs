@@ -1,8 +1,6 @@
 //! The plans of sparse reductions: what they take, and that nothing in them can be left out or changed.
 
-mod common;
-
-use common::butterflies::{Keys, configured, random};
+use crate::common::butterflies::{Keys, configured, random};
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::sparse::{Butterfly, Degrees, Layer};

@@ -1,9 +1,7 @@
 //! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank
 //! would.
 
-mod common;
-
-use common::{ELEMENT_BYTES, Layout, roots, topologies};
+use crate::common::{ELEMENT_BYTES, Layout, roots, topologies};
 use ripieno_plan::check::check;
 use ripieno_plan::{
     Algorithm, Buffer, Collective, Group, Op, Order, Places, Plan, Request, Span, Topology, choose, promises,

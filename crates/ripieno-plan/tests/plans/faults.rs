@@ -1,8 +1,6 @@
 //! What the checker finds: one broken set of plans for every kind of fault, with the place that it names.
 
-mod common;
-
-use common::Layout;
+use crate::common::Layout;
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Buffer, Fault, Needs, Op, Plan, Promise, PromisedSpan, Span, What, promises};

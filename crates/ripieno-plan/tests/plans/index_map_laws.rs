@@ -1,8 +1,6 @@
 //! The law of index maps: for random operations of two to five ranks, what the checker accepts is what a direct
 //! computation finds, one operation after the other.
 
-mod common;
-
 use proptest::prelude::*;
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::simulate::{Model, cost_s, segmented};

@@ -1,8 +1,6 @@
 //! What a butterfly carries on power-law data is what the density curve says, layer by layer.
 
-mod common;
-
-use common::butterflies::{Keys, configured, drawn, random};
+use crate::common::butterflies::{Keys, configured, drawn, random};
 use ripieno_plan::sparse::density::{Curve, PowerLaw};
 use ripieno_plan::sparse::design::{PacketCurve, Sets, estimate};
 use ripieno_plan::sparse::{Degrees, Permutation, Volume};

@@ -1,8 +1,6 @@
 //! The laws of orders: whatever the order, promises are kept; rack by rank, uplinks carry as little as possible.
 
-mod common;
-
-use common::{Layout, roots, topologies};
+use crate::common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::{Algorithm, Collective, Op, Order, Places, promises};

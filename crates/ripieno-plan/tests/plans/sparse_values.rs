@@ -1,9 +1,7 @@
 //! Sparse reductions of numbers, run directly: against sums over all ranks, and in one pass with the configuration.
 
-mod common;
-
-use common::butterflies::{Cutting, Keys, machines, random, take_step};
-use common::interpreter::{Memory, combined, identity, interpreted};
+use crate::common::butterflies::{Cutting, Keys, machines, random, take_step};
+use crate::common::interpreter::{Memory, combined, identity, interpreted};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
 

@@ -1,9 +1,7 @@
 //! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root. In two levels,
 //! where here every rank is a node, it is what is chosen there; `two_levels.rs` has the laws of real nodes.
 
-mod common;
-
-use common::{Layout, roots};
+use crate::common::{Layout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::theory::Untrue;

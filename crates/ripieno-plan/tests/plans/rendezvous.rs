@@ -1,8 +1,6 @@
 //! Rendezvous: which algorithms run over links that hold nothing, so that a link may lend the sender's memory.
 
-mod common;
-
-use common::{Layout, roots, topologies};
+use crate::common::{Layout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check_rendezvous;
 use ripieno_plan::{Algorithm, Op, Order, Places, Plan};

@@ -1,9 +1,7 @@
 //! The cost that every entry states, found again in the plans: exactly where it is exact, never exceeded where it says
 //! "at most", nearly reached where it says "about".
 
-mod common;
-
-use common::{ELEMENT_BYTES, Layout};
+use crate::common::{ELEMENT_BYTES, Layout};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Case, Collective, Cost, Op};

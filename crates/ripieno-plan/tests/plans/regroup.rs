@@ -1,9 +1,7 @@
 //! The pulled exchange: every block arrives, nothing waits in a circle, and few large blocks are on their way to a
 //! rank.
 
-mod common;
-
-use common::butterflies::random;
+use crate::common::butterflies::random;
 use ripieno_plan::check::{Traffic, check, check_rendezvous};
 use ripieno_plan::regroup::{Blocks, plan};
 use ripieno_plan::simulate::{Model, cost_s, segmented, timeline};

@@ -1,9 +1,7 @@
 //! Plans with index maps and constants: hand-written sparse reductions that are right, and the order on bytes between
 //! rows.
 
-mod common;
-
-use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
+use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::table::table;

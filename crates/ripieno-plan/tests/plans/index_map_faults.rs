@@ -1,8 +1,6 @@
 //! What the checker finds in plans with index maps and constants: one broken set of plans for every kind of fault.
 
-mod common;
-
-use common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
+use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
 use ripieno_plan::check::{Report, check};
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Constant, Fault, Op, Operation, Plan, Promise, PromisedSpan, Rows, Span, What};

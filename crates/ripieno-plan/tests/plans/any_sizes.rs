@@ -1,8 +1,6 @@
 //! The laws for odd sizes: chunks of any lengths, empty ones among them, and messages cut into segments.
 
-mod common;
-
-use common::Layout;
+use crate::common::Layout;
 use proptest::prelude::*;
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
