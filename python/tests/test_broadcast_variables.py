@@ -21,12 +21,12 @@ BLOCK_BYTES = 1000
 # Blocks so small that a value takes a while, and something can happen on the way.
 SLOW_BLOCK_BYTES = 64
 SLOW_BYTES = {
-    "chain": 6_000_000,
-    "splitstream": 6_000_000,
-    "tree": 6_000_000,
-    "flat": 2_000_000,
-    "csb": 2_000_000,
-    "bittorrent": 1_000_000,
+    "chain": 2_000_000,
+    "splitstream": 2_000_000,
+    "tree": 2_000_000,
+    "flat": 700_000,
+    "csb": 700_000,
+    "bittorrent": 400_000,
 }
 PATIENCE_S = 60.0
 

@@ -24,7 +24,7 @@ from ripieno.errors import BroadcastError, InputError
 BLOCK_BYTES = 1000
 # Blocks so small that a file takes a while, and something can happen on the way.
 SLOW_BLOCK_BYTES = 64
-SLOW_BYTES = 2_000_000
+SLOW_BYTES = 800_000
 PATIENCE_S = 60.0
 
 
