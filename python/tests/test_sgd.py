@@ -91,7 +91,7 @@ def digits() -> tuple[csr_matrix, np.ndarray, csr_matrix, np.ndarray, float]:
 @everywhere
 def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers):
     X, names, other_X, other_names, theirs = digits
-    model = rp.SparseSGD(eta0=0.3, random_state=SEED, workers=workers).fit(X, names)
+    model = rp.SparseSGD(eta0=0.3, batch_size=256, random_state=SEED, workers=workers).fit(X, names)
 
     assert model.score(other_X, other_names) > theirs - 0.02
     assert list(model.classes_) == sorted(set(names))
@@ -102,7 +102,7 @@ def test_digits_are_told_apart_as_well_as_by_logistic_regression(digits, workers
 def test_other_losses_tell_digits_apart_without_probabilities(digits, workers, loss, peer, fitted):
     X, names, other_X, other_names, _ = digits
     theirs = peer().fit(X, names).score(other_X, other_names)
-    model = fitted(workers, rp.SparseSGD(loss=loss, eta0=0.3, random_state=SEED), X, names)
+    model = fitted(workers, rp.SparseSGD(loss=loss, eta0=0.3, batch_size=256, random_state=SEED), X, names)
 
     assert model.score(other_X, other_names) > theirs - 0.03
     assert not hasattr(model, "predict_proba")
