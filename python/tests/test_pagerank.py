@@ -19,7 +19,7 @@ from ripieno.cli import main
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-WORKERS = (1, 2, 3, 5)
+WORKERS = (1, 2, 3)
 TOL = 1e-13
 
 
@@ -74,10 +74,11 @@ def fit_all(comm, graphs, **parameters):
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_ranks_are_those_of_networkx_to_the_same_bits_each_time(world, workers):
-    first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL) for _ in range(2))
+    # Iterations are fewer, the less damping there is.
+    first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL, damping=0.5) for _ in range(2))
     for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
         graph, parameters = CASES[name]
-        want = nx.pagerank(graph, tol=TOL, max_iter=1000, **parameters)
+        want = nx.pagerank(graph, alpha=0.5, tol=TOL, max_iter=1000, **parameters)
         vertices, ranks, iterations = ours[0]
         assert sum(abs(rank - want[vertex]) for vertex, rank in zip(vertices.tolist(), ranks, strict=True)) < 1e-10, (
             name
@@ -278,7 +279,7 @@ def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypat
 def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
     path, want = slash
     command = ["ripieno", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
-    run = [sys.executable, "-m", "ripieno", "run", "-n", "3", "-m", *command]
+    run = [sys.executable, "-m", "ripieno", "run", "-n", "2", "-m", *command]
     done = subprocess.run(run, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("r.csv") == 1
