@@ -43,9 +43,11 @@ setup: $(VENV)/.built ## Make .venv, install the locked packages, build the nati
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
 	$(VENV)/bin/python examples/demo.py --overwrite
 
+# Examples of Rust are checked, but not built.
 test: setup ## Run every test that needs no engine, Rust and Python
 	@mkdir -p target; status=0; \
-	cargo test --workspace --locked --no-fail-fast 2>&1 | tee $(CARGO_LOG) || status=1; \
+	cargo test --workspace --locked --no-fail-fast --tests 2>&1 | tee $(CARGO_LOG) || status=1; \
+	cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a $(CARGO_LOG) || status=1; \
 	$(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder 2>&1 | tee $(PYTEST_LOG) || status=1; \
 	echo; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
