@@ -225,7 +225,7 @@ def test_every_array_moves_as_it_is_to_memory_that_is_new(world, workers, is_lat
 
 def every_reduction(comm: rp.Communicator, is_later: bool) -> None:
     comm = face(comm, is_later)
-    for dtype in REDUCED:
+    for dtype in ["?", "i8", "f4", ">i4"] if is_later else REDUCED:
         for name, every in arrays(comm.world_size, [dtype]).items():
             before = [each.copy() for each in every]
             for op in ("max", "or" if dtype == "?" else "sum"):

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from operations import OPS
 from ripieno import keyed
 
-WORLDS = [1, 2, 3, 5]
+WORLDS = [1, 2, 3]
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
 WORDS = np.array(["", "é", "日本", "a" * 40, "fig", *(f"word {number}" for number in range(60))])
 

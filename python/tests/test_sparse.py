@@ -89,7 +89,7 @@ def equal_to_numpy(comm, kinds, dtypes, ops, widths, degrees):
 @pytest.mark.parametrize("workers", DEGREES)
 def test_every_kind_of_sets_equals_numpy(world, workers):
     for degrees in DEGREES[workers]:
-        world(workers).run(equal_to_numpy, KINDS, ["int64"], ["sum", "min"], [None, 3], degrees)
+        world(workers).run(equal_to_numpy, KINDS, ["int64"], ["min"], [None, 3], degrees)
 
 
 def tried(comm):
