@@ -25,7 +25,7 @@ from ripieno.kernels import scatter, solve_factors
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
 
-WORLDS = pytest.mark.parametrize("workers", [1, 2, 3, 5])
+WORLDS = pytest.mark.parametrize("workers", [1, 2, 3])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
 # Of each kind, with a solver of its own.
@@ -111,7 +111,7 @@ def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_t
 ):
     options = {"implicit": implicit, "solver": solver}
     alone = model_of(**options).fit(RATINGS)
-    for workers in (2, 3, 5):
+    for workers in (2, 3):
         model = model_of(exchange=exchange, engine=world(workers), **options).fit(RATINGS)
         assert model.user_factors_.tobytes() == alone.user_factors_.tobytes()
         assert model.item_factors_.tobytes() == alone.item_factors_.tobytes()
@@ -156,7 +156,7 @@ def _moved(comm, cuts, columns, way):
     return table[exchange.columns], exchange.way, comm.stats()["bytes_sent"] - sent
 
 
-@pytest.mark.parametrize("workers", [2, 3, 5])
+@pytest.mark.parametrize("workers", [2, 3])
 def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refer_to(world, workers):
     count = 400 * workers
     cuts = np.linspace(0, count, workers + 1).astype(np.int64)
@@ -395,8 +395,7 @@ if __name__ == "__main__":
 """
 
 
-@KINDS
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("implicit", "workers"), [(False, 1), (True, 2)])
 def test_a_fit_that_was_killed_goes_on_from_its_checkpoint_with_the_same_bits(tmp_path, implicit, workers):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "kept"), str(implicit), str(workers)]

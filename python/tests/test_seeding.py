@@ -45,7 +45,7 @@ def test_the_number_of_workers_does_not_change_the_start(world, digits, init, we
     weights = np.arange(len(digits), dtype=np.float64) % 5 if weighted else None
     alone = start(world, 1, digits, init, 30, seed=3, weights=weights)[0]
 
-    for workers in (2, 3, 5):
+    for workers in (2, 3):
         for centroids in start(world, workers, digits, init, 30, seed=3, weights=weights):
             np.testing.assert_array_equal(centroids, alone)
 
@@ -59,7 +59,7 @@ def test_another_seed_gives_another_start_and_the_same_seed_the_same(world, digi
 
 
 @pytest.mark.parametrize("init", INITS)
-@pytest.mark.parametrize("workers", [1, 5])
+@pytest.mark.parametrize("workers", [1, 3])
 def test_centroids_are_different_rows_even_if_all_rows_are_needed(world, init, workers):
     points = np.arange(12.0).reshape(6, 2)
 
@@ -116,14 +116,16 @@ def blobs(row_count, column_count=3):
 
 
 # More than 10 000 rows for 1 001 clusters are sampled.
-@pytest.mark.parametrize(("row_count", "weighted"), [(3000, False), (3000, True), (12_000, False)])
-@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+@pytest.mark.parametrize(
+    ("row_count", "weighted", "dtype"),
+    [(3000, False, np.float64), (3000, True, np.uint8), (12_000, False, np.float64)],
+)
 def test_the_number_of_workers_does_not_change_the_start_of_many_clusters(world, row_count, weighted, dtype):
     points = (blobs(row_count) * 10 + 128).clip(0, 255).astype(dtype)
     weights = np.arange(row_count, dtype=np.float64) % 5 if weighted else None
     alone = start(world, 1, points, "k-means||", 1001, seed=3, weights=weights)[0]
 
-    for workers in (2, 3, 5):
+    for workers in (2, 3):
         for centroids in start(world, workers, points, "k-means||", 1001, seed=3, weights=weights):
             np.testing.assert_array_equal(centroids, alone)
 
