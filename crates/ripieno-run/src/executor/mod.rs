@@ -96,8 +96,8 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// Runs `prepared` as number `sequence` over `fabric`, on `buffers` (by number), to its end. Moves the runs in flight
-    /// on meanwhile.
+    /// Runs `prepared` as number `sequence` over `fabric`, on `buffers` (by number), to its end. Moves the runs in
+    /// flight on meanwhile.
     pub fn run(
         &mut self,
         fabric: &mut dyn Fabric,
