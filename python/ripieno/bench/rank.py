@@ -53,7 +53,8 @@ class PythonWorld:
             "alltoall": partial(comm.alltoall, main, out=into, counts=counts, out_counts=counts),
             "barrier": comm.barrier,
         }
-        return partial(calls[collective], algorithm=algorithm)
+        # Without a word more than a program says, which would cost each call some time.
+        return calls[collective] if algorithm is None else partial(calls[collective], algorithm=algorithm)
 
 
 class NativeWorld(PythonWorld):

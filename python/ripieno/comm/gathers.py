@@ -107,7 +107,7 @@ class Gathers(Rank):
         """
         if type(root) is not int or not 0 <= root < self.world_size:
             root = self._rank("root", root)
-        if value is None and algorithm is None and order is None and is_plain(out):
+        if (value is None or value is out) and algorithm is None and order is None and is_plain(out):
             # The common case, where every microsecond counts.
             return self._once(out, "broadcast", out, root)
         algorithm = in_order(algorithm, order)

@@ -203,7 +203,10 @@ class Rank:
 
     def _once(self, result: R, name: str, *args: Any) -> R:
         """As `_do` of a single native call whose result is known; a short call takes half as long by this."""
-        getattr(self._native, name)(*args)
+        native = self._native_or_none
+        if native is None or self._queue.last is not None:
+            native = self._native
+        getattr(native, name)(*args)
         return result
 
     def _allreduced(self, array: Any, op: str, algorithm: str | None) -> Any:
