@@ -85,6 +85,8 @@ struct Idle {
     rounds: u32,
     /// The round in which the rank first offered its core to others.
     first_offer: Option<u32>,
+    /// Whether it offers its core at once, because what it waits for in memory may have to run there.
+    shares_core: bool,
     since: Option<Duration>,
     asked: Option<Duration>,
 }
@@ -96,8 +98,10 @@ impl Idle {
     /// Lets time pass; whether this rank has slept.
     fn wait<W: Work>(&mut self, work: &mut W, wants: &mut Vec<Want>) -> Result<bool, RunError> {
         self.rounds += 1;
-        // A rank that shares its core offers it at once: what it waits for may have to run there.
-        if !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) && work.fabric().has_core_per_rank() {
+        if self.rounds == 1 {
+            self.shares_core = !work.fabric().has_core_per_rank() && work.waits_on_memory()?;
+        }
+        if !self.shares_core && !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) {
             std::hint::spin_loop();
             return Ok(false);
         }
