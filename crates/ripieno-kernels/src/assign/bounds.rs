@@ -17,6 +17,7 @@ use crate::distances::squared_distance;
 use crate::panels::{Frame, Line, Panels};
 use crate::simd::{self, FEW_COLUMNS, Job, Vector};
 use crate::{Centroid, Matrix, Pass, Point, Threads};
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a block, at most; they share the panels that are in cache.
@@ -347,24 +348,42 @@ struct Row {
     limit: f32,
 }
 
+/// What is known of the rows of a block.
+struct Known<'a> {
+    /// In the frame, one after the other.
+    entered: &'a [f32],
+    rows: &'a mut [Row],
+    /// Of each the distance to the nearest centroid so far, or more.
+    uppers: &'a mut [f32],
+}
+
 impl<P: Point> Job for Block<'_, P> {
     /// Pairs of rows and centroids that were not ruled out.
     type Output = usize;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
-        if V::LANES == WIDTH { self.search::<V, ROWS, 1>() } else { self.search::<V, ROWS, VECTORS>() }
+        // A panel is one vector where these are the longest; then there are registers for more rows.
+        match V::LANES {
+            WIDTH => self.search::<V, 9, 2, 1, 4>(),
+            _ => self.search::<V, ROWS, 1, VECTORS, 1>(),
+        }
     }
 }
 
 impl<P: Point> Block<'_, P> {
+    /// In register tiles of ROWS rows, PARTS times where there are more, and of so many columns at a time.
     #[inline(always)]
-    fn search<V: Vector, const ROWS: usize, const VECTORS: usize>(mut self) -> usize {
+    fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+        mut self,
+    ) -> usize {
         let (search, columns) = (self.search, self.points.columns());
-        let mut tile = vec![0.0; ROWS * columns];
         let mut entered = vec![0.0; self.labels.len() * columns];
-        let begun = entered.chunks_exact_mut(columns).enumerate();
-        let mut rows: Vec<Row> = begun.map(|(row, entered)| self.begin(row, entered)).collect();
+        // A closure would not be compiled for these vectors.
+        let mut rows = Vec::with_capacity(self.labels.len());
+        for (row, entered) in entered.chunks_exact_mut(columns).enumerate() {
+            rows.push(self.begin(row, entered));
+        }
         let mut uppers: Vec<f32> = rows.iter().map(|row| upper(row.own.sqrt())).collect();
         let mut needing = vec![0; rows.len()];
         let (mut greatest, mut found) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
@@ -383,35 +402,15 @@ impl<P: Point> Block<'_, P> {
             let first = group * search.span;
             let panels = first..search.panels.count().min(first + search.span);
             compared += count * (search.order.len().min(panels.end * WIDTH) - first * WIDTH);
-            for (needing, greatest) in needing[..count].chunks(ROWS).zip(greatest.chunks_mut(ROWS)) {
-                let (first, last) = (needing[0], needing[needing.len() - 1]);
-                let tile = if needing.len() == ROWS && last - first == ROWS - 1 {
-                    // They follow each other.
-                    &entered[first * columns..(last + 1) * columns]
-                } else {
-                    for (&row, out) in needing.iter().zip(tile.chunks_exact_mut(columns)) {
-                        out.copy_from_slice(&entered[row * columns..(row + 1) * columns]);
-                    }
-                    &tile[..]
+            let mut known = Known { entered: &entered, rows: &mut rows, uppers: &mut uppers };
+            let mut met = 0;
+            while met < count {
+                let (needing, greatest) = (&needing[met..count], &mut greatest[met..count]);
+                let panels = panels.clone();
+                met += match needing.len() <= ROWS {
+                    true => self.meet_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
+                    false => self.meet_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
                 };
-                greatest.fill(f32::NEG_INFINITY);
-                for panel in panels.clone() {
-                    let scores = simd::products::<V, ROWS, VECTORS>(tile, &search.panels, panel);
-                    for ((&row, scores), greatest) in needing.iter().zip(&scores).zip(&mut *greatest) {
-                        let all = scores[1..].iter().fold(scores[0], |all, &each| all.maximum(each)).greatest();
-                        if all < rows[row].limit && rows[row].own_place / WIDTH != panel {
-                            *greatest = greatest.max(all);
-                            continue;
-                        }
-                        let mut line = Line::default();
-                        for (vector, &scores) in scores.iter().enumerate() {
-                            // SAFETY: a line holds the vectors of a panel, and is aligned.
-                            unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
-                        }
-                        *greatest = greatest.max(self.meet(row, &mut rows[row], panel, line.values()));
-                        uppers[row] = upper(self.squared_distances[row].sqrt());
-                    }
-                }
             }
             // All at once, for square roots are slow one by one.
             needing[..count].iter().zip(&mut bases).for_each(|(&row, base)| *base = rows[row].base);
@@ -431,6 +430,43 @@ impl<P: Point> Block<'_, P> {
             }
         }
         compared
+    }
+
+    /// Has the first of some rows meet panels, and notes the greatest scores; returns how many they are.
+    #[inline(always)]
+    fn meet_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+        &mut self,
+        known: &mut Known,
+        needing: &[usize],
+        panels: Range<usize>,
+        greatest: &mut [f32],
+    ) -> usize {
+        let (search, columns, entered) = (self.search, self.points.columns(), known.entered);
+        let needing = &needing[..needing.len().min(PARTS * ROWS)];
+        let mut tile = [[&entered[..columns]; ROWS]; PARTS];
+        for (tile, &row) in tile.as_flattened_mut().iter_mut().zip(needing) {
+            *tile = &entered[row * columns..(row + 1) * columns];
+        }
+        let greatest = &mut greatest[..needing.len()];
+        greatest.fill(f32::NEG_INFINITY);
+        for panel in panels {
+            let scores = simd::products_apart::<V, ROWS, PARTS, VECTORS, COLUMNS>(&tile, &search.panels, panel);
+            for ((&row, scores), greatest) in needing.iter().zip(scores.as_flattened()).zip(&mut *greatest) {
+                let all = scores[1..].iter().fold(scores[0], |all, &each| all.maximum(each)).greatest();
+                if all < known.rows[row].limit && known.rows[row].own_place / WIDTH != panel {
+                    *greatest = greatest.max(all);
+                    continue;
+                }
+                let mut line = Line::default();
+                for (vector, &scores) in scores.iter().enumerate() {
+                    // SAFETY: a line holds the vectors of a panel, and is aligned.
+                    unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
+                }
+                *greatest = greatest.max(self.meet(row, &mut known.rows[row], panel, line.values()));
+                known.uppers[row] = upper(self.squared_distances[row].sqrt());
+            }
+        }
+        needing.len()
     }
 
     /// Measures the distance of a row to its centroid of the pass before.

@@ -169,16 +169,95 @@ pub(crate) fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
 ) -> [[V; VECTORS]; ROWS] {
     let mut sums = [[V::splat(0.0); VECTORS]; ROWS];
     fold::<V, ROWS, VECTORS>(rows, panels, panel, &mut sums, |x, c, sum| x.multiply_add(c, sum));
+    subtract_half_norms(&mut sums, panels, panel);
+    sums
+}
+
+/// As [`products`], of rows that lie anywhere, PARTS times ROWS of them. Of so many columns at a time the panel is in
+/// registers, so that of each row one address has to be known for all of these.
+#[inline(always)]
+pub(crate) fn products_apart<
+    V: Vector,
+    const ROWS: usize,
+    const PARTS: usize,
+    const VECTORS: usize,
+    const COLUMNS: usize,
+>(
+    rows: &[[&[f32]; ROWS]; PARTS],
+    panels: &Panels,
+    panel: usize,
+) -> [[[V; VECTORS]; ROWS]; PARTS] {
+    let (depth, lines) = (panels.depth(), panels.panel(panel));
+    assert_eq!(lines.len() * Line::LEN, depth * VECTORS * V::LANES, "a whole panel");
+    assert!(rows.as_flattened().iter().all(|row| row.len() == depth), "whole rows");
+    let coordinates = lines.as_ptr().cast::<f32>();
+    let mut sums = [[[V::splat(0.0); VECTORS]; ROWS]; PARTS];
+    let whole = depth - depth % COLUMNS;
+    // SAFETY: the panel has `depth` times VECTORS vectors, aligned; a row has `depth` values.
+    unsafe {
+        for begin in (0..whole).step_by(COLUMNS) {
+            fold_apart::<V, ROWS, PARTS, VECTORS, COLUMNS>(rows, coordinates, begin, &mut sums);
+        }
+        for begin in whole..depth {
+            fold_apart::<V, ROWS, PARTS, VECTORS, 1>(rows, coordinates, begin, &mut sums);
+        }
+    }
+    for part in &mut sums {
+        subtract_half_norms(part, panels, panel);
+    }
+    sums
+}
+
+/// Adds the products of so many columns from `begin` on.
+///
+/// # Safety
+/// Rows and panel have as many columns, and the panel's vectors are aligned.
+#[inline(always)]
+unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+    rows: &[[&[f32]; ROWS]; PARTS],
+    coordinates: *const f32,
+    begin: usize,
+    sums: &mut [[[V; VECTORS]; ROWS]; PARTS],
+) {
+    // SAFETY: the caller says so.
+    unsafe {
+        let mut centroids = [[V::splat(0.0); VECTORS]; COLUMNS];
+        for column in 0..COLUMNS {
+            for vector in 0..VECTORS {
+                centroids[column][vector] = V::load(coordinates.add(((begin + column) * VECTORS + vector) * V::LANES));
+            }
+        }
+        // Loops of few rows are unrolled.
+        for part in 0..PARTS {
+            for row in 0..ROWS {
+                let values = rows[part][row].as_ptr().add(begin);
+                for column in 0..COLUMNS {
+                    let value = V::splat(*values.add(column));
+                    for vector in 0..VECTORS {
+                        let sum = &mut sums[part][row][vector];
+                        *sum = value.multiply_add(centroids[column][vector], *sum);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn subtract_half_norms<V: Vector, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[V; VECTORS]; ROWS],
+    panels: &Panels,
+    panel: usize,
+) {
     let half_norms = panels.half_norms(panel);
     assert_eq!(half_norms.len() * Line::LEN, VECTORS * V::LANES, "one per centroid");
     for vector in 0..VECTORS {
         // SAFETY: there are VECTORS vectors of them, and lines are aligned.
         let half_norm = unsafe { V::load(half_norms.as_ptr().cast::<f32>().add(vector * V::LANES)) };
-        for row in &mut sums {
+        for row in &mut *sums {
             row[vector] = row[vector].subtract(half_norm);
         }
     }
-    sums
 }
 
 #[inline(always)]
