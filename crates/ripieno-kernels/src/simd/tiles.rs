@@ -212,6 +212,8 @@ pub(crate) fn products_apart<
 ///
 /// # Safety
 /// Rows and panel have as many columns, and the panel's vectors are aligned.
+// Loops over numbers are unrolled, those over both arrays at once are not, and then the sums lie in memory.
+#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
     rows: &[[&[f32]; ROWS]; PARTS],
@@ -227,7 +229,6 @@ unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VEC
                 centroids[column][vector] = V::load(coordinates.add(((begin + column) * VECTORS + vector) * V::LANES));
             }
         }
-        // Loops of few rows are unrolled.
         for part in 0..PARTS {
             for row in 0..ROWS {
                 let values = rows[part][row].as_ptr().add(begin);
