@@ -20,8 +20,8 @@ use std::time::Duration;
 const MESSAGE_BYTES: usize = 1 << 10;
 /// With more messages a run is bounded by what is waited for.
 const STEP_COUNT: usize = 32;
-/// How often a rank with a core of its own looks for a message before the run goes on as any other: a microsecond or
-/// less.
+/// How often a rank with a core of its own looks for a message before the run goes on as any other: for some
+/// microseconds at most.
 const LOOK_COUNT: u32 = 200;
 /// How often a rank that shares its core offers it between two looks for a message before the run goes on as any other.
 const OFFER_COUNT: u32 = 16;
@@ -68,15 +68,7 @@ impl Brief {
             left.push(BriefStep { index, lane: lanes[index], what });
         }
         let mut traffic = Traffic::default();
-        for step in &left {
-            match &step.what {
-                What::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
-                What::Receive { span, .. } | What::Reduce { span, .. } => {
-                    traffic.received_bytes += span.length_bytes as u64;
-                }
-                What::Local => {}
-            }
-        }
+        left.iter().for_each(|step| step.count(&mut traffic));
         Some(Brief { steps: in_order(left, schedule), traffic })
     }
 }
@@ -119,6 +111,17 @@ impl BriefStep {
     /// Whether it waits for a peer.
     fn takes(&self) -> bool {
         matches!(self.what, What::Receive { .. } | What::Reduce { .. })
+    }
+
+    /// Counts what it moves between ranks.
+    fn count(&self, traffic: &mut Traffic) {
+        match self.what {
+            What::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
+            What::Receive { span, .. } | What::Reduce { span, .. } => {
+                traffic.received_bytes += span.length_bytes as u64
+            }
+            What::Local => {}
+        }
     }
 }
 
@@ -206,8 +209,7 @@ impl Run<'_, '_> {
         let Run { progress, schedule, .. } = self;
         progress.reset(schedule);
         for step in steps {
-            let length_bytes = schedule.steps[step.index].length_bytes;
-            progress.passed[step.index] = length_bytes;
+            progress.passed[step.index] = schedule.steps[step.index].length_bytes;
             let cursor = &mut progress.cursors[step.lane];
             let lane = &schedule.lanes[step.lane];
             *cursor = match lane.stream {
@@ -217,11 +219,7 @@ impl Run<'_, '_> {
                     Cursor { next: lane.steps.iter().take_while(has_passed).count(), ..*cursor }
                 }
             };
-            match step.what {
-                What::Send { .. } => progress.traffic.sent_bytes += length_bytes as u64,
-                What::Receive { .. } | What::Reduce { .. } => progress.traffic.received_bytes += length_bytes as u64,
-                What::Local => {}
-            }
+            step.count(&mut progress.traffic);
         }
     }
 }
