@@ -21,7 +21,7 @@ use crate::task::{Task, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::Reading;
-use ripieno_run::{Element, Executor, Fabric, Failure, Memory};
+use ripieno_run::{Apart, Element, Executor, Fabric, Failure, Memory};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -203,6 +203,24 @@ impl Communicator {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         state.run(&mut runtime, task, elements.into(), algorithm, memory)
+    }
+
+    /// As [`Communicator::run`], for a task that repeats, goes by a few messages of a few bytes, and is run by the thread
+    /// that runs most here. What of it waits is run by `apart`. `None` for any other task, of which nothing is done.
+    pub fn run_briefly<'a>(
+        &self,
+        task: &Task<'_>,
+        elements: impl Into<Elements<'a>>,
+        algorithm: Option<&str>,
+        memory: &mut [Memory<'_>; 2],
+        apart: Apart<'_>,
+    ) -> Option<Result<(), Error>> {
+        if self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut held = self.shared.enter()?;
+        let (mut runtime, state) = held.communicator(self.number).ok()?;
+        state.run_briefly(&mut runtime, task, elements.into(), algorithm, memory, apart)
     }
 
     /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.

@@ -13,7 +13,7 @@ use crate::statistics::Statistics;
 use crate::task::{self, Extent, Task};
 use crate::ticket::Ticket;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
-use ripieno_run::{Call, Element, Memory, Prepared, Replicas, Schedule};
+use ripieno_run::{Apart, Call, Element, Memory, Prepared, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -91,7 +91,7 @@ impl CommunicatorState {
             && let Some(found) = self.repeats.find(question)
         {
             note_form(runtime, task, &elements.shape, found);
-            return run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics);
+            return run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics, &mut |rest| rest());
         }
         let found = self.find(runtime, task, elements, algorithm, &memory)?;
         let ended = self.run_new(runtime, task, &found, memory);
@@ -99,6 +99,25 @@ impl CommunicatorState {
             self.repeats.keep(&question, found);
         }
         ended
+    }
+
+    /// As [`CommunicatorState::run`], for a task that repeats and goes by a few messages of a few bytes; `None` for any
+    /// other, of which nothing is done. What of it waits is run by `apart`.
+    #[inline]
+    pub fn run_briefly(
+        &mut self,
+        runtime: &mut Runtime<'_>,
+        task: &Task<'_>,
+        elements: Elements<'_>,
+        algorithm: Option<&str>,
+        memory: &mut [Memory<'_>; 2],
+        apart: Apart<'_>,
+    ) -> Option<Result<(), Error>> {
+        let question = Question::of(task, elements, algorithm, memory)?;
+        let found = self.repeats.find(&question).filter(|found| found.prepared.is_brief())?;
+        note_form(runtime, task, &elements.shape, found);
+        let memory = memory.each_mut().map(Memory::lent);
+        Some(run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics, apart))
     }
 
     /// What runs where a call names no algorithm.
@@ -125,7 +144,7 @@ impl CommunicatorState {
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
         let mut sequence = *self.sequence_of(task);
-        run_found(runtime, found, memory, &mut sequence, &mut self.statistics)?;
+        run_found(runtime, found, memory, &mut sequence, &mut self.statistics, &mut |rest| rest())?;
         *self.sequence_of(task) = sequence;
         Ok(())
     }
@@ -165,7 +184,7 @@ impl CommunicatorState {
         buffers: [Memory<'_>; 3],
     ) -> Result<(), Error> {
         let prepared = Prepared::new(self.id, call, schedule)?;
-        execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics)
+        execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics, &mut |rest| rest())
     }
 
     /// Begins a task that ends by itself. What it works on is kept until then.
@@ -298,13 +317,14 @@ fn run_found(
     [main, output]: [Memory<'_>; 2],
     sequence: &mut u64,
     statistics: &mut Statistics,
+    apart: Apart<'_>,
 ) -> Result<(), Error> {
     match prepared.schedule().scratch_bytes() {
-        0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics),
+        0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics, apart),
         length_bytes => {
             let mut scratch = taken(runtime.scratch, length_bytes)?;
             let buffers = [main, output, Memory::Write(scratch.bytes_mut())];
-            execute(runtime, prepared, buffers, sequence, statistics)
+            execute(runtime, prepared, buffers, sequence, statistics, apart)
         }
     }
 }
@@ -316,8 +336,9 @@ fn execute(
     mut buffers: [Memory<'_>; 3],
     sequence: &mut u64,
     statistics: &mut Statistics,
+    apart: Apart<'_>,
 ) -> Result<(), Error> {
-    let traffic = runtime.executor.run(runtime.fabric, *sequence, prepared, &mut buffers)?;
+    let traffic = runtime.executor.run_apart(runtime.fabric, *sequence, prepared, &mut buffers, apart)?;
     *sequence += 1;
     statistics.count(traffic);
     statistics.communicating += traffic.elapsed.unwrap_or_default();

@@ -43,7 +43,7 @@ pub use error::Error;
 pub use flight::Flight;
 pub use functions::FunctionError;
 pub use handle::Handle;
-pub use owned_buffers::OwnedBuffers;
+pub use owned_buffers::{NO_MEMORY, OwnedBuffers};
 pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::sparse::{Degrees, density, design};

@@ -4,7 +4,7 @@ use crate::pool::PooledBuffer;
 use ripieno_run::Memory;
 
 /// What takes the place of a buffer that a collective does not have.
-pub(crate) const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
+pub const NO_MEMORY: Memory<'static> = Memory::Read(&[]);
 
 /// Memory that an asynchronous call works on: the first buffer of its task, and the second.
 ///

@@ -3,7 +3,11 @@
 mod common;
 
 use common::{bytes, world};
-use ripieno::{Collective, Communicator, Element, Memory, Op, Overrides};
+use ripieno::{Collective, Communicator, Element, Memory, NO_MEMORY, Op, Overrides, Task, Whole};
+use std::time::Duration;
+
+/// More than a thread makes before the core is given to it.
+const MANY: usize = 50;
 
 /// The algorithm of the last call.
 fn ran(comm: &Communicator) -> &'static str {
@@ -65,4 +69,33 @@ fn ranks_that_differ_are_told_however_often_they_have_agreed() {
     for text in told {
         assert!(text.contains("allreduce(int64 × 3, sum") && text.contains("allreduce(int64 × 3, max"), "{text}");
     }
+}
+
+#[test]
+fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
+    let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+    let ran = world(2, |comm| {
+        let briefly = |length: usize| {
+            let (mut apart_count, mut vector) = (0, bytes(&vec![comm.rank() as i64 + 2; length]));
+            let mut apart = |rest: &mut (dyn FnMut() + Send)| {
+                apart_count += 1;
+                rest();
+            };
+            let mut memory = [Memory::Write(&mut vector), NO_MEMORY];
+            let done = comm.run_briefly(&task, Element::I64, None, &mut memory, &mut apart);
+            done.map(|done| done.map(|()| (vector == bytes(&vec![5; length]), apart_count)).unwrap())
+        };
+        assert_eq!(briefly(3), None, "no call has been made that it could repeat");
+        (0..MANY).for_each(|_| drop(allreduced(comm, Op::Sum)));
+        comm.barrier(None).unwrap();
+        if comm.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        let ran = briefly(3).expect("the thread has made many calls");
+        assert_eq!(briefly(1 << 20), None, "too long to be brief");
+        comm.close();
+        assert_eq!(briefly(3), None, "closed");
+        ran
+    });
+    assert_eq!(ran, [(true, 1), (true, 0)]);
 }

@@ -23,6 +23,14 @@ impl Memory<'_> {
         self.len() == 0
     }
 
+    /// The same memory, lent for a while.
+    pub fn lent(&mut self) -> Memory<'_> {
+        match self {
+            Memory::Read(bytes) => Memory::Read(bytes),
+            Memory::Write(bytes) => Memory::Write(bytes),
+        }
+    }
+
     /// The same memory, for as long as the caller says.
     ///
     /// # Safety

@@ -82,6 +82,9 @@ pub struct Traffic {
 /// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
 pub type Interrupt = Box<dyn FnMut() -> bool + Send>;
 
+/// Runs, once, what may wait: a caller can let go meanwhile of what other threads need.
+pub type Apart<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
+
 /// Runs schedules. Keeps the memory of a run for the next.
 #[derive(Default)]
 pub struct Executor {
@@ -105,6 +108,18 @@ impl Executor {
         prepared: &Prepared,
         buffers: &mut [Memory<'_>],
     ) -> Result<Traffic, RunError> {
+        self.run_apart(fabric, sequence, prepared, buffers, &mut |rest| rest())
+    }
+
+    /// As [`Executor::run`], but for what goes without a wait `apart` does not run it.
+    pub fn run_apart(
+        &mut self,
+        fabric: &mut dyn Fabric,
+        sequence: u64,
+        prepared: &Prepared,
+        buffers: &mut [Memory<'_>],
+        apart: Apart<'_>,
+    ) -> Result<Traffic, RunError> {
         // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it
         // failed.
         if self.flights.has_only_rests() {
@@ -112,22 +127,42 @@ impl Executor {
         }
         let encoded = prepared.encoded(sequence);
         let ticket = begin(&mut self.recorder, fabric, sequence, prepared, &encoded, buffers)?;
+        if self.flights.is_empty() {
+            self.progress.begin(encoded, ticket);
+            self.recorder.enter(ticket, None);
+            if let Some(brief) = &prepared.schedule.brief {
+                let (recorder, progress) = (&mut self.recorder, &mut self.progress);
+                let schedule = &*prepared.schedule;
+                let mut run = Run { fabric, sequence, prepared, schedule, buffers, recorder, progress };
+                if run.run_briefly(brief) {
+                    let traffic = run.end_well();
+                    run.recorder.leave(|| run.fabric.now());
+                    return Ok(traffic);
+                }
+            }
+        }
+        let mut ended = None;
+        apart(&mut || ended = Some(self.run_on(fabric, sequence, prepared, buffers, ticket)));
+        ended.expect("what is run apart is run")
+    }
+
+    /// Runs what has begun to its end, alone or among others, however long it waits.
+    fn run_on(
+        &mut self,
+        fabric: &mut dyn Fabric,
+        sequence: u64,
+        prepared: &Prepared,
+        buffers: &mut [Memory<'_>],
+        ticket: Ticket,
+    ) -> Result<Traffic, RunError> {
         if !self.flights.is_empty() {
             return self.run_among_others(fabric, sequence, prepared, buffers, ticket);
         }
-        self.progress.begin(encoded, ticket);
-        self.recorder.enter(ticket, None);
+        if prepared.schedule.brief.is_none() {
+            self.progress.reset(&prepared.schedule);
+        }
         let (recorder, progress) = (&mut self.recorder, &mut self.progress);
         let mut run = Run { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
-        match &prepared.schedule.brief {
-            Some(brief) if run.run_briefly(brief) => {
-                let traffic = run.end_well();
-                run.recorder.leave(|| run.fabric.now());
-                return Ok(traffic);
-            }
-            Some(_) => {}
-            None => run.progress.reset(&prepared.schedule),
-        }
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());

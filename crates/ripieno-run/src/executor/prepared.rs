@@ -41,6 +41,11 @@ impl Prepared {
         &self.schedule
     }
 
+    /// Whether it goes by a few messages of a few bytes.
+    pub fn is_brief(&self) -> bool {
+        self.schedule.brief.is_some()
+    }
+
     /// Its header when it is made as number `sequence`.
     #[inline]
     pub(super) fn header(&self, sequence: u64) -> Header {

@@ -131,7 +131,7 @@ impl Shared {
 
     /// The core, if it is given to this thread.
     #[inline]
-    fn enter(self: &Arc<Shared>) -> Option<Held<'_>> {
+    pub fn enter(self: &Arc<Shared>) -> Option<Held<'_>> {
         let me = this_thread();
         match self.bias.enter(me) {
             Entered::No => None,
