@@ -1,10 +1,14 @@
 //! NumPy arrays as the bytes that collectives work on.
 
 use crate::errors;
-use numpy::npyffi::flags::NPY_ARRAY_WRITEABLE;
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use numpy::npyffi::PyArray_CheckExact;
+use numpy::npyffi::flags::{NPY_ARRAY_CARRAY_RO, NPY_ARRAY_WRITEABLE};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use ripieno::{Element, Memory};
+
+/// So many bytes are copied in some microseconds.
+const COPIED_BYTES: usize = 64 << 10;
 
 /// The memory of an array, for as long as the call that it was passed to.
 #[derive(Clone, Copy)]
@@ -29,13 +33,50 @@ impl Bytes {
         if !array.is_c_contiguous() {
             return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
         }
-        let element = element(array)?;
+        Ok(Bytes::of_elements(array, element(array)?))
+    }
+
+    fn of_elements(array: &Bound<'_, PyUntypedArray>, element: Element) -> Bytes {
         let length_bytes = array.len() * element.size_bytes();
         // SAFETY: the pointer is that of a live array object.
         let fields = unsafe { &(*array.as_array_ptr()).fields };
         // An empty array may have any pointer, a slice may not be made of a null one.
         let data = if length_bytes == 0 { std::ptr::dangling_mut() } else { fields.data.cast() };
-        Ok(Bytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element })
+        Bytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
+    }
+
+    /// The memory of `value`, to change, if it is an array of NumPy's own class and of numbers as this machine has them,
+    /// which lie one after the other.
+    #[inline]
+    pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(Bytes, &'a Bound<'py, PyUntypedArray>)> {
+        Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
+    }
+
+    /// The same, to read.
+    #[inline]
+    pub fn plain_to_read<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(Bytes, &'a Bound<'py, PyUntypedArray>)> {
+        // SAFETY: the pointer is that of a live object.
+        if unsafe { PyArray_CheckExact(value.py(), value.as_ptr()) } == 0 {
+            return None;
+        }
+        // SAFETY: the object is an array, as has just been seen.
+        let array = unsafe { value.cast_unchecked::<PyUntypedArray>() };
+        // SAFETY: the pointer is that of a live array object.
+        let flags = unsafe { (*array.as_array_ptr()).fields.flags };
+        let element = number(&array.dtype()).filter(|_| flags & NPY_ARRAY_CARRAY_RO == NPY_ARRAY_CARRAY_RO)?;
+        Some((Bytes::of_elements(array, element), array))
+    }
+
+    /// Copies them to `other`, which has as many and may be changed, if they are so few that the interpreter need not be
+    /// released meanwhile; whether they are.
+    pub fn copied_to(self, other: Bytes) -> bool {
+        let is_short = self.length_bytes <= COPIED_BYTES;
+        if is_short {
+            assert!(other.writable && self.length_bytes == other.length_bytes);
+            // SAFETY: see `Send`; both are `length_bytes` long, and may overlap.
+            unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
+        }
+        is_short
     }
 
     /// The bytes, to read.
@@ -71,27 +112,38 @@ pub fn bytes_of_mut(numbers: &mut [f64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
+/// The type of the numbers of an array that NumPy knows itself and that are as this machine has them.
+#[inline]
+fn number(dtype: &Bound<'_, PyArrayDescr>) -> Option<Element> {
+    let element = match (dtype.kind(), dtype.itemsize()) {
+        (b'i', 1) => Element::I8,
+        (b'i', 2) => Element::I16,
+        (b'i', 4) => Element::I32,
+        (b'i', 8) => Element::I64,
+        (b'u', 1) => Element::U8,
+        (b'u', 2) => Element::U16,
+        (b'u', 4) => Element::U32,
+        (b'u', 8) => Element::U64,
+        (b'f', 2) => Element::F16,
+        (b'f', 4) => Element::F32,
+        (b'f', 8) => Element::F64,
+        _ => return None,
+    };
+    (dtype.is_native_byteorder() != Some(false)).then_some(element)
+}
+
 fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
     let dtype = array.dtype();
-    let native = dtype.is_native_byteorder() != Some(false);
-    let element = match (dtype.kind(), dtype.itemsize()) {
-        (b'i', 1) => Some(Element::I8),
-        (b'i', 2) => Some(Element::I16),
-        (b'i', 4) => Some(Element::I32),
-        (b'i', 8) => Some(Element::I64),
-        (b'u', 1) => Some(Element::U8),
-        (b'u', 2) => Some(Element::U16),
-        (b'u', 4) => Some(Element::U32),
-        (b'u', 8) => Some(Element::U64),
-        (b'f', 2) => Some(Element::F16),
-        (b'f', 4) => Some(Element::F32),
-        (b'f', 8) => Some(Element::F64),
-        // A type that NumPy does not know itself; only its name tells.
-        (_, 2) if dtype.getattr("name")?.eq(Element::Bf16.name())? => Some(Element::Bf16),
-        _ => None,
-    };
-    element.filter(|_| native).ok_or_else(|| {
-        let names = Element::ALL.map(Element::name).join(", ");
-        errors::input(format!("dtype {dtype}: expected one of {names} in this machine's byte order"))
-    })
+    if let Some(element) = number(&dtype) {
+        return Ok(element);
+    }
+    // A type that NumPy does not know itself; only its name tells.
+    if dtype.itemsize() == 2
+        && dtype.is_native_byteorder() != Some(false)
+        && dtype.getattr("name")?.eq(Element::Bf16.name())?
+    {
+        return Ok(Element::Bf16);
+    }
+    let names = Element::ALL.map(Element::name).join(", ");
+    Err(errors::input(format!("dtype {dtype}: expected one of {names} in this machine's byte order")))
 }

@@ -15,7 +15,9 @@ use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Encryption, Links, Ports, Token};
-use ripieno::{Algorithm, Collective, Element, Elements, Error, Failure, Memory, Op, Overrides, Shape, Task, Whole};
+use ripieno::{
+    Algorithm, Collective, Element, Elements, Error, Failure, Memory, NO_MEMORY, Op, Overrides, Shape, Task, Whole,
+};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::PoisonError;
@@ -317,10 +319,12 @@ impl Communicator {
     /// Returns once every rank has come.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
+        let task = Task::Barrier { token: Whole };
         if later {
-            return self.begin(py, &Task::Barrier { token: Whole }, Element::U8.into(), algorithm, Kept::Token([0]));
+            return self.begin(py, &task, Element::U8.into(), algorithm, Kept::Token([0]));
         }
-        self.call(py, |inner| inner.barrier(algorithm)).map(|()| None)
+        let memory = [Memory::Write(&mut [0]), NO_MEMORY];
+        self.run(py, &task, Element::U8.into(), algorithm, memory).map(|()| None)
     }
 
     /// Gives the array to rank `to`.
@@ -559,8 +563,25 @@ impl Communicator {
         }
         let memory = bytes.memory(only_reads)?;
         let into = output.map(|output| Bytes::of(output)?.write()).transpose()?;
-        let into = into.map_or(Memory::Read(&[]), Memory::Write);
-        self.call(py, |inner| inner.run(task, elements, algorithm, [memory, into])).map(|()| None)
+        let into = into.map_or(NO_MEMORY, Memory::Write);
+        self.run(py, task, elements, algorithm, [memory, into]).map(|()| None)
+    }
+
+    /// Runs a task to its end. The interpreter is released for what may wait: to let go of it and to take it again
+    /// takes longer than the rest of a short call.
+    #[inline]
+    pub(crate) fn run(
+        &self,
+        py: Python<'_>,
+        task: &Task<'_>,
+        elements: Elements<'_>,
+        algorithm: Option<&str>,
+        mut memory: [Memory<'_>; 2],
+    ) -> PyResult<()> {
+        let apart = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
+        let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, apart);
+        let done = brief.unwrap_or_else(|| py.detach(|| self.inner.run(task, elements, algorithm, memory)));
+        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.whose))
     }
 
     fn begin(

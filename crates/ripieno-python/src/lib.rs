@@ -19,6 +19,7 @@ mod measuring;
 mod memory;
 mod models;
 mod pairs;
+mod plain_calls;
 mod recorder;
 mod simulation;
 mod sparse;
@@ -34,6 +35,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<communicator::Communicator>()?;
     module.add_class::<handle::Handle>()?;
+    module.add_class::<plain_calls::PlainCalls>()?;
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
     broadcasts::register(module)?;

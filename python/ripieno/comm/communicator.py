@@ -388,6 +388,7 @@ class AsyncCommunicator(Communicator):
 
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__
+        self._plain = None
 
     def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # see `_asynchronous`
         native = self._native_or_none

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -22,13 +21,11 @@ from ripieno.wire.arrays import (
     checked_counts,
     elements,
     empty_rows,
-    even_counts,
     fill,
     in_order,
     in_place,
     in_rows,
     is_alike,
-    is_plain,
     known,
     listed_counts,
     required,
@@ -105,11 +102,16 @@ class Gathers(Rank):
         array or object
             `out` if given. Otherwise a new array on every rank; of an object, the root gets back its own.
         """
-        if type(root) is not int or not 0 <= root < self.world_size:
-            root = self._rank("root", root)
-        if (value is None or value is out) and algorithm is None and order is None and is_plain(out):
-            # The common case, where every microsecond counts.
-            return self._once(out, "broadcast", out, root)
+        if (
+            (value is None or value is out)
+            and algorithm is None
+            and order is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.broadcast(out, root)
+        ):
+            return out
+        root = self._rank("root", root)
         algorithm = in_order(algorithm, order)
         if out is not None:
             in_place(out)
@@ -346,9 +348,16 @@ class Gathers(Rank):
             A list with one value per rank; with `out` or `counts`, one array of all rows. Of key-values, those of all
             ranks in one; of tables, one with the partitions of all, equal ids combined.
         """
-        if value is None and counts is None and is_plain(out) and out.ndim == 1 and algorithm is None and order is None:
-            # As above.
-            return self._once(out, "allgather", out, _even_counts(len(out), self.world_size))
+        if (
+            value is None
+            and counts is None
+            and algorithm is None
+            and order is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.allgather(out)
+        ):
+            return out
         algorithm = in_order(algorithm, order)
         if isinstance(value, KEYED):
             refuse_options(value, out=out, counts=counts, algorithm=algorithm)
@@ -374,12 +383,6 @@ class Gathers(Rank):
         if mine is not None:
             fill(split(out, counts)[self.rank], mine)
         return out, *elements(out, counts)
-
-
-@lru_cache(maxsize=64)
-def _even_counts(row_count: int, world_size: int) -> list[int]:
-    """Kept for calls that repeat, which only read them."""
-    return even_counts(row_count, world_size)
 
 
 def one_per_rank(values: Any, counts: Sequence[int] | None, world_size: int, what: str) -> list[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Generic
 
 from numpy.typing import NDArray
@@ -25,21 +24,23 @@ class PersistentCall(Generic[Array]):
         When it is called after its communicator was closed, or in a process that was forked from the rank's.
     """
 
-    __slots__ = ("_begin", "_comm", "_out", "_value")
+    __slots__ = ("_args", "_comm", "_op", "_out", "_value")
 
-    def __init__(self, comm: Rank, value: NDArray[Any] | None, out: Array, name: str, *args: Any) -> None:
+    def __init__(
+        self, comm: Rank, value: NDArray[Any] | None, out: Array, op: str, args: tuple[Any, ...], *, is_short: bool
+    ) -> None:
         self._comm = comm
         self._value = value
         self._out = out
-        self._begin = partial(getattr(comm._native, name), *args)
+        self._op = op if is_short else None
+        self._args = args
 
     def __call__(self) -> Array:
         """Make the call; returns the array that has the result."""
-        comm = self._comm
-        if comm._native_or_none is None or comm._queue.last is not None:
-            # It raises, or lets the calls that were made before go first.
-            comm._native  # noqa: B018
-        if self._value is not None:
-            self._out[...] = self._value
-        self._begin()
-        return self._out
+        comm, value, out, op = self._comm, self._value, self._out, self._op
+        plain = comm._plain
+        if op is None or plain is None or comm._queue.last is not None or not plain.allreduce(out, op, value):
+            if value is not None:
+                out[...] = value
+            comm._once(out, "allreduce", *self._args)
+        return out

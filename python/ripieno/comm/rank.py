@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import ripieno.flight as flight
 from ripieno import log
 from ripieno._checks import whole
+from ripieno._native import PlainCalls
 from ripieno.comm.mailbox import Mailbox
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
 from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
@@ -33,6 +34,11 @@ _living: weakref.WeakSet[Rank] = weakref.WeakSet()
 class Rank:
     """What every call of a communicator needs; `Communicator` tells of its attributes."""
 
+    # Of this one alone, where others share its attributes: the way for calls on plain arrays, which end at once.
+    __slots__ = ("__dict__", "__weakref__", "_plain")
+
+    _plain: PlainCalls | None
+
     def __init__(
         self,
         native: NativeCommunicator,
@@ -42,6 +48,7 @@ class Rank:
         parent: Rank | None = None,
     ) -> None:
         self._native_or_none: NativeCommunicator | None = native
+        self._plain = PlainCalls(native)
         self._on_event = on_event
         self._parent = parent
         self._replicated: Self | None = None
@@ -129,6 +136,7 @@ class Rank:
         others raise `CommunicatorClosed` from ``wait()``.
         """
         native, self._native_or_none = self._native_or_none, None
+        self._plain = None
         broadcasts, self._broadcasts = self._broadcasts, None
         self.kept.clear()
         if broadcasts is not None:
@@ -188,6 +196,7 @@ class Rank:
     def _leave(self) -> None:
         """In a process that was forked from the rank's: end nothing here, for all of it is the rank's."""
         native, self._native_or_none = self._native_or_none, None
+        self._plain = None
         self._is_forked = True
         if native is not None:
             # Never collected, as that would close it: its links and threads are those of the other process.

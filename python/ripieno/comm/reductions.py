@@ -142,6 +142,14 @@ class Reductions(Rank):
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
+        elif (
+            out is not None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and plain.allreduce(out, op, value)
+        ):
+            # The common case, where every microsecond counts, as in other calls that begin so.
+            return out
         if op is None and (type(value) is np.ndarray or not isinstance(value, KEYED)):
             op = "sum"
         if type(value) is np.ndarray and op in ARITHMETIC and (value.dtype in NATIVE_DTYPES or is_seen(value.dtype)):
@@ -210,8 +218,9 @@ class Reductions(Rank):
             raise InputError(f"value: expected a NumPy array, got {type(value).__name__}")
         into = check_combinable(out, op, "allreduce_init")
         source = None if value is out else fitting(into, value)
-        args = (known(into)[0], op, in_order(algorithm, order), forms.of_array(into))
-        return PersistentCall(self, source, out, "allreduce", *args)
+        algorithm = in_order(algorithm, order)
+        args = (known(into)[0], op, algorithm, forms.of_array(into))
+        return PersistentCall(self, source, out, op, args, is_short=algorithm is None)
 
     @overload
     def reduce(

@@ -1,0 +1,142 @@
+"""Calls on plain arrays in place, which have a way of their own: what is given, who waits, and what is no such call."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+import ripieno as rp
+
+DTYPES = ("i1", "i2", "i4", "i8", "q", "u1", "u2", "u4", "u8", "Q", "f2", "f4", "f8")
+#: More than a thread calls before the core of its rank is given to it.
+MANY = 50
+
+
+class Marked(np.ndarray):
+    """An array of another class."""
+
+
+def arrays(rank):
+    """Arrays that are plain, and some that are not, with small values."""
+    whole = np.arange(6).reshape(2, 3) + rank
+    yield from (whole.astype(dtype) for dtype in DTYPES)
+    yield np.zeros((0, 3))
+    yield np.full((), rank + 1.0)
+    yield whole.astype(">f4")
+    yield whole.astype("f8").view(Marked)
+    yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # not where a number is to lie
+
+
+def reduced(comm):
+    for value in filter(lambda value: value.dtype.isnative, arrays(comm.rank)):
+        for op, combine in (("sum", np.add), ("max", np.maximum), (None, np.add)):
+            parts = [next_to(value, comm.rank, rank) for rank in range(comm.world_size)]
+            expected = combine.reduce(np.stack([np.asarray(part) for part in parts]))
+            mine, out = value.copy(), np.empty_like(value)
+            assert comm.allreduce(mine, op, out=out) is out
+            np.testing.assert_array_equal(np.asarray(out), expected, err_msg=f"{value.dtype} {op}")
+            np.testing.assert_array_equal(mine, value)
+            for _ in range(3):
+                mine = value.copy()
+                assert comm.allreduce(mine, op, out=mine) is mine
+                np.testing.assert_array_equal(np.asarray(mine), expected, err_msg=f"{value.dtype} {op}")
+    overlapping = np.arange(5.0)
+    comm.allreduce(overlapping[:4], out=overlapping[1:])
+    np.testing.assert_array_equal(overlapping, np.r_[0, np.arange(4.0) * comm.world_size])
+
+
+def next_to(value, rank, other):
+    """What rank `other` has where this one has `value`."""
+    return (value.astype("f8") + (other - rank)).astype(value.dtype)
+
+
+def moved(comm):
+    for value in arrays(comm.rank):
+        for root in range(comm.world_size):
+            for _ in range(3):
+                mine = value.copy()
+                assert comm.broadcast(out=mine, root=root) is mine
+                np.testing.assert_array_equal(mine, next_to(value, comm.rank, root))
+    for length in range(8):
+        every = np.full(length, comm.rank)
+        for _ in range(3):
+            assert comm.allgather(out=every) is every
+        shares = np.array_split(every, comm.world_size)
+        np.testing.assert_array_equal(every, np.concatenate([np.full(len(s), r) for r, s in enumerate(shares)]))
+
+
+def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
+    everywhere(lambda comm: [comm.barrier() for _ in range(MANY)])
+    everywhere(reduced)
+    everywhere(moved)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda comm, out: comm.allreduce(out, out=out), "the array is read-only"),
+        (lambda comm, out: comm.broadcast(out=out), "out: expected a C-contiguous, writable array"),
+        (lambda comm, out: comm.allgather(out=out), "out: expected a C-contiguous, writable array"),
+        (lambda comm, out: comm.allreduce(out.copy(), "mean", out=out.copy()), "op='mean'"),
+        (lambda comm, out: comm.broadcast(out=out.copy(), root=9), "root=9: expected a rank"),
+        (lambda comm, out: comm.broadcast(out=out.copy(), root=-1), "root=-1: expected a rank"),
+        (lambda comm, out: comm.broadcast(out=[1.0]), "out: expected a NumPy array, got list"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_sent(everywhere, call, message):
+    def told(comm):
+        out = np.ones(6 * comm.world_size)
+        out.flags.writeable = False
+        with pytest.raises(rp.InputError, match=message):
+            call(comm, out)
+        return comm.allreduce(1)
+
+    assert len(set(everywhere(told))) == 1
+
+
+def wait_for_the_other_thread(comm, path):
+    value = np.ones(2)
+    for _ in range(MANY):
+        comm.allreduce(value, out=value)
+    if comm.rank:
+        while not path.exists():
+            time.sleep(0.001)
+    else:
+        # It can do so only if the call that waits lets it.
+        threading.Timer(0.2, path.touch).start()
+    comm.barrier()
+    return value[0]
+
+
+def test_other_threads_of_a_rank_go_on_while_a_call_waits(world, tmp_path):
+    assert world(2).run(wait_for_the_other_thread, tmp_path / "gone on") == [2.0**MANY] * 2
+
+
+def test_calls_that_are_begun_only_are_no_plain_calls(everywhere):
+    def program(comm):
+        first, second = np.ones(3), np.ones(3)
+        for _ in range(MANY):
+            first[:] = second[:] = 1
+            handle = comm.allreduce_async(first, out=first)
+            comm.allreduce(second, out=second)
+            assert handle.wait() is first
+        return first.tolist() == second.tolist() == [comm.world_size] * 3
+
+    assert all(everywhere(program))
+
+
+def test_a_closed_communicator_makes_no_plain_calls():
+    def close(comm):
+        part = comm.split(0)
+        out = np.ones(2)
+        for _ in range(MANY):
+            part.allreduce(out, out=out)
+        part.close()
+        for call in (lambda: part.allreduce(out, out=out), lambda: part.broadcast(out=out), part.barrier):
+            with pytest.raises(rp.CommunicatorClosed):
+                call()
+
+    with rp.launch(workers=2) as job:
+        job.run(close)
