@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 
@@ -42,6 +43,10 @@ def reduced(comm):
                 mine = value.copy()
                 assert comm.allreduce(mine, op, out=mine) is mine
                 np.testing.assert_array_equal(np.asarray(mine), expected, err_msg=f"{value.dtype} {op}")
+            copy = comm.allreduce(mine := value.copy(), op)
+            assert type(copy) is np.ndarray or type(copy) is Marked
+            np.testing.assert_array_equal(np.asarray(copy), expected)
+            np.testing.assert_array_equal(mine, value)
     overlapping = np.arange(5.0)
     comm.allreduce(overlapping[:4], out=overlapping[1:])
     np.testing.assert_array_equal(overlapping, np.r_[0, np.arange(4.0) * comm.world_size])
@@ -50,6 +55,38 @@ def reduced(comm):
 def next_to(value, rank, other):
     """What rank `other` has where this one has `value`."""
     return (value.astype("f8") + (other - rank)).astype(value.dtype)
+
+
+def numbers(comm):
+    ranks = range(comm.world_size)
+    for _ in range(3):
+        for number in (
+            0.1,
+            np.float64(0.1),
+            np.float32(0.5),
+            3,
+            True,
+            np.int16(3),
+            -(2**40),
+            2**63 - 1,
+            2**70,
+            -(2**71),
+        ):
+            total = comm.allreduce(number)
+            kind = int if isinstance(number, bool | int) else type(number)
+            assert type(total) is kind
+            assert total == sum([number] * comm.world_size)
+            assert comm.allreduce_async(number).wait() == total
+        for op, combine in (("max", max), ("min", min), ("prod", math.prod)):
+            for number in (comm.rank - 0.5, np.float64(comm.rank - 0.5), comm.rank - 1):
+                combined = comm.allreduce(number, op)
+                assert type(combined) is type(number)
+                assert combined == combine([number + rank - comm.rank for rank in ranks])
+        assert math.isnan(comm.allreduce(math.nan if comm.rank == 0 else 1.0, "max"))
+        # The one way and the other are one call.
+        for number in (3, 0.5):
+            total = comm.allreduce(number) if comm.rank else comm.allreduce_async(number).wait()
+            assert total == number * comm.world_size
 
 
 def moved(comm):
@@ -70,13 +107,14 @@ def moved(comm):
 def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
     everywhere(lambda comm: [comm.barrier() for _ in range(MANY)])
     everywhere(reduced)
+    everywhere(numbers)
     everywhere(moved)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda comm, out: comm.allreduce(out, out=out), "the array is read-only"),
+        (lambda comm, out: comm.allreduce(out, out=out), "out: expected a C-contiguous, writable array"),
         (lambda comm, out: comm.broadcast(out=out), "out: expected a C-contiguous, writable array"),
         (lambda comm, out: comm.allgather(out=out), "out: expected a C-contiguous, writable array"),
         (lambda comm, out: comm.allreduce(out.copy(), "mean", out=out.copy()), "op='mean'"),

@@ -7,8 +7,7 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::prelude::*;
 use ripieno::{Element, Memory};
 
-/// So many bytes are copied in some microseconds.
-const COPIED_BYTES: usize = 64 << 10;
+const SHORT_BYTES: usize = 64 << 10;
 
 /// The memory of an array, for as long as the call that it was passed to.
 #[derive(Clone, Copy)]
@@ -67,16 +66,16 @@ impl Bytes {
         Some((Bytes::of_elements(array, element), array))
     }
 
-    /// Copies them to `other`, which has as many and may be changed, if they are so few that the interpreter need not be
-    /// released meanwhile; whether they are.
-    pub fn copied_to(self, other: Bytes) -> bool {
-        let is_short = self.length_bytes <= COPIED_BYTES;
-        if is_short {
-            assert!(other.writable && self.length_bytes == other.length_bytes);
-            // SAFETY: see `Send`; both are `length_bytes` long, and may overlap.
-            unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
-        }
-        is_short
+    /// Whether they are copied in some microseconds, for which the interpreter need not be released.
+    pub fn is_short(self) -> bool {
+        self.length_bytes <= SHORT_BYTES
+    }
+
+    /// Copies them to `other`, which has as many and may be changed.
+    pub fn copy_to(self, other: Bytes) {
+        assert!(other.writable && self.length_bytes == other.length_bytes);
+        // SAFETY: see `Send`; both are `length_bytes` long, and may overlap.
+        unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
     }
 
     /// The bytes, to read.

@@ -402,6 +402,3 @@ class AsyncCommunicator(Communicator):
 
     def _once(self, result: Any, name: str, *args: Any) -> Any:
         return self._do(NativeCalls([(name, *args)], lambda: result))
-
-    def _allreduced(self, array: Any, op: str, algorithm: str | None) -> Any:
-        return self._once(array, "allreduce", array, op, algorithm)

@@ -218,14 +218,6 @@ class Rank:
         getattr(native, name)(*args)
         return result
 
-    def _allreduced(self, array: Any, op: str, algorithm: str | None) -> Any:
-        """As `_once` of an allreduce in place, with no tuple of arguments for the collector of garbage to look at."""
-        native = self._native_or_none
-        if native is None or self._queue.last is not None:
-            native = self._native
-        native.allreduce(array, op, algorithm)
-        return array
-
     def _rank(self, name: str, rank: int) -> int:
         return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
 

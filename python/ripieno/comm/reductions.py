@@ -19,8 +19,6 @@ from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
 from ripieno.wire import forms, wholes
 from ripieno.wire.arrays import (
-    ARITHMETIC,
-    NATIVE_DTYPES,
     check_combinable,
     check_fits,
     check_op,
@@ -32,7 +30,6 @@ from ripieno.wire.arrays import (
     in_order,
     in_place,
     is_alike,
-    is_seen,
     is_tree,
     known,
     like,
@@ -142,24 +139,15 @@ class Reductions(Rank):
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
-        elif (
-            out is not None
-            and (plain := self._plain) is not None
-            and self._queue.last is None
-            and plain.allreduce(out, op, value)
-        ):
-            # The common case, where every microsecond counts, as in other calls that begin so.
-            return out
-        if op is None and (type(value) is np.ndarray or not isinstance(value, KEYED)):
+        elif (plain := self._plain) is not None and self._queue.last is None:
+            # The common cases, where every microsecond counts, as in other calls that begin so.
+            if out is not None:
+                if plain.allreduce(out, op, value):
+                    return out
+            elif (result := plain.allreduced(value, op)) is not None:
+                return result
+        if op is None and not isinstance(value, KEYED):
             op = "sum"
-        if type(value) is np.ndarray and op in ARITHMETIC and (value.dtype in NATIVE_DTYPES or is_seen(value.dtype)):
-            # The common case, where every microsecond counts: the native module checks all that has to be checked.
-            if out is None or out is value:
-                result = own(value) if out is None else out
-                return self._allreduced(result, op, algorithm)
-            if type(out) is np.ndarray and out.dtype == value.dtype and out.shape == value.shape:
-                in_place(out)[...] = value
-                return self._allreduced(out, op, algorithm)
         if isinstance(value, KEYED):
             refuse_options(value, out=out, algorithm=algorithm)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))

@@ -12,6 +12,7 @@ from ripieno.mpi.constants import IN_PLACE
 from ripieno.mpi.datatypes import Buffer, buffer_of
 from ripieno.mpi.operations import SUM, Op
 from ripieno.mpi.place import Place
+from ripieno.wire.arrays import NATIVE_DTYPES
 
 
 class _Box(NamedTuple):
@@ -76,7 +77,7 @@ class Collectives(Place):
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """The buffer of the root."""
-        array = buffer_of(buf).array
+        array = buf if _is_line(buf) else buffer_of(buf).array
         self._comm.broadcast(array if self.rank == root else None, root, out=_known(array))
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
@@ -125,6 +126,11 @@ class Collectives(Place):
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """The combination of all buffers."""
+        mine = recvbuf if sendbuf is IN_PLACE else sendbuf
+        if type(op.combine) is str and _is_line(recvbuf) and (mine is recvbuf or _is_like(mine, recvbuf)):
+            # The common case, in which no array need be made.
+            self._comm.allreduce(mine, op.combine, out=recvbuf)
+            return
         into, given = _both(sendbuf, recvbuf)
         _place([into.array], [self._comm.allreduce(_paired(given.array, op), op.combine)])
 
@@ -155,6 +161,16 @@ class Collectives(Place):
 def _both(sendbuf: Any, recvbuf: Any) -> tuple[Buffer, Buffer]:
     into = buffer_of(recvbuf)
     return into, into if sendbuf is IN_PLACE else buffer_of(sendbuf)
+
+
+def _is_line(buffer: Any) -> bool:
+    """Whether it is an array of numbers, one after the other, that the native module knows."""
+    is_array = type(buffer) is np.ndarray and buffer.ndim == 1
+    return is_array and buffer.dtype in NATIVE_DTYPES and buffer.flags.carray
+
+
+def _is_like(buffer: Any, line: NDArray[Any]) -> bool:
+    return type(buffer) is np.ndarray and buffer.shape == line.shape and buffer.dtype == line.dtype
 
 
 def _paired(array: NDArray[Any], op: Op) -> NDArray[Any]:
