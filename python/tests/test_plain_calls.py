@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -89,6 +90,70 @@ def numbers(comm):
             assert total == number * comm.world_size
 
 
+class Pair(NamedTuple):
+    first: float
+    second: float
+
+
+def several(comm):
+    ranks = range(comm.world_size)
+    line, table, whole = np.arange(3.0), np.ones((2, 2), "f4"), np.arange(2)
+    for value in (
+        (line, 3),
+        [0.5, np.float64(2), line, table],
+        (table,),
+        (whole, 7, np.float32(1), -(2**62)),
+        (np.zeros((0, 3)), np.array(2.0)),
+        # These go another way.
+        (),
+        (line, (1, 2)),
+        {"a": 1, "b": line},
+        (True, 3),
+        Pair(1.0, 2.0),
+        (line, 2**70),
+    ):
+        for _ in range(2):
+            total = comm.allreduce(value)
+            assert_alike(total, scaled(value, comm.world_size))
+            assert_alike(comm.allreduce_async(value).wait(), total)
+            for root in ranks:
+                at_root = comm.reduce(value, root=root)
+                if comm.rank == root:
+                    assert_alike(at_root, total)
+                else:
+                    assert at_root is None
+    assert_alike(comm.allreduce((line, 2.5), "max"), (line, 2.5))
+    assert_alike(comm.allreduce((line, 2), "max"), (line, 2))
+    either = comm.allreduce if comm.rank else lambda value: comm.allreduce_async(value).wait()
+    assert_alike(either((line, 3, 0.5)), scaled((line, 3, 0.5), comm.world_size))
+    assert comm.allreduce(line) is not line
+    assert line.tolist() == [0, 1, 2]
+
+
+def scaled(value, factor):
+    if isinstance(value, dict):
+        return {key: scaled(each, factor) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(scaled(each, factor) for each in value))
+    if isinstance(value, tuple | list):
+        return type(value)(scaled(each, factor) for each in value)
+    return np.array(value * factor) if isinstance(value, np.ndarray) else value * factor
+
+
+def assert_alike(found, expected):
+    assert type(found) is type(expected)
+    if isinstance(found, dict):
+        assert list(found) == list(expected)
+        found, expected = list(found.values()), list(expected.values())
+    if isinstance(found, tuple | list):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected, strict=True):
+            assert_alike(*pair)
+    else:
+        np.testing.assert_array_equal(found, expected)
+        assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
+
+
 def moved(comm):
     for value in arrays(comm.rank):
         for root in range(comm.world_size):
@@ -108,6 +173,7 @@ def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
     everywhere(lambda comm: [comm.barrier() for _ in range(MANY)])
     everywhere(reduced)
     everywhere(numbers)
+    everywhere(several)
     everywhere(moved)
 
 

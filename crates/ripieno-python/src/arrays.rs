@@ -7,7 +7,8 @@ use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMet
 use pyo3::prelude::*;
 use ripieno::{Element, Memory};
 
-const SHORT_BYTES: usize = 64 << 10;
+/// So many bytes are copied in some microseconds, for which the interpreter need not be released.
+pub const SHORT_BYTES: usize = 64 << 10;
 
 /// The memory of an array, for as long as the call that it was passed to.
 #[derive(Clone, Copy)]
@@ -66,7 +67,7 @@ impl Bytes {
         Some((Bytes::of_elements(array, element), array))
     }
 
-    /// Whether they are copied in some microseconds, for which the interpreter need not be released.
+    /// Whether there are at most [`SHORT_BYTES`].
     pub fn is_short(self) -> bool {
         self.length_bytes <= SHORT_BYTES
     }

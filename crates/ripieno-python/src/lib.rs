@@ -20,6 +20,7 @@ mod memory;
 mod models;
 mod pairs;
 mod plain_calls;
+mod plain_leaves;
 mod recorder;
 mod simulation;
 mod sparse;

@@ -3,21 +3,16 @@
 //! Each says whether it was made; of arguments that are not plain nothing is done, and there are other ways for them.
 //! What travels is the same by either way.
 
-use crate::arrays::{Bytes, bytes_of_mut};
+use crate::arrays::{Bytes, SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
-use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
+use crate::plain_leaves::{Leaf, WHOLE, copied, form_of};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyString};
+use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use ripieno::{Element, Elements, Memory, NO_MEMORY, Op, Shape, Task, Whole};
 
 /// The counts of so many ranks lie on the stack.
 const FEW_RANKS: usize = 16;
-
-/// Whole numbers are added up exactly, in two words; the form of these, which other ways name likewise.
-const WHOLE: &str = "int";
-/// Of the lower of the two.
-const LOW_BITS: i64 = u32::MAX as i64;
 
 /// The calls of a communicator on plain arrays and numbers.
 #[pyclass(frozen, module = "ripieno._native")]
@@ -43,25 +38,40 @@ impl PlainCalls {
         self.perform(bytes, array, &Task::Allreduce { op, vector: Whole })
     }
 
-    /// What comes of it, for a float, a Python number to be added up, or an array, which stays as it is; or nothing.
+    /// What comes of it, for a float, a Python number to be added up, a short array, which stays as it is, or a tuple or
+    /// a list of these.
     #[pyo3(signature = (value, op=None, /))]
-    fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let Some(op) = op.map_or(Some(Op::Sum), arithmetic) else { return Ok(None) };
-        if let Ok(number) = value.cast::<PyFloat>() {
-            return self.float(number, op);
-        }
-        match value.cast_exact::<PyInt>() {
-            Ok(number) if op == Op::Sum => self.sum_of_whole(number),
-            Ok(_) => Ok(None),
-            Err(_) => self.copied(value, op),
-        }
+    fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
+        let found = match op.map_or(Some(Op::Sum), arithmetic) {
+            Some(op) => self.combined(value, &Task::Allreduce { op, vector: Whole })?,
+            None => None,
+        };
+        Ok(found.unwrap_or_else(|| value.py().NotImplemented().into_bound(value.py())))
+    }
+
+    /// The same at the root; None elsewhere.
+    #[pyo3(signature = (value, root, op=None, /))]
+    fn reduced<'py>(
+        &self,
+        value: Argument<'_, 'py>,
+        root: Argument,
+        op: Option<Argument>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
+            (Some(op), Some(root)) => {
+                let found = self.combined(value, &Task::Reduce { op, root, vector: Whole })?;
+                found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
+            }
+            _ => None,
+        };
+        Ok(found.unwrap_or_else(|| py.NotImplemented().into_bound(py)))
     }
 
     /// As the communicator's.
     #[pyo3(signature = (array, root, /))]
     fn broadcast(&self, array: Argument, root: Argument) -> PyResult<bool> {
-        let root = root.cast_exact::<PyInt>().ok().and_then(|root| root.extract().ok());
-        let Some(root) = root.filter(|&root| root < self.world_size()) else { return Ok(false) };
+        let Some(root) = self.rank(root) else { return Ok(false) };
         let Some((bytes, array)) = Bytes::plain(array) else { return Ok(false) };
         self.perform(bytes, array, &Task::Broadcast { root, vector: Whole })
     }
@@ -90,46 +100,75 @@ impl PlainCalls {
         self.0.get().inner().world_size()
     }
 
-    /// The combination of floats of Python or NumPy.
-    fn float<'py>(&self, number: &Bound<'py, PyFloat>, op: Op) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let (py, class) = (number.py(), number.get_type());
-        let is_numpys = class.is(dtype::<f64>(py).typeobj());
-        if !is_numpys && !number.is_exact_instance_of::<PyFloat>() {
-            return Ok(None);
-        }
-        let mut numbers = [number.value()];
-        let elements = Elements { element: Element::F64, shape: Shape::Axes(&[]) };
-        self.run(py, &Task::Allreduce { op, vector: Whole }, elements, Memory::Write(bytes_of_mut(&mut numbers)))?;
-        match is_numpys {
-            true => class.call1((numbers[0],)).map(Some),
-            false => Ok(Some(PyFloat::new(py, numbers[0]).into_any())),
-        }
+    /// A rank of this communicator, given as a Python number.
+    fn rank(&self, rank: Argument) -> Option<usize> {
+        let rank = rank.cast_exact::<PyInt>().ok()?.extract().ok();
+        rank.filter(|&rank| rank < self.world_size())
     }
 
-    /// The sum of whole numbers, unless this one is large.
-    fn sum_of_whole<'py>(&self, number: &Bound<'py, PyInt>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let py = number.py();
-        let Ok(number) = number.extract::<i64>() else { return Ok(None) };
-        let mut words = [number & LOW_BITS, number >> LOW_BITS.count_ones()].map(i64::to_ne_bytes);
-        let elements = Elements { element: Element::I64, shape: Shape::Told(WHOLE) };
-        let memory = Memory::Write(words.as_flattened_mut());
-        self.run(py, &Task::Allreduce { op: Op::Sum, vector: Whole }, elements, memory)?;
-        let [low, high] = words.map(|word| i128::from(i64::from_ne_bytes(word)));
-        Ok(Some((low + (high << LOW_BITS.count_ones())).into_pyobject(py)?.into_any()))
-    }
-
-    /// The combination of short plain arrays, in a new one.
-    fn copied<'py>(&self, value: Argument<'_, 'py>, op: Op) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let plain = Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short());
-        let Some((_, array)) = plain else { return Ok(None) };
-        // SAFETY: the pointer is that of a live array object, and what comes of it is a new reference or none.
-        let copy = unsafe {
-            let copy = PY_ARRAY_API.PyArray_NewCopy(value.py(), array.as_array_ptr(), NPY_ORDER::NPY_CORDER);
-            Bound::from_owned_ptr_or_err(value.py(), copy)?
+    /// What `task` makes of a value that is combined the short way: a leaf, or a tuple or a list of leaves.
+    fn combined<'py>(&self, value: Argument<'_, 'py>, task: &Task<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = value.py();
+        let is_sum = task.op() == Some(Op::Sum);
+        if let Some(leaf) = Leaf::of(value, is_sum) {
+            return self.leaf(py, &leaf, task).map(Some);
+        }
+        let items: Vec<Bound<'py, PyAny>> = match (value.cast_exact::<PyTuple>(), value.cast_exact::<PyList>()) {
+            (Ok(tuple), _) => tuple.iter().collect(),
+            (_, Ok(list)) => list.iter().collect(),
+            _ => return Ok(None),
         };
-        let (bytes, array) = Bytes::plain(&copy).expect("the copy of a plain array is one");
-        self.perform(bytes, array, &Task::Allreduce { op, vector: Whole })?;
-        Ok(Some(copy))
+        let leaves: Option<Vec<Leaf>> = items.iter().map(|item| Leaf::of(item, is_sum)).collect();
+        let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= SHORT_BYTES;
+        let Some(leaves) = leaves.filter(|leaves| !leaves.is_empty() && are_short(leaves)) else { return Ok(None) };
+        let is_tuple = value.is_instance_of::<PyTuple>();
+        let combined = self.leaves(py, &leaves, &form_of(&leaves, is_tuple), task)?;
+        Ok(Some(if is_tuple { PyTuple::new(py, combined)?.into_any() } else { PyList::new(py, combined)?.into_any() }))
+    }
+
+    /// What `task` makes of one leaf.
+    fn leaf<'py>(&self, py: Python<'py>, leaf: &Leaf<'_, 'py>, task: &Task<'_>) -> PyResult<Bound<'py, PyAny>> {
+        if let Leaf::Array(_, array) = leaf {
+            let copy = copied(array)?;
+            let (bytes, array) = Bytes::plain(&copy).expect("the copy of a plain array is one");
+            self.perform(bytes, array, task)?;
+            return Ok(copy);
+        }
+        let shape = if matches!(leaf, Leaf::Whole(_)) { Shape::Told(WHOLE) } else { Shape::Axes(&[]) };
+        let mut line = Vec::new();
+        leaf.put(&mut line);
+        self.run(py, task, Elements { element: leaf.element(), shape }, Memory::Write(&mut line))?;
+        leaf.take(py, &mut &*line)
+    }
+
+    /// What `task` makes of several leaves of this form: of those of each type in a call of their own.
+    fn leaves<'py>(
+        &self,
+        py: Python<'py>,
+        leaves: &[Leaf<'_, 'py>],
+        form: &str,
+        task: &Task<'_>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut lines: Vec<(Element, Vec<u8>)> = Vec::new();
+        for leaf in leaves {
+            let element = leaf.element();
+            let line = lines.iter().position(|(other, _)| *other == element).unwrap_or_else(|| {
+                lines.push((element, Vec::new()));
+                lines.len() - 1
+            });
+            leaf.put(&mut lines[line].1);
+        }
+        for (element, line) in &mut lines {
+            self.run(py, task, Elements { element: *element, shape: Shape::Told(form) }, Memory::Write(line))?;
+        }
+        let mut rest: Vec<(Element, &[u8])> = lines.iter().map(|(element, line)| (*element, &**line)).collect();
+        let mut combined = Vec::with_capacity(leaves.len());
+        for leaf in leaves {
+            let (_, line) =
+                rest.iter_mut().find(|(element, _)| *element == leaf.element()).expect("a line for every type");
+            combined.push(leaf.take(py, line)?);
+        }
+        Ok(combined)
     }
 
     /// Performs a task on all of a plain array to its end.

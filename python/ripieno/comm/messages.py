@@ -54,6 +54,10 @@ class Messages(Rank):
             order than that in which they were sent.
         """
         to = self._other("to", to)
+        native = self._at_once
+        if native is not None and tag is None:
+            # The common case, where every microsecond counts.
+            return objects.send(value, lambda piece: native.send(piece, to, forms.OBJECT))
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
@@ -131,6 +135,10 @@ class Messages(Rank):
         """
         if source is not None:
             source = self._other("source", source)
+            native = self._at_once
+            if native is not None and out is None and tag is None and timeout_s is None and not envelope:
+                # As in `send`.
+                return objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT))
         if tag is not None:
             tag = whole("tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}")
         if timeout_s is not None and not number("timeout_s", timeout_s, "expected seconds") >= 0:

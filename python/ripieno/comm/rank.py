@@ -176,6 +176,11 @@ class Rank:
             self._queue.drain()
         return native
 
+    @property
+    def _at_once(self) -> NativeCommunicator | None:
+        """The native communicator, if a call ends at once and no other is to go first."""
+        return self._native_or_none if self._plain is not None and self._queue.last is None else None
+
     def _closed_error(self) -> RipienoError:
         """What to raise now that it is closed."""
         failure = self._world._failure
@@ -219,6 +224,8 @@ class Rank:
         return result
 
     def _rank(self, name: str, rank: int) -> int:
+        if type(rank) is int and 0 <= rank < self.world_size:
+            return rank
         return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
 
     def _other(self, name: str, rank: int) -> int:

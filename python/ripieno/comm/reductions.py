@@ -144,7 +144,7 @@ class Reductions(Rank):
             if out is not None:
                 if plain.allreduce(out, op, value):
                     return out
-            elif (result := plain.allreduced(value, op)) is not None:
+            elif (result := plain.allreduced(value, op)) is not NotImplemented:
                 return result
         if op is None and not isinstance(value, KEYED):
             op = "sum"
@@ -285,6 +285,15 @@ class Reductions(Rank):
         Values are combined in their own dtype. `out` may have another dtype.
         """
         root = self._rank("root", root)
+        if (
+            out is None
+            and algorithm is None
+            and order is None
+            and (plain := self._plain) is not None
+            and self._queue.last is None
+            and (result := plain.reduced(value, root, op)) is not NotImplemented
+        ):
+            return result
         if is_function(op):
             return self._by(op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order))
         args = (op, root, in_order(algorithm, order))

@@ -5,6 +5,8 @@ Cost: one small collective ahead of the data; none if the objects are small enou
 
 from __future__ import annotations
 
+import struct
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,22 @@ FRAME_BYTES = 256
 _LENGTH_BYTES = 8
 _INLINE_BYTES = FRAME_BYTES - _LENGTH_BYTES
 
+# A frame with a pickle that refers to no buffer: the length of what follows, that of the pickle, 0, and the pickle.
+_PICKLE_AT = _LENGTH_BYTES + packing.HEAD_BYTES
+_PICKLE_BYTES = FRAME_BYTES - _PICKLE_AT
+_frame = struct.Struct(f"=qqq{_PICKLE_BYTES}s")
+_start = struct.Struct(f"=qqq{_PICKLE_BYTES}x")
+
+# Up to so many ranks gather and scatter frames; of more, sizes are far less.
+_FRAMED_RANKS = 64
+
 
 def send(value: Any, give: Callable[[NDArray[Any]], object]) -> None:
     """Pass a value on through `give`, which moves an array's bytes: a frame, then each buffer from its place."""
     packed = packing.pack(movable(value))
+    if not packed.buffers and len(packed.pickled) <= _PICKLE_BYTES:
+        give(np.frombuffer(_framed(packing.HEAD_BYTES + len(packed.pickled), packed), np.uint8))
+        return
     head = packing.head(packed)
     frame = np.zeros(FRAME_BYTES, np.uint8)
     frame[:_LENGTH_BYTES].view(np.int64)[0] = head.nbytes
@@ -44,7 +58,9 @@ def receive(take: Callable[[NDArray[Any]], object]) -> Any:
     """The value that `send` passed on; `take` fills an array with the next bytes."""
     frame = np.empty(FRAME_BYTES, np.uint8)
     take(frame)
-    head_bytes = int(frame[:_LENGTH_BYTES].view(np.int64)[0])
+    head_bytes, pickled_bytes, buffer_count = _start.unpack(frame.data)
+    if head_bytes <= _INLINE_BYTES and buffer_count == 0:
+        return packing.unpack(frame.data[_PICKLE_AT : _PICKLE_AT + pickled_bytes], ())
     head = frame[_LENGTH_BYTES : _LENGTH_BYTES + head_bytes]
     if head_bytes > _INLINE_BYTES:
         head = np.empty(head_bytes, np.uint8)
@@ -59,16 +75,12 @@ def receive(take: Callable[[NDArray[Any]], object]) -> Any:
 def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
     """Every rank's value, on every rank."""
     packed = packing.pack(movable(value))
-    mine_bytes = packing.blob_bytes(packed)
-    frames = np.zeros((native.world_size, FRAME_BYTES), np.uint8)
-    lengths, inline = frames[:, :_LENGTH_BYTES], frames[:, _LENGTH_BYTES:]
-    lengths[native.rank].view(np.int64)[0] = mine_bytes
-    if mine_bytes <= _INLINE_BYTES:
-        packing.write_blob(packed, inline[native.rank])
-    native.allgather(frames.reshape(-1), [FRAME_BYTES] * native.world_size, algorithm, form)
-    sizes = lengths.copy().view(np.int64)[:, 0].tolist()
-    if max(sizes) <= _INLINE_BYTES:
-        return [packing.read_blob(blob.copy()) for blob in inline]
+    frames = bytearray(FRAME_BYTES * native.world_size)
+    _put_frame(packed, frames, native.rank)
+    native.allgather(np.frombuffer(frames, np.uint8), [FRAME_BYTES] * native.world_size, algorithm, form)
+    sizes, values = _read_frames(frames)
+    if values is not None:
+        return values
     blobs, chunks = _chunks(sizes)
     packing.write_blob(packed, chunks[native.rank])
     native.allgather(blobs, sizes, algorithm, form)
@@ -78,10 +90,18 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
     packed = packing.pack(movable(value))
-    sizes_array = np.zeros(native.world_size, np.int64)
-    sizes_array[native.rank] = packing.blob_bytes(packed)
-    native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
-    sizes = sizes_array.tolist()
+    if native.world_size <= _FRAMED_RANKS:
+        frames = bytearray(FRAME_BYTES * native.world_size)
+        _put_frame(packed, frames, native.rank)
+        native.allgather(np.frombuffer(frames, np.uint8), [FRAME_BYTES] * native.world_size, None, OBJECT)
+        sizes, values = _read_frames(frames, range(native.world_size) if native.rank == root else ())
+        if values is not None:
+            return values if native.rank == root else None
+    else:
+        sizes_array = np.zeros(native.world_size, np.int64)
+        sizes_array[native.rank] = packing.blob_bytes(packed)
+        native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
+        sizes = sizes_array.tolist()
     blobs, chunks = _chunks(sizes)
     packing.write_blob(packed, chunks[native.rank])
     native.gather(blobs, sizes, root, algorithm, OBJECT)
@@ -91,10 +111,19 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
     packed = [packing.pack(movable(value)) for value in values or ()]
-    sizes_array = np.zeros(native.world_size, np.int64)
-    sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
-    native.broadcast(sizes_array, root, None, OBJECT)
-    sizes = sizes_array.tolist()
+    if native.world_size <= _FRAMED_RANKS:
+        frames = bytearray(FRAME_BYTES * native.world_size)
+        for rank, each in enumerate(packed):
+            _put_frame(each, frames, rank)
+        native.broadcast(np.frombuffer(frames, np.uint8), root, None, OBJECT)
+        sizes, values = _read_frames(frames, (native.rank,))
+        if values is not None:
+            return values[0]
+    else:
+        sizes_array = np.zeros(native.world_size, np.int64)
+        sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
+        native.broadcast(sizes_array, root, None, OBJECT)
+        sizes = sizes_array.tolist()
     blobs, chunks = _chunks(sizes)
     for each, chunk in zip(packed, chunks, strict=False):
         packing.write_blob(each, chunk)
@@ -154,6 +183,34 @@ def movable(value: Any) -> Any:
         return value
     # What is unpickled from read-only memory is read-only, and results are not.
     return array if array.flags.writeable else np.array(array)
+
+
+def _framed(length_bytes: int, packed: packing.Packed) -> bytes:
+    """A frame of a value whose pickle fits into it and refers to no buffer."""
+    return _frame.pack(length_bytes, len(packed.pickled), 0, packed.pickled)
+
+
+def _put_frame(packed: packing.Packed, frames: bytearray, rank: int) -> None:
+    """Write the frame of a rank's value: the size of its blob and, if it fits, the blob."""
+    blob_bytes = packing.blob_bytes(packed)
+    at = FRAME_BYTES * rank
+    if blob_bytes > _INLINE_BYTES:
+        frames[at : at + _LENGTH_BYTES] = blob_bytes.to_bytes(_LENGTH_BYTES, sys.byteorder)
+    else:
+        # No buffer is so short that it is none of the pickle's.
+        frames[at : at + FRAME_BYTES] = _framed(blob_bytes, packed)
+
+
+def _read_frames(frames: bytearray, ranks: Sequence[int] | None = None) -> tuple[list[int], list[Any] | None]:
+    """The size of each rank's blob, and if all are in the frames the values of these ranks, by default of all."""
+    heads = list(_start.iter_unpack(frames))
+    sizes = [size for size, _, _ in heads]
+    if max(sizes) > _INLINE_BYTES:
+        return sizes, None
+    starts = [FRAME_BYTES * rank + _PICKLE_AT for rank in (range(len(heads)) if ranks is None else ranks)]
+    view = memoryview(frames)
+    pickles = [view[start : start + heads[start // FRAME_BYTES][1]] for start in starts]
+    return sizes, packing.unpack_all(pickles)
 
 
 def _chunks(sizes: list[int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:

@@ -150,6 +150,7 @@ impl Run<'_, '_> {
         true
     }
 
+    #[inline(always)]
     fn send_message(&mut self, to: usize, span: Span) -> bool {
         let Some(link) = self.fabric.standing_link(to) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
@@ -157,6 +158,7 @@ impl Run<'_, '_> {
         link.send_message(&[&preamble.0, bytes])
     }
 
+    #[inline(always)]
     fn take_message(&mut self, from: usize, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
         let length_bytes = PREAMBLE_BYTES + span.length_bytes;
         let look_count = match self.fabric.has_core_per_rank() {

@@ -111,7 +111,8 @@ impl Executor {
         self.run_apart(fabric, sequence, prepared, buffers, &mut |rest| rest())
     }
 
-    /// As [`Executor::run`], but for what goes without a wait `apart` does not run it.
+    /// As [`Executor::run`], but what may wait is run by `apart`.
+    #[inline]
     pub fn run_apart(
         &mut self,
         fabric: &mut dyn Fabric,

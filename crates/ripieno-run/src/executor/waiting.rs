@@ -49,7 +49,7 @@ impl Run<'_, '_> {
     }
 
     /// Notes that the run has ended well, and returns what it cost.
-    #[inline]
+    #[inline(always)]
     pub fn end_well(&mut self) -> Traffic {
         let Run { fabric, recorder, progress, schedule, prepared, .. } = self;
         progress.traffic.elapsed = recorder.end(progress.ticket, Outcome::Done, || fabric.now());

@@ -99,7 +99,7 @@ impl Recorder {
     }
 
     /// Notes that the program itself waits for a collective now, since `since` or since that began, if it is known.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&mut self, ticket: Ticket, since: Option<Duration>) {
         self.is_awaited = true;
         if let Some(mut counting) = self.gauge.counting() {

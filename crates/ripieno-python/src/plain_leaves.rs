@@ -1,0 +1,137 @@
+//! Tuples and lists of numbers and short arrays, which are combined leaf by leaf: those of one type travel together.
+
+use crate::arrays::Bytes;
+use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
+use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
+use pyo3::prelude::*;
+use pyo3::types::{PyFloat, PyInt, PyType};
+use ripieno::Element;
+use std::fmt::Write;
+
+/// Whole numbers are added up exactly, in two words; the form of these, which other ways name likewise.
+pub const WHOLE: &str = "int";
+/// Of the lower of the two.
+const LOW_BITS: i64 = u32::MAX as i64;
+
+/// A number or an array.
+pub enum Leaf<'a, 'py> {
+    /// A float of Python or, of its class, of NumPy.
+    Float(f64, Option<Bound<'py, PyType>>),
+    /// A whole number that is to be added up.
+    Whole(i64),
+    /// A short array.
+    Array(Bytes, &'a Bound<'py, PyUntypedArray>),
+}
+
+impl<'a, 'py> Leaf<'a, 'py> {
+    /// `value` as a leaf, if it is one; whole numbers are only where they are added up.
+    pub fn of(value: &'a Bound<'py, PyAny>, is_sum: bool) -> Option<Leaf<'a, 'py>> {
+        if let Ok(number) = value.cast::<PyFloat>() {
+            let class = number.get_type();
+            if class.is(dtype::<f64>(value.py()).typeobj()) {
+                return Some(Leaf::Float(number.value(), Some(class)));
+            }
+            return number.is_exact_instance_of::<PyFloat>().then(|| Leaf::Float(number.value(), None));
+        }
+        if let Ok(number) = value.cast_exact::<PyInt>() {
+            return number.extract().ok().filter(|_| is_sum).map(Leaf::Whole);
+        }
+        let (bytes, array) = Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
+        Some(Leaf::Array(bytes, array))
+    }
+
+    /// The type of its elements.
+    pub fn element(&self) -> Element {
+        match self {
+            Leaf::Float(..) => Element::F64,
+            Leaf::Whole(_) => Element::I64,
+            Leaf::Array(bytes, _) => bytes.element,
+        }
+    }
+
+    /// How many bytes its elements have.
+    pub fn length_bytes(&self) -> usize {
+        match self {
+            Leaf::Float(..) => 8,
+            Leaf::Whole(_) => 16,
+            Leaf::Array(bytes, _) => bytes.read().len(),
+        }
+    }
+
+    /// Adds its elements to a line.
+    pub fn put(&self, line: &mut Vec<u8>) {
+        match *self {
+            Leaf::Float(number, _) => line.extend(number.to_ne_bytes()),
+            Leaf::Whole(number) => {
+                line.extend((number & LOW_BITS).to_ne_bytes());
+                line.extend((number >> LOW_BITS.count_ones()).to_ne_bytes());
+            }
+            Leaf::Array(bytes, _) => line.extend_from_slice(bytes.read()),
+        }
+    }
+
+    /// What ranks give alike, in the words of `ripieno.wire.forms`.
+    fn add_form(&self, form: &mut String) {
+        match self {
+            Leaf::Whole(_) => form.push_str(WHOLE),
+            Leaf::Array(_, array) if array.ndim() > 0 => {
+                let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
+                let comma = if axes.len() == 1 { "," } else { "" };
+                // Text takes what is written to it.
+                let _ = write!(form, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
+            }
+            Leaf::Float(..) | Leaf::Array(..) => form.push_str(self.element().name()),
+        }
+    }
+
+    /// A leaf like this one with the elements at the beginning of `line`, which goes on behind them.
+    pub fn take(&self, py: Python<'py>, line: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
+        let mut next = |count: usize| line.split_off(..count).expect("a line has the elements of all its leaves");
+        let mut word = || <[u8; 8]>::try_from(next(8)).expect("a word has eight bytes");
+        match self {
+            Leaf::Float(_, class) => {
+                let number = f64::from_ne_bytes(word());
+                match class {
+                    Some(class) => class.call1((number,)),
+                    None => Ok(PyFloat::new(py, number).into_any()),
+                }
+            }
+            Leaf::Whole(_) => {
+                let [low, high] = [word(), word()].map(|word| i128::from(i64::from_ne_bytes(word)));
+                Ok((low + (high << LOW_BITS.count_ones())).into_pyobject(py)?.into_any())
+            }
+            Leaf::Array(_, array) => {
+                let copy = copied(array)?;
+                let (bytes, _) = Bytes::plain(&copy).expect("the copy of a plain array is one");
+                let into = bytes.write()?;
+                into.copy_from_slice(next(into.len()));
+                Ok(copy)
+            }
+        }
+    }
+}
+
+/// The form of leaves in a tuple or a list.
+pub fn form_of(leaves: &[Leaf], is_tuple: bool) -> String {
+    let mut form = String::from(if is_tuple { "(" } else { "[" });
+    for (at, leaf) in leaves.iter().enumerate() {
+        form.push_str(if at == 0 { "" } else { ", " });
+        leaf.add_form(&mut form);
+    }
+    form.push_str(match (is_tuple, leaves.len()) {
+        (true, 1) => ",)",
+        (true, _) => ")",
+        (false, _) => "]",
+    });
+    form
+}
+
+/// A copy of an array, its elements one after the other.
+pub fn copied<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyAny>> {
+    let py = array.py();
+    // SAFETY: the pointer is that of a live array object, and what comes of it is a new reference or none.
+    unsafe {
+        let copy = PY_ARRAY_API.PyArray_NewCopy(py, array.as_array_ptr(), NPY_ORDER::NPY_CORDER);
+        Bound::from_owned_ptr_or_err(py, copy)
+    }
+}

@@ -1,0 +1,67 @@
+"""Objects of all sizes near those that travel in the first message come as they were, whoever has a longer one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ripieno.wire import objects
+
+#: More than a frame, and few enough steps to meet every bound.
+SIZES = [*range(0, objects.FRAME_BYTES + 64, 3), 1000, 1025, 5000]
+
+
+def value_of(kind, size, rank):
+    if kind == "bytes":
+        return bytes([rank % 256]) * size
+    if kind == "array":
+        return np.full(size, rank, np.uint8)
+    return {"rank": rank, "text": "x" * size, "array": np.full(size // 8, rank)}
+
+
+def alike(found, expected):
+    if isinstance(expected, np.ndarray):
+        return found.dtype == expected.dtype and found.flags.writeable and np.array_equal(found, expected)
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(alike(found[key], expected[key]) for key in expected)
+    return type(found) is type(expected) and found == expected
+
+
+def carried(comm, kind):
+    ranks = range(comm.world_size)
+    for size in SIZES:
+        for longer in (0, 40):
+            # The last rank's is longer than those of the others.
+            sizes = [size + longer * (rank == ranks[-1]) for rank in ranks]
+            every = [value_of(kind, sizes[rank], rank) for rank in ranks]
+            mine = every[comm.rank]
+            assert all(map(alike, comm.allgather(mine), every)), (size, longer)
+            for root in {0, ranks[-1]}:
+                gathered = comm.gather(mine, root=root)
+                assert all(map(alike, gathered, every)) if comm.rank == root else gathered is None, (size, longer)
+                assert alike(comm.broadcast(mine if comm.rank == root else None, root=root), every[root])
+                assert alike(comm.scatter(every if comm.rank == root else None, root=root), mine), (size, longer)
+            if comm.world_size > 1:
+                left, right = ranks[comm.rank - 1], ranks[(comm.rank + 1) % comm.world_size]
+                assert alike(comm.sendrecv(mine, right, left), every[left])
+                if comm.rank == 0:
+                    comm.send(mine, 1)
+                elif comm.rank == 1:
+                    assert alike(comm.recv(0), every[0])
+
+
+@pytest.mark.parametrize("kind", ["bytes", "array", "dict"])
+def test_objects_come_as_they_were(everywhere, kind):
+    everywhere(carried, kind)
+
+
+def carried_among_many(comm):
+    framed = objects._FRAMED_RANKS
+    objects._FRAMED_RANKS = 0
+    try:
+        carried(comm, "dict")
+    finally:
+        objects._FRAMED_RANKS = framed
+
+
+def test_objects_of_more_ranks_than_frames_are_for_come_as_they_were(everywhere):
+    everywhere(carried_among_many)
