@@ -1,7 +1,7 @@
 """Measures what Ripieno promises, each figure beside its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
+                objects|pagerank|regroup|seeding|sgd|shuffle|spark|strangers|torch|wordcount|all]
                 [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -30,6 +30,7 @@ import logistic  # noqa: E402
 import mds  # noqa: E402
 import memory  # noqa: E402
 import networkx_functions  # noqa: E402
+import objects  # noqa: E402
 import pagerank_host  # noqa: E402
 import regroup  # noqa: E402
 import replicas  # noqa: E402
@@ -60,6 +61,7 @@ NAMES = (
     "logistic",
     "mds",
     "networkx",
+    "objects",
     "pagerank",
     "regroup",
     "seeding",
@@ -137,6 +139,7 @@ def _cases(
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),
         "networkx": networkx_functions.measured,
+        "objects": objects.measured,
         "pagerank": lambda report, effort: pagerank_host.measured(report, effort, gap=gap),
         "regroup": regroup.measured,
         "seeding": seeding.measured,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from ripieno._native import FRAME_ROOM_BYTES
 from ripieno.wire import objects
 
 #: More than a frame, and few enough steps to meet every bound.
-SIZES = [*range(0, objects.FRAME_BYTES + 64, 3), 1000, 1025, 5000]
+SIZES = [*range(0, FRAME_ROOM_BYTES + 80, 3), 1000, 1025, 5000]
 
 
 def value_of(kind, size, rank):
@@ -55,12 +56,12 @@ def test_objects_come_as_they_were(everywhere, kind):
 
 
 def carried_among_many(comm):
-    framed = objects._FRAMED_RANKS
-    objects._FRAMED_RANKS = 0
+    framed = objects._FEW_RANKS
+    objects._FEW_RANKS = 0
     try:
         carried(comm, "dict")
     finally:
-        objects._FRAMED_RANKS = framed
+        objects._FEW_RANKS = framed
 
 
 def test_objects_of_more_ranks_than_frames_are_for_come_as_they_were(everywhere):

@@ -7,6 +7,7 @@ mod communicator;
 mod design;
 mod errors;
 mod forces;
+mod frames;
 mod functions;
 mod graph;
 mod handle;
@@ -39,6 +40,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plain_calls::PlainCalls>()?;
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
+    frames::register(module)?;
     broadcasts::register(module)?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;

@@ -91,7 +91,8 @@ impl CommunicatorState {
             && let Some(found) = self.repeats.find(question)
         {
             note_form(runtime, task, &elements.shape, found);
-            return run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics, &mut |rest| rest());
+            let sequence = next_of(task, &mut self.sequence, &mut self.messages);
+            return run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest());
         }
         let found = self.find(runtime, task, elements, algorithm, &memory)?;
         let ended = self.run_new(runtime, task, &found, memory);
@@ -117,7 +118,8 @@ impl CommunicatorState {
         let found = self.repeats.find(&question).filter(|found| found.prepared.is_brief())?;
         note_form(runtime, task, &elements.shape, found);
         let memory = memory.each_mut().map(Memory::lent);
-        Some(run_found(runtime, found, memory, &mut self.sequence, &mut self.statistics, apart))
+        let sequence = next_of(task, &mut self.sequence, &mut self.messages);
+        Some(run_found(runtime, found, memory, sequence, &mut self.statistics, apart))
     }
 
     /// What runs where a call names no algorithm.
@@ -143,10 +145,8 @@ impl CommunicatorState {
         found: &Found,
         memory: [Memory<'_>; 2],
     ) -> Result<(), Error> {
-        let mut sequence = *self.sequence_of(task);
-        run_found(runtime, found, memory, &mut sequence, &mut self.statistics, &mut |rest| rest())?;
-        *self.sequence_of(task) = sequence;
-        Ok(())
+        let sequence = next_of(task, &mut self.sequence, &mut self.messages);
+        run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest())
     }
 
     /// Runs a task whose sizes will not come again to its end: its schedule is not kept.
@@ -198,9 +198,9 @@ impl CommunicatorState {
     ) -> Result<Arc<Ticket<M>>, Error> {
         let mut memory = Box::new(memory);
         let found = self.find(runtime, task, elements, algorithm, &memory.buffers())?;
-        let sequence = *self.sequence_of(task);
+        let sequence = *next_of(task, &mut self.sequence, &mut self.messages);
         let ticket = self.submit(runtime, sequence, found.prepared, memory)?;
-        *self.sequence_of(task) = sequence + 1;
+        *next_of(task, &mut self.sequence, &mut self.messages) += 1;
         Ok(ticket)
     }
 
@@ -289,13 +289,18 @@ impl CommunicatorState {
         note_form(runtime, task, &shape, &found);
         Ok(found)
     }
+}
 
-    /// The number that the next such call gets on every rank that takes part in it.
-    fn sequence_of(&mut self, task: &Task<'_>) -> &mut u64 {
-        match *task {
-            Task::PointToPoint { from, to, .. } => self.messages.entry((from, to)).or_default(),
-            _ => &mut self.sequence,
-        }
+/// The number that the next such call gets on every rank that takes part in it.
+#[inline]
+fn next_of<'a>(
+    task: &Task<'_>,
+    collectives: &'a mut u64,
+    messages: &'a mut BTreeMap<(usize, usize), u64>,
+) -> &'a mut u64 {
+    match *task {
+        Task::PointToPoint { from, to, .. } => messages.entry((from, to)).or_default(),
+        _ => collectives,
     }
 }
 

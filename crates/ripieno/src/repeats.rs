@@ -32,7 +32,8 @@ pub(crate) struct Question<'a> {
 struct Asked {
     /// Collective, operation, type of the elements, and of both buffers whether the plan may change it, a byte each.
     what: u64,
-    root: usize,
+    /// The root, or of a message the sender and the receiver.
+    ranks: [usize; 2],
     /// Of both buffers.
     lengths: [usize; 2],
 }
@@ -71,14 +72,16 @@ impl<'a> Question<'a> {
         algorithm: Option<&'a str>,
         memory: &[Memory<'_>; 2],
     ) -> Option<Question<'a>> {
-        let by_more = matches!(task, Task::PointToPoint { .. } | Task::Rotate { .. } | Task::NeighbourExchange { .. });
+        let by_more = matches!(task, Task::Rotate { .. } | Task::NeighbourExchange { .. });
         (!by_more).then(|| Question { task, elements, algorithm, asked: Asked::of(task, elements, memory) })
     }
 
     #[inline]
     fn place(&self) -> usize {
         let [collective, op, ..] = self.asked.what.to_le_bytes();
-        (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)) % PLACE_COUNT
+        let [first, second] = self.asked.ranks;
+        let ranks = first.wrapping_mul(7).wrapping_add(second.wrapping_mul(3));
+        (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)).wrapping_add(ranks) % PLACE_COUNT
     }
 
     /// The same, to be asked again.
@@ -127,7 +130,10 @@ impl Asked {
         let what = [task.collective() as u8, op, elements.element as u8, main_changes, output_changes, 0, 0, 0];
         Asked {
             what: u64::from_le_bytes(what),
-            root: task.root().unwrap_or_default(),
+            ranks: match *task {
+                Task::PointToPoint { from, to, .. } => [from, to],
+                _ => [task.root().unwrap_or_default(), 0],
+            },
             lengths: [main.len(), output.len()],
         }
     }

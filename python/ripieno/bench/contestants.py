@@ -177,20 +177,24 @@ def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Contestant:
     Skipped
         If one of them is not installed.
     """
-    mpi = toolchain.open_mpi()
-    toolchain.require_mpi4py()
-    words = [
-        *_open_mpi(mpi, place, single_copy, {}, False),
-        sys.executable,
-        "-m",
-        "ripieno.bench.rank",
-        "mpi4py",
-        "--budget",
-    ]
+    words = [*python_by_open_mpi(place, single_copy=single_copy), "-m", "ripieno.bench.rank", "mpi4py", "--budget"]
     mechanism = {"cma": "CMA", "none": "copies"}[single_copy]
     return Contestant(
         f"mpi4py ({mechanism})", lambda arguments, timeout_s: run([*words, *arguments], timeout_s=timeout_s)
     )
+
+
+def python_by_open_mpi(place: Deployment, *, single_copy: str = "cma") -> list[str]:
+    """The command line that starts this interpreter, which has mpi4py, as ranks of Open MPI.
+
+    Raises
+    ------
+    Skipped
+        If one of them is not installed.
+    """
+    mpi = toolchain.open_mpi()
+    toolchain.require_mpi4py()
+    return [*_open_mpi(mpi, place, single_copy, {}, False), sys.executable]
 
 
 def _open_mpi(

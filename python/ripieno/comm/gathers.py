@@ -34,7 +34,6 @@ from ripieno.wire.arrays import (
 from ripieno.wire.calls import NativeCalls, StagedCall
 
 if TYPE_CHECKING:
-    from ripieno._native import Communicator as NativeCommunicator
     from ripieno.keyed import KeyValues, Table
 
 
@@ -128,16 +127,7 @@ class Gathers(Rank):
         return self._do(self._object_of(root, value, None, forms.of_object(call)))
 
     def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
-        def talk(native: NativeCommunicator) -> Any:
-            def move(piece: NDArray[Any]) -> object:
-                return native.broadcast(piece, root, algorithm, form)
-
-            if self.rank != root:
-                return objects.receive(move)
-            objects.send(value, move)
-            return value
-
-        return StagedCall(talk)
+        return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
 
     def _said_by_all(self, call: str, value: Any = None) -> list[Any]:
         """Every rank's value, in a step of a call that all ranks name, with its options, in the same words."""

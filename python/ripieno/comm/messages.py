@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
 from ripieno.comm.mailbox import ANY_TAG, Message
@@ -57,7 +57,11 @@ class Messages(Rank):
         native = self._at_once
         if native is not None and tag is None:
             # The common case, where every microsecond counts.
-            return objects.send(value, lambda piece: native.send(piece, to, forms.OBJECT))
+            return objects.send(
+                value,
+                lambda kind, content: _native.send_frame(native, kind, content, to, forms.OBJECT),
+                lambda piece: native.send(piece, to, forms.OBJECT),
+            )
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
@@ -138,7 +142,7 @@ class Messages(Rank):
             native = self._at_once
             if native is not None and out is None and tag is None and timeout_s is None and not envelope:
                 # As in `send`.
-                return objects.receive(lambda piece: native.receive(piece, source, forms.OBJECT))
+                return _object_from(native, source)
         if tag is not None:
             tag = whole("tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}")
         if timeout_s is not None and not number("timeout_s", timeout_s, "expected seconds") >= 0:
@@ -213,25 +217,19 @@ class Messages(Rank):
         if out is not None:
             native.receive(known(out)[0], sender, forms.of_array(out))
             return Message(out, sender, None)
-        return Message(objects.receive(lambda piece: native.receive(piece, sender, forms.OBJECT)), sender, None)
+        return Message(_object_from(native, sender), sender, None)
 
     def _tagged(self, native: Any, source: int | None, tag: int, timeout_s: float | None) -> Message[Any]:
         """The first message with this tag; those ahead of it are kept."""
         kept = self._mailbox.take(source, tag)
         while kept is None:
             sender = self._sender(native, source, _TAG, timeout_s)
-            head, length_bytes = np.empty(1, np.int64), 0
+            head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
             native.receive(head, sender, _TAG)
-
-            def take(piece: NDArray[Any], sender: int = sender) -> None:
-                nonlocal length_bytes
-                length_bytes += piece.nbytes
-                native.receive(piece, sender, forms.OBJECT)
-
-            message = Message(objects.receive(take), sender, int(head[0]))
+            message = Message(_object_from(native, sender, lengths_bytes), sender, int(head[0]))
             if tag in (ANY_TAG, message.tag):
                 return message
-            self._mailbox.keep(message, length_bytes)
+            self._mailbox.keep(message, sum(lengths_bytes))
         return kept
 
     def _sender(self, native: Any, source: int | None, form: str | None, timeout_s: float | None) -> int:
@@ -254,6 +252,16 @@ def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
     if tag is not None:
         tag = whole("tag", tag, 0, TAG_LIMIT - 1)
         pieces.append((np.array([tag], np.int64), _TAG))
-    give: Callable[[NDArray[Any]], None] = lambda piece: pieces.append((piece, forms.OBJECT))  # noqa: E731
-    objects.send(value, give)
+    pieces.extend((piece, forms.OBJECT) for piece in objects.pieces(value))
     return pieces
+
+
+def _object_from(native: Any, source: int, lengths_bytes: list[int] | None = None) -> Any:
+    """The next object of a rank; how many bytes it has beside the first message is added to `lengths_bytes`."""
+
+    def take(piece: NDArray[Any]) -> None:
+        if lengths_bytes is not None:
+            lengths_bytes.append(piece.nbytes)
+        native.receive(piece, source, forms.OBJECT)
+
+    return objects.receive(_native.receive_frame(native, source, forms.OBJECT), take)

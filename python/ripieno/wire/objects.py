@@ -1,18 +1,17 @@
-"""Collectives of arbitrary objects, built from the native collectives of bytes: first the sizes, then the data.
+"""Collectives of arbitrary objects, built from the native collectives of bytes: first messages, then what is longer.
 
-Cost: one small collective ahead of the data; none if the objects are small enough to travel with their sizes.
+Cost: one small collective ahead of the data; none of objects that are short enough to be all of the first message.
 """
 
 from __future__ import annotations
 
-import struct
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno.wire import packing
 from ripieno.wire.arrays import as_array, empty, split
 from ripieno.wire.forms import OBJECT
@@ -20,50 +19,42 @@ from ripieno.wire.forms import OBJECT
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
-# First message about an object: the length of what follows and, if it fits, that itself. An array's head does.
-FRAME_BYTES = 256
-_LENGTH_BYTES = 8
-_INLINE_BYTES = FRAME_BYTES - _LENGTH_BYTES
+#: What a first message has: all of a pickle that refers to no buffers, the head of a value or its length, or the length
+#: of a blob.
+_PICKLE, _HEAD, _BLOB = range(3)
 
-# A frame with a pickle that refers to no buffer: the length of what follows, that of the pickle, 0, and the pickle.
-_PICKLE_AT = _LENGTH_BYTES + packing.HEAD_BYTES
-_PICKLE_BYTES = FRAME_BYTES - _PICKLE_AT
-_frame = struct.Struct(f"=qqq{_PICKLE_BYTES}s")
-_start = struct.Struct(f"=qqq{_PICKLE_BYTES}x")
+#: Up to so many ranks gather and scatter by first messages; of more, sizes are far less.
+_FEW_RANKS = 64
 
-# Up to so many ranks gather and scatter frames; of more, sizes are far less.
-_FRAMED_RANKS = 64
+#: What is in a first message, see `ripieno._native.frame`.
+First = tuple[int, bytes | int]
 
 
-def send(value: Any, give: Callable[[NDArray[Any]], object]) -> None:
-    """Pass a value on through `give`, which moves an array's bytes: a frame, then each buffer from its place."""
+def send(value: Any, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]) -> None:
+    """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
     packed = packing.pack(movable(value))
-    if not packed.buffers and len(packed.pickled) <= _PICKLE_BYTES:
-        give(np.frombuffer(_framed(packing.HEAD_BYTES + len(packed.pickled), packed), np.uint8))
+    if _is_short(packed):
+        begin(_PICKLE, packed.pickled)
         return
     head = packing.head(packed)
-    frame = np.zeros(FRAME_BYTES, np.uint8)
-    frame[:_LENGTH_BYTES].view(np.int64)[0] = head.nbytes
-    if head.nbytes <= _INLINE_BYTES:
-        frame[_LENGTH_BYTES : _LENGTH_BYTES + head.nbytes] = head
-        give(frame)
+    if head.nbytes <= _native.FRAME_ROOM_BYTES:
+        begin(_HEAD, head.tobytes())
     else:
-        give(frame)
+        begin(_HEAD, head.nbytes)
         give(head)
     for buffer in packed.buffers:
         give(buffer)
 
 
-def receive(take: Callable[[NDArray[Any]], object]) -> Any:
-    """The value that `send` passed on; `take` fills an array with the next bytes."""
-    frame = np.empty(FRAME_BYTES, np.uint8)
-    take(frame)
-    head_bytes, pickled_bytes, buffer_count = _start.unpack(frame.data)
-    if head_bytes <= _INLINE_BYTES and buffer_count == 0:
-        return packing.unpack(frame.data[_PICKLE_AT : _PICKLE_AT + pickled_bytes], ())
-    head = frame[_LENGTH_BYTES : _LENGTH_BYTES + head_bytes]
-    if head_bytes > _INLINE_BYTES:
-        head = np.empty(head_bytes, np.uint8)
+def receive(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
+    """The value that `send` passed on, of which this came first; `take` fills an array with the next bytes."""
+    kind, content = first
+    if isinstance(content, bytes):
+        if kind == _PICKLE:
+            return packing.unpack(content, ())
+        head = np.frombuffer(content, np.uint8)
+    else:
+        head = np.empty(content, np.uint8)
         take(head)
     pickled, sizes_bytes = packing.read_head(head)
     buffers = [empty(size_bytes, np.uint8) for size_bytes in sizes_bytes]
@@ -72,64 +63,72 @@ def receive(take: Callable[[NDArray[Any]], object]) -> Any:
     return packing.unpack(pickled, buffers)
 
 
+def pieces(value: Any) -> list[NDArray[Any]]:
+    """All messages that `send` makes of a value, for calls that go on by themselves."""
+    found: list[NDArray[Any]] = []
+    send(value, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
+    return found
+
+
+def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
+    """The root's value, on every rank: the same object at the root."""
+
+    def move(piece: NDArray[Any]) -> object:
+        return native.broadcast(piece, root, algorithm, form)
+
+    if native.rank != root:
+        return receive(_native.broadcast_frame(native, 0, b"", root, algorithm, form), move)
+    send(value, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
+    return value
+
+
 def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
     """Every rank's value, on every rank."""
     packed = packing.pack(movable(value))
-    frames = bytearray(FRAME_BYTES * native.world_size)
-    _put_frame(packed, frames, native.rank)
-    native.allgather(np.frombuffer(frames, np.uint8), [FRAME_BYTES] * native.world_size, algorithm, form)
-    sizes, values = _read_frames(frames)
-    if values is not None:
-        return values
-    blobs, chunks = _chunks(sizes)
-    packing.write_blob(packed, chunks[native.rank])
+    firsts = _native.allgather_frames(native, *_first(packed), algorithm, form)
+    pickles = [content for _, content in firsts if isinstance(content, bytes)]
+    if len(pickles) == len(firsts):
+        return packing.unpack_all(pickles)
+    sizes, blobs, chunks = _rest(firsts)
+    _write(packed, chunks[native.rank])
     native.allgather(blobs, sizes, algorithm, form)
-    return [packing.read_blob(chunk) for chunk in chunks]
+    return list(map(_value, firsts, chunks))
 
 
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
     packed = packing.pack(movable(value))
-    if native.world_size <= _FRAMED_RANKS:
-        frames = bytearray(FRAME_BYTES * native.world_size)
-        _put_frame(packed, frames, native.rank)
-        native.allgather(np.frombuffer(frames, np.uint8), [FRAME_BYTES] * native.world_size, None, OBJECT)
-        sizes, values = _read_frames(frames, range(native.world_size) if native.rank == root else ())
-        if values is not None:
-            return values if native.rank == root else None
+    if native.world_size <= _FEW_RANKS:
+        firsts = _native.allgather_frames(native, *_first(packed), None, OBJECT)
     else:
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
         native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
-        sizes = sizes_array.tolist()
-    blobs, chunks = _chunks(sizes)
-    packing.write_blob(packed, chunks[native.rank])
-    native.gather(blobs, sizes, root, algorithm, OBJECT)
-    return [packing.read_blob(chunk) for chunk in chunks] if native.rank == root else None
+        firsts = [(_BLOB, size) for size in sizes_array.tolist()]
+    sizes, blobs, chunks = _rest(firsts)
+    if blobs.size:
+        _write(packed, chunks[native.rank])
+        native.gather(blobs, sizes, root, algorithm, OBJECT)
+    return list(map(_value, firsts, chunks)) if native.rank == root else None
 
 
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
     packed = [packing.pack(movable(value)) for value in values or ()]
-    if native.world_size <= _FRAMED_RANKS:
-        frames = bytearray(FRAME_BYTES * native.world_size)
-        for rank, each in enumerate(packed):
-            _put_frame(each, frames, rank)
-        native.broadcast(np.frombuffer(frames, np.uint8), root, None, OBJECT)
-        sizes, values = _read_frames(frames, (native.rank,))
-        if values is not None:
-            return values[0]
+    if native.world_size <= _FEW_RANKS:
+        firsts = _native.broadcast_frames(native, [_first(each) for each in packed], root, OBJECT)
     else:
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
         native.broadcast(sizes_array, root, None, OBJECT)
-        sizes = sizes_array.tolist()
-    blobs, chunks = _chunks(sizes)
-    for each, chunk in zip(packed, chunks, strict=False):
-        packing.write_blob(each, chunk)
-    native.scatter(blobs, sizes, root, algorithm, OBJECT)
+        firsts = [(_BLOB, size) for size in sizes_array.tolist()]
+    sizes, blobs, chunks = _rest(firsts)
+    if blobs.size:
+        for each, chunk in zip(packed, chunks, strict=False):
+            _write(each, chunk)
+        native.scatter(blobs, sizes, root, algorithm, OBJECT)
     # A copy, for a view would keep the memory of all ranks' values.
-    return packing.read_blob(chunks[native.rank].copy())
+    return _value(firsts[native.rank], chunks[native.rank].copy())
 
 
 def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str | None) -> list[Any]:
@@ -185,32 +184,31 @@ def movable(value: Any) -> Any:
     return array if array.flags.writeable else np.array(array)
 
 
-def _framed(length_bytes: int, packed: packing.Packed) -> bytes:
-    """A frame of a value whose pickle fits into it and refers to no buffer."""
-    return _frame.pack(length_bytes, len(packed.pickled), 0, packed.pickled)
+def _is_short(packed: packing.Packed) -> bool:
+    """Whether the first message has room for all of it."""
+    return not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES
 
 
-def _put_frame(packed: packing.Packed, frames: bytearray, rank: int) -> None:
-    """Write the frame of a rank's value: the size of its blob and, if it fits, the blob."""
-    blob_bytes = packing.blob_bytes(packed)
-    at = FRAME_BYTES * rank
-    if blob_bytes > _INLINE_BYTES:
-        frames[at : at + _LENGTH_BYTES] = blob_bytes.to_bytes(_LENGTH_BYTES, sys.byteorder)
-    else:
-        # No buffer is so short that it is none of the pickle's.
-        frames[at : at + FRAME_BYTES] = _framed(blob_bytes, packed)
+def _first(packed: packing.Packed) -> First:
+    """The first message of a value that goes on as a blob."""
+    return (_PICKLE, packed.pickled) if _is_short(packed) else (_BLOB, packing.blob_bytes(packed))
 
 
-def _read_frames(frames: bytearray, ranks: Sequence[int] | None = None) -> tuple[list[int], list[Any] | None]:
-    """The size of each rank's blob, and if all are in the frames the values of these ranks, by default of all."""
-    heads = list(_start.iter_unpack(frames))
-    sizes = [size for size, _, _ in heads]
-    if max(sizes) > _INLINE_BYTES:
-        return sizes, None
-    starts = [FRAME_BYTES * rank + _PICKLE_AT for rank in (range(len(heads)) if ranks is None else ranks)]
-    view = memoryview(frames)
-    pickles = [view[start : start + heads[start // FRAME_BYTES][1]] for start in starts]
-    return sizes, packing.unpack_all(pickles)
+def _rest(firsts: Sequence[First]) -> tuple[list[int], NDArray[Any], list[NDArray[Any]]]:
+    """How large the blobs of all ranks are behind these, memory for them, and each one's part of it."""
+    sizes = [content if isinstance(content, int) else 0 for _, content in firsts]
+    return sizes, *_chunks(sizes)
+
+
+def _write(packed: packing.Packed, chunk: NDArray[Any]) -> None:
+    if chunk.size:
+        packing.write_blob(packed, chunk)
+
+
+def _value(first: First, chunk: NDArray[Any]) -> Any:
+    """A rank's value, which is in its first message or in its blob."""
+    content = first[1]
+    return packing.unpack(content, ()) if isinstance(content, bytes) else packing.read_blob(chunk)
 
 
 def _chunks(sizes: list[int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:

@@ -89,7 +89,7 @@ def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     return value
 
 
-def unpack_all(pickles: Sequence[memoryview]) -> list[Any]:
+def unpack_all(pickles: Sequence[bytes]) -> list[Any]:
     """The values of pickles that refer to no buffers."""
     begun_s = time.perf_counter()
     values = [pickle.loads(pickled) for pickled in pickles]
