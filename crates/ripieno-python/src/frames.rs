@@ -1,33 +1,146 @@
-//! First messages about objects: what is to come, and all of it if it is short.
+//! Frames: the first messages about objects.
 //!
-//! What goes into a frame is a kind, a number of the program's, and either bytes, at most [`ROOM_BYTES`], or how many are
-//! to come. What comes out of it are the same two. How they lie in it is known here alone.
+//! In a frame are a kind, a number of the program's, and either bytes, at most [`ROOM_BYTES`], or how many are to come.
 
 use crate::communicator::Communicator;
-use crate::errors;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyInt};
 use ripieno::{Element, Elements, Memory, NO_MEMORY, Shape, Task, Whole};
 
-/// Bytes of a frame.
 const FRAME_BYTES: usize = 256;
 const WORD_BYTES: usize = 8;
 /// Bytes of what a frame has room for.
-const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
-
-type Frame = [u8; FRAME_BYTES];
+pub const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("FRAME_ROOM_BYTES", ROOM_BYTES)?;
     module.add_function(wrap_pyfunction!(frame, module)?)?;
     module.add_function(wrap_pyfunction!(send_frame, module)?)?;
-    module.add_function(wrap_pyfunction!(receive_frame, module)?)?;
-    module.add_function(wrap_pyfunction!(broadcast_frame, module)?)?;
-    module.add_function(wrap_pyfunction!(broadcast_frames, module)?)?;
-    module.add_function(wrap_pyfunction!(allgather_frames, module)?)?;
-    module.add("FRAME_ROOM_BYTES", ROOM_BYTES)
+    module.add_function(wrap_pyfunction!(broadcast_frame, module)?)
+}
+
+/// A first message as it travels: its kind, its length and its room.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Frame([u8; FRAME_BYTES]);
+
+/// What is in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// These bytes.
+    Here(&'a [u8]),
+    /// How many are to come.
+    Later(u64),
+}
+
+impl Frame {
+    const EMPTY: Frame = Frame([0; FRAME_BYTES]);
+
+    /// A frame of this kind, unless it has no room for so many bytes.
+    pub fn new(kind: u64, content: Content<'_>) -> Option<Frame> {
+        let mut frame = Frame::EMPTY;
+        let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
+        let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
+        kind_at.copy_from_slice(&kind.to_le_bytes());
+        // The complement of a length says that its bytes are elsewhere.
+        let length = match content {
+            Content::Here(bytes) => {
+                room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                bytes.len() as u64
+            }
+            Content::Later(length) => !length,
+        };
+        length_at.copy_from_slice(&length.to_le_bytes());
+        Some(frame)
+    }
+
+    /// The kind of the frame, and what is in it.
+    pub fn read(&self) -> (u64, Content<'_>) {
+        let (words, room) = self.0.split_at(2 * WORD_BYTES);
+        let (kind, length) = words.split_at(WORD_BYTES);
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("a word has eight bytes"));
+        let length = word(length);
+        let here = usize::try_from(length).ok().and_then(|length| room.get(..length));
+        (word(kind), here.map_or(Content::Later(!length), Content::Here))
+    }
+
+    /// The same for Python: the kind, and bytes or a number.
+    pub fn to_python<'py>(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let tuple = match self.read() {
+            (kind, Content::Here(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
+            (kind, Content::Later(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
+        };
+        Ok(tuple?.into_any())
+    }
+
+    fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Frame> {
+        let frame = match content.cast::<PyBytes>() {
+            Ok(bytes) => Frame::new(kind, Content::Here(bytes.as_bytes())),
+            Err(_) => Frame::new(kind, Content::Later(content.extract()?)),
+        };
+        frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {ROOM_BYTES} bytes")))
+    }
+}
+
+/// How frames of a communicator move.
+pub struct Frames<'a, 'py> {
+    pub py: Python<'py>,
+    pub comm: &'a Communicator,
+    /// What ranks must give alike.
+    pub form: &'a str,
+}
+
+impl Frames<'_, '_> {
+    /// Gives rank `to` a frame.
+    pub fn send(&self, mut frame: Frame, to: usize) -> PyResult<()> {
+        let task = Task::PointToPoint { from: self.rank(), to, vector: Whole };
+        self.run(&task, None, std::slice::from_mut(&mut frame))
+    }
+
+    /// The next frame of rank `source`.
+    pub fn receive(&self, source: usize) -> PyResult<Frame> {
+        let mut frame = Frame::EMPTY;
+        let task = Task::PointToPoint { from: source, to: self.rank(), vector: Whole };
+        self.run(&task, None, std::slice::from_mut(&mut frame))?;
+        Ok(frame)
+    }
+
+    /// The root's frames, of which others give as many.
+    pub fn broadcast(&self, frames: &mut [Frame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
+        self.run(&Task::Broadcast { root, vector: Whole }, algorithm, frames)
+    }
+
+    /// The frames of all ranks, of which this one's is given.
+    pub fn allgather(&self, mine: Frame, algorithm: Option<&str>) -> PyResult<Vec<Frame>> {
+        let mut frames = vec![Frame::EMPTY; self.comm.inner().world_size()];
+        frames[self.rank()] = mine;
+        let task = Task::Allgather { chunks: &vec![FRAME_BYTES; frames.len()] };
+        self.run(&task, algorithm, &mut frames)?;
+        Ok(frames)
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.comm.inner().rank()
+    }
+
+    fn run(&self, task: &Task<'_>, algorithm: Option<&str>, frames: &mut [Frame]) -> PyResult<()> {
+        let elements = Elements { element: Element::U8, shape: Shape::Told(self.form) };
+        // SAFETY: a frame is its bytes and nothing else.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(frames.as_mut_ptr().cast::<u8>(), size_of_val(frames)) };
+        let memory = if task.only_reads(self.rank()) { Memory::Read(bytes) } else { Memory::Write(bytes) };
+        self.comm.run(self.py, task, elements, algorithm, [memory, NO_MEMORY])
+    }
+}
+
+/// A frame, as an array that is sent later.
+#[pyfunction]
+#[pyo3(signature = (kind, content, /))]
+fn frame<'py>(py: Python<'py>, kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
+    Ok(Frame::of_python(kind, content)?.0.to_vec().into_pyarray(py))
 }
 
 /// Gives rank `to` a frame.
@@ -41,149 +154,50 @@ fn send_frame(
     to: usize,
     form: &str,
 ) -> PyResult<()> {
-    let task = Task::PointToPoint { from: comm.inner().rank(), to, vector: Whole };
-    run(py, comm, &task, form, None, Memory::Read(&framed(kind, content)?))
+    Frames { py, comm, form }.send(Frame::of_python(kind, content)?, to)
 }
 
-/// What is in the next frame of rank `source`.
-#[pyfunction]
-#[pyo3(signature = (comm, source, form, /))]
-fn receive_frame<'py>(
-    py: Python<'py>,
-    comm: &Communicator,
-    source: usize,
-    form: &str,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let mut frame = [0; FRAME_BYTES];
-    let task = Task::PointToPoint { from: source, to: comm.inner().rank(), vector: Whole };
-    run(py, comm, &task, form, None, Memory::Write(&mut frame))?;
-    content_of(py, &frame)
-}
-
-/// What is in the root's frame.
+/// Gives all others a frame, as the root.
 #[pyfunction]
 #[pyo3(signature = (comm, kind, content, root, algorithm, form, /))]
-fn broadcast_frame<'py>(
-    py: Python<'py>,
-    comm: &Communicator,
-    kind: u64,
-    content: &Bound<'py, PyAny>,
-    root: usize,
-    algorithm: Option<&str>,
-    form: &str,
-) -> PyResult<Bound<'py, PyTuple>> {
-    let task = Task::Broadcast { root, vector: Whole };
-    if comm.inner().rank() == root {
-        run(py, comm, &task, form, algorithm, Memory::Read(&framed(kind, content)?))?;
-        return (kind, content).into_pyobject(py);
-    }
-    let mut frame = [0; FRAME_BYTES];
-    run(py, comm, &task, form, algorithm, Memory::Write(&mut frame))?;
-    content_of(py, &frame)
-}
-
-/// What is in the frames of the root, of which there is one for each rank; what others give is not looked at.
-#[pyfunction]
-#[pyo3(signature = (comm, contents, root, form, /))]
-fn broadcast_frames<'py>(
-    py: Python<'py>,
-    comm: &Communicator,
-    contents: Vec<(u64, Bound<'py, PyAny>)>,
-    root: usize,
-    form: &str,
-) -> PyResult<Bound<'py, PyList>> {
-    let mut frames = frames_of(comm);
-    let task = Task::Broadcast { root, vector: Whole };
-    if comm.inner().rank() == root {
-        for (frame, (kind, content)) in frames.iter_mut().zip(&contents) {
-            *frame = framed(*kind, content)?;
-        }
-        run(py, comm, &task, form, None, Memory::Read(frames.as_flattened()))?;
-    } else {
-        run(py, comm, &task, form, None, Memory::Write(frames.as_flattened_mut()))?;
-    }
-    contents_of(py, &frames)
-}
-
-/// What is in the frame of each rank.
-#[pyfunction]
-#[pyo3(signature = (comm, kind, content, algorithm, form, /))]
-fn allgather_frames<'py>(
-    py: Python<'py>,
-    comm: &Communicator,
-    kind: u64,
-    content: &Bound<'py, PyAny>,
-    algorithm: Option<&str>,
-    form: &str,
-) -> PyResult<Bound<'py, PyList>> {
-    let mut frames = frames_of(comm);
-    frames[comm.inner().rank()] = framed(kind, content)?;
-    let task = Task::Allgather { chunks: &vec![FRAME_BYTES; frames.len()] };
-    run(py, comm, &task, form, algorithm, Memory::Write(frames.as_flattened_mut()))?;
-    contents_of(py, &frames)
-}
-
-fn run(
+fn broadcast_frame(
     py: Python<'_>,
     comm: &Communicator,
-    task: &Task<'_>,
-    form: &str,
+    kind: u64,
+    content: &Bound<'_, PyAny>,
+    root: usize,
     algorithm: Option<&str>,
-    memory: Memory<'_>,
+    form: &str,
 ) -> PyResult<()> {
-    let elements = Elements { element: Element::U8, shape: Shape::Told(form) };
-    comm.run(py, task, elements, algorithm, [memory, NO_MEMORY])
+    Frames { py, comm, form }.broadcast(&mut [Frame::of_python(kind, content)?], root, algorithm)
 }
 
-/// One for each rank.
-fn frames_of(comm: &Communicator) -> Vec<Frame> {
-    vec![[0; FRAME_BYTES]; comm.inner().world_size()]
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A frame, as an array that is sent later.
-#[pyfunction]
-#[pyo3(signature = (kind, content, /))]
-fn frame<'py>(py: Python<'py>, kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    Ok(framed(kind, content)?.to_vec().into_pyarray(py))
-}
-
-/// A frame of this kind with these bytes, or with a number of those that are to come.
-fn framed(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Frame> {
-    let mut frame = [0; FRAME_BYTES];
-    let (words, room) = frame.split_at_mut(2 * WORD_BYTES);
-    words[..WORD_BYTES].copy_from_slice(&kind.to_le_bytes());
-    // The bytes of a frame are as many as its length says, that of others is negative.
-    let length = match content.cast::<PyBytes>() {
-        Ok(bytes) => {
-            let bytes = bytes.as_bytes();
-            let Some(room) = room.get_mut(..bytes.len()) else {
-                return Err(PyValueError::new_err(format!("{} bytes do not fit into a frame", bytes.len())));
-            };
-            room.copy_from_slice(bytes);
-            bytes.len() as i64
+    #[test]
+    fn what_is_in_a_frame_comes_out_of_it() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(ROOM_BYTES + 1).collect();
+        for kind in [0, 7, u64::MAX] {
+            for length in [0, 1, ROOM_BYTES] {
+                let content = Content::Here(&bytes[..length]);
+                assert_eq!(Frame::new(kind, content).expect("there is room").read(), (kind, content));
+            }
+            for length in [0, 1, 1 << 40] {
+                let content = Content::Later(length);
+                assert_eq!(Frame::new(kind, content).expect("there is room").read(), (kind, content));
+            }
         }
-        Err(_) => !content.extract::<i64>()?,
-    };
-    words[WORD_BYTES..].copy_from_slice(&length.to_le_bytes());
-    Ok(frame)
-}
-
-/// The kind of a frame, and its bytes or how many are to come.
-fn content_of<'py>(py: Python<'py>, frame: &Frame) -> PyResult<Bound<'py, PyTuple>> {
-    let (words, room) = frame.split_at(2 * WORD_BYTES);
-    let (kind, length) = words.split_at(WORD_BYTES);
-    let word = |bytes: &[u8]| <[u8; WORD_BYTES]>::try_from(bytes).expect("a word has eight bytes");
-    let (kind, length) = (u64::from_le_bytes(word(kind)), i64::from_le_bytes(word(length)));
-    if length < 0 {
-        return (kind, PyInt::new(py, !length)).into_pyobject(py);
+        assert!(Frame::new(0, Content::Here(&bytes)).is_none());
     }
-    match room.get(..length as usize) {
-        Some(bytes) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
-        None => Err(errors::input(format!("a first message says that it has {length} bytes of {ROOM_BYTES}"))),
-    }
-}
 
-fn contents_of<'py>(py: Python<'py>, frames: &[Frame]) -> PyResult<Bound<'py, PyList>> {
-    let contents: Vec<_> = frames.iter().map(|frame| content_of(py, frame)).collect::<PyResult<_>>()?;
-    PyList::new(py, contents)
+    #[test]
+    fn a_damaged_frame_has_no_bytes_that_it_has_no_room_for() {
+        let mut frame = Frame::new(0, Content::Here(&[1, 2])).expect("there is room");
+        for length in [ROOM_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
+            frame.0[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&length.to_le_bytes());
+            assert!(matches!(frame.read(), (0, Content::Later(_))));
+        }
+    }
 }

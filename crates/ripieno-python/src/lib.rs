@@ -19,6 +19,7 @@ mod lightgbm;
 mod measuring;
 mod memory;
 mod models;
+mod objects;
 mod pairs;
 mod plain_calls;
 mod plain_leaves;
@@ -41,6 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
     frames::register(module)?;
+    objects::register(module)?;
     broadcasts::register(module)?;
     module.add_class::<memory::Memory>()?;
     module.add_function(wrap_pyfunction!(memory::pooled, module)?)?;

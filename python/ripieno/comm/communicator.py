@@ -360,7 +360,7 @@ class Communicator(
                 "all_ranks=True: replicas of a rank have waited for others each; ask without it on each rank"
             )
         if not all_ranks:
-            waited = {"seconds_waited_for": seconds_waited_for, "seconds_serializing": packing.SPENT.seconds}
+            waited = {"seconds_waited_for": seconds_waited_for, "seconds_serializing": packing.spent_s()}
             return {**self._native.statistics(), **waited, "threads": thread_statistics()}
         return Waiting(np.array(self._said_by_all("stats", np.array(seconds_waited_for))))
 

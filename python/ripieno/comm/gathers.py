@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
@@ -36,6 +36,9 @@ from ripieno.wire.calls import NativeCalls, StagedCall
 if TYPE_CHECKING:
     from ripieno.keyed import KeyValues, Table
 
+
+#: Classes whose values are no arrays.
+_OBJECTS = frozenset((type(None), bool, int, float, str, tuple, list, dict))
 
 T = TypeVar("T")
 #: What comes together by its keys or ids.
@@ -111,6 +114,14 @@ class Gathers(Rank):
         ):
             return out
         root = self._rank("root", root)
+        if (
+            out is None
+            and algorithm is None
+            and order is None
+            and (self.rank != root or type(value) in _OBJECTS)
+            and (native := self._at_once) is not None
+        ):
+            return objects.broadcast(native, value, root, None)
         algorithm = in_order(algorithm, order)
         if out is not None:
             in_place(out)
@@ -128,6 +139,11 @@ class Gathers(Rank):
 
     def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
         return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
+
+    def _talk(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Carry out, or begin, a call of several steps."""
+        native = self._at_once
+        return self._do(StagedCall(lambda native: call(native, *args))) if native is None else call(native, *args)
 
     def _said_by_all(self, call: str, value: Any = None) -> list[Any]:
         """Every rank's value, in a step of a call that all ranks name, with its options, in the same words."""
@@ -194,7 +210,7 @@ class Gathers(Rank):
         algorithm = in_order(algorithm, None)
         if out is None:
             parts = one_per_rank(values, counts, self.world_size, "scatter") if self.rank == root else None
-            return self._do(StagedCall(lambda native: objects.scatter(native, parts, root, algorithm)))
+            return self._talk(objects.scatter, parts, root, algorithm)
         if counts is None:
             raise InputError("scatter: out= needs counts=, the rows of every rank, on every rank")
         given = required(values, "scatter: values at the root") if self.rank == root else in_place(out)
@@ -258,7 +274,7 @@ class Gathers(Rank):
         if counts is None:
             if out is not None:
                 raise InputError("gather: out= needs counts=, the rows of every rank, on every rank")
-            return self._do(StagedCall(lambda native: objects.gather(native, value, root, algorithm)))
+            return self._talk(objects.gather, value, root, algorithm)
         into = out if self.rank == root else None
         # Rows of another dtype are converted at the end.
         other = None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
@@ -353,7 +369,7 @@ class Gathers(Rank):
             refuse_options(value, out=out, counts=counts, algorithm=algorithm)
             return self._do(collectives.allgathered(value))
         if out is None and counts is None:
-            return self._do(StagedCall(lambda native: objects.allgather(native, value, algorithm)))
+            return self._talk(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
         return self._once(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
 

@@ -53,15 +53,12 @@ class Messages(Rank):
             Not negative. A message with a tag is for a `recv` with a tag, which may take those of one rank in another
             order than that in which they were sent.
         """
-        to = self._other("to", to)
-        native = self._at_once
-        if native is not None and tag is None:
+        if type(to) is not int or not 0 <= to < self.world_size or to == self.rank:
+            to = self._other("to", to)
+        native = self._native_or_none
+        if tag is None and native is not None and self._plain is not None and self._queue.last is None:
             # The common case, where every microsecond counts.
-            return objects.send(
-                value,
-                lambda kind, content: _native.send_frame(native, kind, content, to, forms.OBJECT),
-                lambda piece: native.send(piece, to, forms.OBJECT),
-            )
+            return objects.send(native, value, to)
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
@@ -139,10 +136,11 @@ class Messages(Rank):
         """
         if source is not None:
             source = self._other("source", source)
-            native = self._at_once
-            if native is not None and out is None and tag is None and timeout_s is None and not envelope:
+            native = self._native_or_none
+            is_simple = out is None and tag is None and timeout_s is None and not envelope
+            if is_simple and native is not None and self._plain is not None and self._queue.last is None:
                 # As in `send`.
-                return _object_from(native, source)
+                return objects.receive(native, source)
         if tag is not None:
             tag = whole("tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}")
         if timeout_s is not None and not number("timeout_s", timeout_s, "expected seconds") >= 0:
@@ -217,7 +215,7 @@ class Messages(Rank):
         if out is not None:
             native.receive(known(out)[0], sender, forms.of_array(out))
             return Message(out, sender, None)
-        return Message(_object_from(native, sender), sender, None)
+        return Message(objects.receive(native, sender), sender, None)
 
     def _tagged(self, native: Any, source: int | None, tag: int, timeout_s: float | None) -> Message[Any]:
         """The first message with this tag; those ahead of it are kept."""
@@ -226,7 +224,7 @@ class Messages(Rank):
             sender = self._sender(native, source, _TAG, timeout_s)
             head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
             native.receive(head, sender, _TAG)
-            message = Message(_object_from(native, sender, lengths_bytes), sender, int(head[0]))
+            message = Message(objects.receive(native, sender, lengths_bytes), sender, int(head[0]))
             if tag in (ANY_TAG, message.tag):
                 return message
             self._mailbox.keep(message, sum(lengths_bytes))
@@ -254,14 +252,3 @@ def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
         pieces.append((np.array([tag], np.int64), _TAG))
     pieces.extend((piece, forms.OBJECT) for piece in objects.pieces(value))
     return pieces
-
-
-def _object_from(native: Any, source: int, lengths_bytes: list[int] | None = None) -> Any:
-    """The next object of a rank; how many bytes it has beside the first message is added to `lengths_bytes`."""
-
-    def take(piece: NDArray[Any]) -> None:
-        if lengths_bytes is not None:
-            lengths_bytes.append(piece.nbytes)
-        native.receive(piece, source, forms.OBJECT)
-
-    return objects.receive(_native.receive_frame(native, source, forms.OBJECT), take)

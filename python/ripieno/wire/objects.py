@@ -26,14 +26,63 @@ _PICKLE, _HEAD, _BLOB = range(3)
 #: Up to so many ranks gather and scatter by first messages; of more, sizes are far less.
 _FEW_RANKS = 64
 
-#: What is in a first message, see `ripieno._native.frame`.
+#: What is in a first message: its kind, and bytes or how many are to come.
 First = tuple[int, bytes | int]
 
 
-def send(value: Any, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]) -> None:
-    """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
+def send(native: NativeCommunicator, value: Any, to: int) -> None:
+    """Send a value to rank `to`, which receives it by `receive`."""
+    packed = _native.send_object(native, value, to, OBJECT)
+    if packed is not None:
+        _give(
+            packed,
+            lambda kind, content: _native.send_frame(native, kind, content, to, OBJECT),
+            lambda piece: native.send(piece, to, OBJECT),
+        )
+
+
+def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | None = None) -> Any:
+    """The next value of rank `source`; how many bytes come behind the first message is added to `lengths_bytes`."""
+    is_done, came = _native.receive_object(native, source, OBJECT)
+    if is_done:
+        return came
+
+    def take(piece: NDArray[Any]) -> None:
+        if lengths_bytes is not None:
+            lengths_bytes.append(piece.nbytes)
+        native.receive(piece, source, OBJECT)
+
+    return _take(came, take)
+
+
+def pieces(value: Any) -> list[NDArray[Any]]:
+    """The messages in which a value goes to a rank that receives it, for calls that go on by themselves."""
+    found: list[NDArray[Any]] = []
     packed = packing.pack(movable(value))
-    if _is_short(packed):
+    _give(packed, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
+    return found
+
+
+def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
+    """The root's value, on every rank: the same object at the root."""
+    is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
+    if is_done:
+        return rest
+
+    def move(piece: NDArray[Any]) -> object:
+        return native.broadcast(piece, root, algorithm, form)
+
+    if native.rank != root:
+        return _take(rest, move)
+    _give(rest, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
+    return value
+
+
+def _give(
+    packed: packing.Packed, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]
+) -> None:
+    """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
+    if not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES:
         begin(_PICKLE, packed.pickled)
         return
     head = packing.head(packed)
@@ -46,12 +95,10 @@ def send(value: Any, begin: Callable[[int, bytes | int], object], give: Callable
         give(buffer)
 
 
-def receive(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
-    """The value that `send` passed on, of which this came first; `take` fills an array with the next bytes."""
-    kind, content = first
+def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
+    """The value of which this came first; `take` fills an array with the next bytes."""
+    _, content = first
     if isinstance(content, bytes):
-        if kind == _PICKLE:
-            return packing.unpack(content, ())
         head = np.frombuffer(content, np.uint8)
     else:
         head = np.empty(content, np.uint8)
@@ -63,32 +110,13 @@ def receive(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
     return packing.unpack(pickled, buffers)
 
 
-def pieces(value: Any) -> list[NDArray[Any]]:
-    """All messages that `send` makes of a value, for calls that go on by themselves."""
-    found: list[NDArray[Any]] = []
-    send(value, lambda kind, content: found.append(_native.frame(kind, content)), found.append)
-    return found
-
-
-def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
-    """The root's value, on every rank: the same object at the root."""
-
-    def move(piece: NDArray[Any]) -> object:
-        return native.broadcast(piece, root, algorithm, form)
-
-    if native.rank != root:
-        return receive(_native.broadcast_frame(native, 0, b"", root, algorithm, form), move)
-    send(value, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
-    return value
-
-
 def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
     """Every rank's value, on every rank."""
-    packed = packing.pack(movable(value))
-    firsts = _native.allgather_frames(native, *_first(packed), algorithm, form)
-    pickles = [content for _, content in firsts if isinstance(content, bytes)]
-    if len(pickles) == len(firsts):
-        return packing.unpack_all(pickles)
+    is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
+    if is_done:
+        found: list[Any] = rest
+        return found
+    packed, firsts = rest
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
     native.allgather(blobs, sizes, algorithm, form)
@@ -97,36 +125,41 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
-    packed = packing.pack(movable(value))
     if native.world_size <= _FEW_RANKS:
-        firsts = _native.allgather_frames(native, *_first(packed), None, OBJECT)
+        is_done, rest = _native.gather_objects(native, value, root, None, OBJECT)
+        if is_done:
+            found: list[Any] | None = rest
+            return found
+        packed, firsts = rest
     else:
+        packed = packing.pack(movable(value))
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
         native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
         firsts = [(_BLOB, size) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
-    if blobs.size:
-        _write(packed, chunks[native.rank])
-        native.gather(blobs, sizes, root, algorithm, OBJECT)
+    _write(packed, chunks[native.rank])
+    native.gather(blobs, sizes, root, algorithm, OBJECT)
     return list(map(_value, firsts, chunks)) if native.rank == root else None
 
 
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
-    packed = [packing.pack(movable(value)) for value in values or ()]
     if native.world_size <= _FEW_RANKS:
-        firsts = _native.broadcast_frames(native, [_first(each) for each in packed], root, OBJECT)
+        is_done, rest = _native.scatter_object(native, list(values or ()), root, OBJECT)
+        if is_done:
+            return rest
+        packed, firsts = rest
     else:
+        packed = [packing.pack(movable(value)) for value in values or ()]
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
         native.broadcast(sizes_array, root, None, OBJECT)
         firsts = [(_BLOB, size) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
-    if blobs.size:
-        for each, chunk in zip(packed, chunks, strict=False):
-            _write(each, chunk)
-        native.scatter(blobs, sizes, root, algorithm, OBJECT)
+    for each, chunk in zip(packed, chunks, strict=False):
+        _write(each, chunk)
+    native.scatter(blobs, sizes, root, algorithm, OBJECT)
     # A copy, for a view would keep the memory of all ranks' values.
     return _value(firsts[native.rank], chunks[native.rank].copy())
 
@@ -182,16 +215,6 @@ def movable(value: Any) -> Any:
         return value
     # What is unpickled from read-only memory is read-only, and results are not.
     return array if array.flags.writeable else np.array(array)
-
-
-def _is_short(packed: packing.Packed) -> bool:
-    """Whether the first message has room for all of it."""
-    return not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES
-
-
-def _first(packed: packing.Packed) -> First:
-    """The first message of a value that goes on as a blob."""
-    return (_PICKLE, packed.pickled) if _is_short(packed) else (_BLOB, packing.blob_bytes(packed))
 
 
 def _rest(firsts: Sequence[First]) -> tuple[list[int], NDArray[Any], list[NDArray[Any]]]:

@@ -16,6 +16,7 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno.errors import SerializationError
 
 # Buffers inside a blob start at a multiple of this: a cache line, and enough for any dtype.
@@ -23,9 +24,6 @@ ALIGNMENT_BYTES = 64
 
 # Of a head without buffers: the sizes of the pickle and how many buffers there are.
 HEAD_BYTES = 16
-
-# Up to here a buffer is part of the pickle: to copy it takes less than to tell of it.
-WITHIN_BYTES = 1 << 10
 
 
 @dataclass
@@ -35,13 +33,18 @@ class Spent:
     Attributes
     ----------
     seconds
-        Of making bytes of values and values of bytes.
+        Of making bytes of values and values of bytes, but for what the native module does.
     """
 
     seconds: float = 0.0
 
 
 SPENT = Spent()
+
+
+def spent_s() -> float:
+    """How long this process has made bytes of values and values of bytes."""
+    return SPENT.seconds + _native.seconds_serializing()
 
 
 class Packed(NamedTuple):
@@ -51,7 +54,7 @@ class Packed(NamedTuple):
     buffers: list[NDArray[Any]]
 
 
-def pack(value: Any, within_bytes: int = WITHIN_BYTES) -> Packed:
+def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> Packed:
     """Pickle `value`, leaving contiguous buffers where they are unless they have at most `within_bytes`.
 
     The standard pickler is tried first because it is several times faster; classes and functions that only exist in
@@ -87,14 +90,6 @@ def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     value = pickle.loads(pickled, buffers=buffers)
     SPENT.seconds += time.perf_counter() - begun_s
     return value
-
-
-def unpack_all(pickles: Sequence[bytes]) -> list[Any]:
-    """The values of pickles that refer to no buffers."""
-    begun_s = time.perf_counter()
-    values = [pickle.loads(pickled) for pickled in pickles]
-    SPENT.seconds += time.perf_counter() - begun_s
-    return values
 
 
 def head(packed: Packed) -> NDArray[Any]:
