@@ -16,12 +16,15 @@ def value_of(kind, size, rank):
         return bytes([rank % 256]) * size
     if kind == "array":
         return np.full(size, rank, np.uint8)
+    if kind == "table":
+        return np.full((size // 12, 3), rank, "f2" if size % 2 else "i4")
     return {"rank": rank, "text": "x" * size, "array": np.full(size // 8, rank)}
 
 
 def alike(found, expected):
     if isinstance(expected, np.ndarray):
-        return found.dtype == expected.dtype and found.flags.writeable and np.array_equal(found, expected)
+        is_own = found.flags.writeable and type(found) is np.ndarray
+        return is_own and found.dtype == expected.dtype and np.array_equal(found, expected)
     if isinstance(expected, dict):
         return found.keys() == expected.keys() and all(alike(found[key], expected[key]) for key in expected)
     return type(found) is type(expected) and found == expected
@@ -50,7 +53,7 @@ def carried(comm, kind):
                     assert alike(comm.recv(0), every[0])
 
 
-@pytest.mark.parametrize("kind", ["bytes", "array", "dict"])
+@pytest.mark.parametrize("kind", ["bytes", "array", "table", "dict"])
 def test_objects_come_as_they_were(everywhere, kind):
     everywhere(carried, kind)
 
@@ -66,3 +69,39 @@ def carried_among_many(comm):
 
 def test_objects_of_more_ranks_than_frames_are_for_come_as_they_were(everywhere):
     everywhere(carried_among_many)
+
+
+def kinds_of_arrays(comm):
+    order = np.asfortranarray(np.arange(6.0).reshape(2, 3) + comm.rank)
+    fixed = np.arange(3) + comm.rank
+    fixed.flags.writeable = False
+    empty, alone, foreign = np.zeros((0, 4)), np.array(comm.rank), np.arange(3, dtype=">i4")
+    mine = [order, fixed, empty, alone, foreign, order[:, ::2], np.array(["a", "b"]), np.array([True, False])]
+    for each in mine:
+        every = comm.allgather(each)
+        for rank, found in enumerate(every):
+            assert found.dtype == each.dtype
+            assert found.shape == each.shape
+            assert found.flags.writeable
+            if each is not empty and each.dtype.kind in "if" and each is not foreign:
+                np.testing.assert_array_equal(found, each + (rank - comm.rank))
+            else:
+                np.testing.assert_array_equal(found, each)
+
+
+def test_short_arrays_of_all_kinds_are_gathered(everywhere):
+    everywhere(kinds_of_arrays)
+
+
+def unlike(comm):
+    # A short array, a short object, and a long one.
+    every = [np.arange(3), {"a": 1}, "x" * 1000][: comm.world_size]
+    mine = every[comm.rank]
+    for found in (comm.allgather(mine), comm.gather(mine, root=comm.world_size - 1)):
+        if found is not None:
+            assert [str(each) for each in found] == [str(each) for each in every]
+    assert str(comm.scatter(every if comm.rank == 0 else None)) == str(mine)
+
+
+def test_ranks_may_give_short_and_long_objects_of_all_kinds(everywhere):
+    everywhere(unlike)

@@ -1,11 +1,13 @@
 //! NumPy arrays as the bytes that collectives work on.
 
 use crate::errors;
-use numpy::npyffi::PyArray_CheckExact;
 use numpy::npyffi::flags::{NPY_ARRAY_CARRAY_RO, NPY_ARRAY_WRITEABLE};
+use numpy::npyffi::{PY_ARRAY_API, PyArray_CheckExact, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use ripieno::{Element, Memory};
+use std::ffi::c_int;
 
 /// So many bytes are copied in some microseconds, for which the interpreter need not be released.
 pub const SHORT_BYTES: usize = 64 << 10;
@@ -97,6 +99,22 @@ impl Bytes {
     /// The bytes, to read only if `read_only`, else to change.
     pub fn memory<'a>(self, read_only: bool) -> PyResult<Memory<'a>> {
         if read_only { Ok(Memory::Read(self.read())) } else { Ok(Memory::Write(self.write()?)) }
+    }
+}
+
+/// A new array, whose elements are yet to be written.
+pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
+    static TYPES: [PyOnceLock<Py<PyArrayDescr>>; Element::ALL.len()] =
+        [const { PyOnceLock::new() }; Element::ALL.len()];
+    let number = Element::ALL.iter().position(|known| *known == element).expect("all types of elements are known");
+    let known = TYPES[number].get_or_try_init(py, || PyArrayDescr::new(py, element.name()).map(Bound::unbind))?;
+    let mut axes: Vec<npy_intp> = shape.iter().map(|&axis| axis as npy_intp).collect();
+    // SAFETY: as many axes as are said, and a reference to the type that the array keeps; what comes of it is a new
+    // reference or none.
+    unsafe {
+        let descr = known.bind(py).clone().into_dtype_ptr();
+        let array = PY_ARRAY_API.PyArray_Empty(py, axes.len() as c_int, axes.as_mut_ptr(), descr, 0);
+        Bound::from_owned_ptr_or_err(py, array)
     }
 }
 

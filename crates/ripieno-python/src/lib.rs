@@ -1,4 +1,5 @@
-//! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter, calls, maps the error.
+//! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter for what may wait, calls,
+//! maps the error.
 
 mod arrays;
 mod block_files;

@@ -3,12 +3,16 @@
 //! A call says whether it is done, and gives what came of it, or what is left to do: a value packed, and first messages.
 //! Objects of Python's own classes are pickled here; any other, and what is long, is packed by `ripieno.wire.packing`.
 
+use crate::arrays::{Bytes, empty};
 use crate::communicator::Communicator;
-use crate::frames::{Content, Frame, Frames};
+use crate::errors;
+use crate::frames::{Frames, to_python};
+use numpy::PyUntypedArrayMethods;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use ripieno::frame::{Content, Frame, ShortArray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -16,6 +20,8 @@ use std::time::Instant;
 const PICKLE: u64 = 0;
 /// One with the length of a blob.
 const BLOB: u64 = 2;
+/// One with all of an array.
+const ARRAY: u64 = 3;
 
 /// Up to here a buffer is part of the pickle: to copy it takes less than to tell of it.
 const WITHIN_BYTES: usize = 1 << 10;
@@ -76,7 +82,7 @@ fn broadcast_object<'py>(
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py: value.py(), comm, form };
     if frames.rank() != root {
-        let mut came = [Frame::new(0, Content::Later(0)).expect("there is room for no bytes")];
+        let mut came = [Frame::EMPTY];
         frames.broadcast(&mut came, root, algorithm)?;
         return value_of(value.py(), came[0]);
     }
@@ -148,15 +154,20 @@ fn seconds_serializing() -> f64 {
     SPENT_NANOSECONDS.load(Ordering::Relaxed) as f64 / 1e9
 }
 
-/// A value on its way, as `ripieno.wire.packing` has it: a pickle, and the long buffers that it refers to.
-struct Packed<'py> {
-    pickled: Bound<'py, PyBytes>,
-    buffers: Bound<'py, PyList>,
+/// A value on its way.
+enum Packed<'py> {
+    /// A short array, as it lies in a first message.
+    Array(Vec<u8>),
+    /// As `ripieno.wire.packing` has it: a pickle, and the long buffers that it refers to.
+    Pickle { pickled: Bound<'py, PyBytes>, buffers: Bound<'py, PyList> },
 }
 
 impl<'py> Packed<'py> {
     fn of(value: &Bound<'py, PyAny>) -> PyResult<Packed<'py>> {
         let py = value.py();
+        if let Some(content) = short_array(value) {
+            return Ok(Packed::Array(content));
+        }
         // What has classes of the program in it may be pickled otherwise.
         if is_of_python(value)
             && let Ok(packed) = timed(|| Packed::pickle(value))
@@ -165,7 +176,7 @@ impl<'py> Packed<'py> {
         }
         let value = MOVABLE.import(py, "ripieno.wire.objects", "movable")?.call1((value,))?;
         let (pickled, buffers) = PACK.import(py, "ripieno.wire.packing", "pack")?.call1((value,))?.extract()?;
-        Ok(Packed { pickled, buffers })
+        Ok(Packed::Pickle { pickled, buffers })
     }
 
     fn pickle(value: &Bound<'py, PyAny>) -> PyResult<Packed<'py>> {
@@ -175,13 +186,18 @@ impl<'py> Packed<'py> {
         options.set_item(intern!(py, "protocol"), PROTOCOL)?;
         options.set_item(intern!(py, "buffer_callback"), ShortBuffers { long: buffers.clone().unbind() })?;
         let pickled = DUMPS.import(py, "pickle", "dumps")?.call((value,), Some(&options))?.cast_into()?;
-        Ok(Packed { pickled, buffers })
+        Ok(Packed::Pickle { pickled, buffers })
     }
 
     /// All of it as a first message, if there is room.
     fn frame(&self) -> Option<Frame> {
-        let content = self.buffers.is_empty().then(|| Content::Here(self.pickled.as_bytes()))?;
-        Frame::new(PICKLE, content)
+        match self {
+            Packed::Array(content) => Frame::new(ARRAY, Content::Here(content)),
+            Packed::Pickle { pickled, buffers } if buffers.is_empty() => {
+                Frame::new(PICKLE, Content::Here(pickled.as_bytes()))
+            }
+            Packed::Pickle { .. } => None,
+        }
     }
 
     /// The same, or a first message that says how long its blob is.
@@ -194,8 +210,14 @@ impl<'py> Packed<'py> {
         Ok(Frame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
     }
 
+    /// The same for `ripieno.wire.packing`; None if a first message has all of it.
     fn to_python(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        PACKED.import(py, "ripieno.wire.packing", "Packed")?.call1((&self.pickled, &self.buffers))
+        match self {
+            Packed::Array(_) => Ok(py.None().into_bound(py)),
+            Packed::Pickle { pickled, buffers } => {
+                PACKED.import(py, "ripieno.wire.packing", "Packed")?.call1((pickled, buffers))
+            }
+        }
     }
 }
 
@@ -232,7 +254,7 @@ fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
 }
 
 fn is_short(frame: &Frame) -> bool {
-    matches!(frame.read(), (PICKLE, Content::Here(_)))
+    matches!(frame.read(), (PICKLE | ARRAY, Content::Here(_)))
 }
 
 /// The value of a first message, if it is all there; else what is in it.
@@ -242,12 +264,31 @@ fn value_of<'py>(py: Python<'py>, frame: Frame) -> PyResult<(bool, Bound<'py, Py
             let loads = LOADS.import(py, "pickle", "loads")?;
             timed(|| loads.call1((PyBytes::new(py, pickled),))).map(|value| (true, value))
         }
-        _ => Ok((false, frame.to_python(py)?)),
+        (ARRAY, Content::Here(content)) => Ok((true, array_of(py, content)?)),
+        _ => Ok((false, to_python(py, &frame)?)),
     }
 }
 
-fn firsts<'py>(py: Python<'py>, frames: &[Frame]) -> PyResult<Vec<Bound<'py, PyAny>>> {
-    frames.iter().map(|frame| frame.to_python(py)).collect()
+/// The bytes of an array, if it is plain and a first message has room for it.
+fn short_array(value: Value<'_, '_>) -> Option<Vec<u8>> {
+    let (bytes, array) = Bytes::plain_to_read(value)?;
+    ShortArray::encode(bytes.element, array.shape(), bytes.read())
+}
+
+/// A new array of such bytes.
+fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    let Some(ShortArray { element, shape, data }) = ShortArray::decode(bytes) else {
+        return Err(errors::input("a first message says that it has an array, and has none".to_string()));
+    };
+    let array = empty(py, element, &shape)?;
+    let (into, _) = Bytes::plain(&array).expect("a new array of numbers is plain");
+    into.write()?.copy_from_slice(data);
+    Ok(array)
+}
+
+/// Of each first message whether it has all of a value, and that, or what is in it.
+fn firsts<'py>(py: Python<'py>, frames: &[Frame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
+    frames.iter().map(|frame| value_of(py, *frame)).collect()
 }
 
 /// Counts how long bytes are made of objects, or objects of bytes.

@@ -14,6 +14,9 @@ use ripieno::{Element, Elements, Memory, NO_MEMORY, Op, Shape, Task, Whole};
 /// The counts of so many ranks lie on the stack.
 const FEW_RANKS: usize = 16;
 
+/// With more leaves there is more to do beside the calls.
+const MOST_LEAVES: usize = 64;
+
 /// The calls of a communicator on plain arrays and numbers.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct PlainCalls(Py<Communicator>);
@@ -114,8 +117,8 @@ impl PlainCalls {
             return self.leaf(py, &leaf, task).map(Some);
         }
         let items: Vec<Bound<'py, PyAny>> = match (value.cast_exact::<PyTuple>(), value.cast_exact::<PyList>()) {
-            (Ok(tuple), _) => tuple.iter().collect(),
-            (_, Ok(list)) => list.iter().collect(),
+            (Ok(tuple), _) if tuple.len() <= MOST_LEAVES => tuple.iter().collect(),
+            (_, Ok(list)) if list.len() <= MOST_LEAVES => list.iter().collect(),
             _ => return Ok(None),
         };
         let leaves: Option<Vec<Leaf>> = items.iter().map(|item| Leaf::of(item, is_sum)).collect();

@@ -13,6 +13,7 @@ mod core;
 mod elements;
 mod error;
 mod flight;
+pub mod frame;
 mod functions;
 mod groups;
 mod handle;

@@ -283,13 +283,17 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
         (|form| (0, Form { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
     ];
     for (odd, called) in odd_ones {
-        let reduce = |comm: &mut Communicator| {
-            let configured = [0, 1].map(|_| comm.sparse(&[1, 2, 3], &[3], &Options::default()).unwrap());
+        // A rank may hear of it while it configures.
+        let run = |comm: &mut Communicator| {
+            let options = Options::default();
+            let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];
             let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
             let (which, form) = if comm.rank() == 2 { odd(form) } else { (0, form) };
             let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
-            mismatch(configured[which].reduce(&contributed, &mut into, form).and_then(|()| comm.barrier(None)))
+            configured[which].reduce(&contributed, &mut into, form)?;
+            comm.barrier(None)
         };
+        let reduce = |comm: &mut Communicator| mismatch(run(comm));
         for descriptions in [world(3, reduce), endpoint_world(3, Links::Tcp, reduce)] {
             assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
             assert!(descriptions[0].contains(&format!("rank 2 called {called}")), "{descriptions:?}");

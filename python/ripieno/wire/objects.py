@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
 #: What a first message has: all of a pickle that refers to no buffers, the head of a value or its length, or the length
-#: of a blob.
+#: of a blob. The native module has another kind, all of a short array.
 _PICKLE, _HEAD, _BLOB = range(3)
 
 #: Up to so many ranks gather and scatter by first messages; of more, sizes are far less.
@@ -136,7 +136,7 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
         native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
-        firsts = [(_BLOB, size) for size in sizes_array.tolist()]
+        firsts = [(False, (_BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
     native.gather(blobs, sizes, root, algorithm, OBJECT)
@@ -155,7 +155,7 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
         native.broadcast(sizes_array, root, None, OBJECT)
-        firsts = [(_BLOB, size) for size in sizes_array.tolist()]
+        firsts = [(False, (_BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     for each, chunk in zip(packed, chunks, strict=False):
         _write(each, chunk)
@@ -217,9 +217,9 @@ def movable(value: Any) -> Any:
     return array if array.flags.writeable else np.array(array)
 
 
-def _rest(firsts: Sequence[First]) -> tuple[list[int], NDArray[Any], list[NDArray[Any]]]:
+def _rest(firsts: Sequence[tuple[bool, Any]]) -> tuple[list[int], NDArray[Any], list[NDArray[Any]]]:
     """How large the blobs of all ranks are behind these, memory for them, and each one's part of it."""
-    sizes = [content if isinstance(content, int) else 0 for _, content in firsts]
+    sizes = [0 if is_done else rest[1] for is_done, rest in firsts]
     return sizes, *_chunks(sizes)
 
 
@@ -228,10 +228,10 @@ def _write(packed: packing.Packed, chunk: NDArray[Any]) -> None:
         packing.write_blob(packed, chunk)
 
 
-def _value(first: First, chunk: NDArray[Any]) -> Any:
-    """A rank's value, which is in its first message or in its blob."""
-    content = first[1]
-    return packing.unpack(content, ()) if isinstance(content, bytes) else packing.read_blob(chunk)
+def _value(first: tuple[bool, Any], chunk: NDArray[Any]) -> Any:
+    """A rank's value, which came in its first message or is in its blob."""
+    is_done, value = first
+    return value if is_done else packing.read_blob(chunk)
 
 
 def _chunks(sizes: list[int]) -> tuple[NDArray[Any], list[NDArray[Any]]]:

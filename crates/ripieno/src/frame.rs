@@ -1,0 +1,164 @@
+//! Frames: the first messages about objects, and short arrays as what is in one.
+//!
+//! In a frame are a kind, a number of the program's, and either bytes, at most [`ROOM_BYTES`], or how many are to come.
+
+use ripieno_run::Element;
+
+const FRAME_BYTES: usize = 256;
+const WORD_BYTES: usize = 8;
+
+/// Bytes of what a frame has room for.
+pub const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
+
+/// A first message as it travels: its kind, its length and its room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Frame([u8; FRAME_BYTES]);
+
+/// What is in a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// These bytes.
+    Here(&'a [u8]),
+    /// How many are to come.
+    Later(u64),
+}
+
+impl Frame {
+    /// To be received into.
+    pub const EMPTY: Frame = Frame([0; FRAME_BYTES]);
+
+    /// A frame of this kind, unless it has no room for so many bytes.
+    pub fn new(kind: u64, content: Content<'_>) -> Option<Frame> {
+        let mut frame = Frame::EMPTY;
+        let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
+        let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
+        kind_at.copy_from_slice(&kind.to_le_bytes());
+        // The complement of a length says that its bytes are elsewhere.
+        let length = match content {
+            Content::Here(bytes) => {
+                room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+                bytes.len() as u64
+            }
+            Content::Later(length) => !length,
+        };
+        length_at.copy_from_slice(&length.to_le_bytes());
+        Some(frame)
+    }
+
+    /// The kind of the frame, and what is in it.
+    pub fn read(&self) -> (u64, Content<'_>) {
+        let (words, room) = self.0.split_at(2 * WORD_BYTES);
+        let (kind, length) = words.split_at(WORD_BYTES);
+        let length = word(length);
+        let here = usize::try_from(length).ok().and_then(|length| room.get(..length));
+        (word(kind), here.map_or(Content::Later(!length), Content::Here))
+    }
+
+    /// As it travels.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Several, one after the other, as they travel.
+    pub fn bytes_of_mut(frames: &mut [Frame]) -> &mut [u8] {
+        // SAFETY: a frame is its bytes and nothing else, and any bytes are one.
+        unsafe { std::slice::from_raw_parts_mut(frames.as_mut_ptr().cast(), size_of_val(frames)) }
+    }
+}
+
+/// An array that a frame has room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortArray<'a> {
+    /// The type of its elements.
+    pub element: Element,
+    /// How many entries there are along each axis.
+    pub shape: Vec<usize>,
+    /// Its elements, the last axis first.
+    pub data: &'a [u8],
+}
+
+impl<'a> ShortArray<'a> {
+    /// The bytes of an array, if a frame has room for them.
+    pub fn encode(element: Element, shape: &[usize], data: &[u8]) -> Option<Vec<u8>> {
+        let has_room = WORD_BYTES * (1 + shape.len()) + data.len() <= ROOM_BYTES;
+        let number = Element::ALL.iter().position(|known| *known == element).filter(|_| has_room)?;
+        let mut bytes = vec![number as u8, shape.len() as u8];
+        bytes.resize(WORD_BYTES, 0);
+        bytes.extend(shape.iter().flat_map(|&axis| (axis as u64).to_le_bytes()));
+        bytes.extend_from_slice(data);
+        Some(bytes)
+    }
+
+    /// The array of these bytes, if they are those of one.
+    pub fn decode(bytes: &'a [u8]) -> Option<ShortArray<'a>> {
+        let (head, rest) = bytes.split_at_checked(WORD_BYTES)?;
+        let element = *Element::ALL.get(usize::from(head[0]))?;
+        let (axes, data) = rest.split_at_checked(WORD_BYTES * usize::from(head[1]))?;
+        let axes = axes.chunks_exact(WORD_BYTES).map(|axis| usize::try_from(word(axis)).ok());
+        let shape = axes.collect::<Option<Vec<usize>>>()?;
+        let length = shape.iter().try_fold(element.size_bytes(), |length, &axis| length.checked_mul(axis))?;
+        (length == data.len()).then_some(ShortArray { element, shape, data })
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("a word has eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_a_frame_comes_out_of_it() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(ROOM_BYTES + 1).collect();
+        for kind in [0, 7, u64::MAX] {
+            let here = [0, 1, ROOM_BYTES].map(|length| Content::Here(&bytes[..length]));
+            for content in here.into_iter().chain([0, 1, 1 << 40].map(Content::Later)) {
+                let mut frames = [Frame::EMPTY; 2];
+                let frame = Frame::new(kind, content).expect("there is room");
+                Frame::bytes_of_mut(&mut frames)[FRAME_BYTES..].copy_from_slice(frame.as_bytes());
+                assert_eq!(frames[1].read(), (kind, content));
+                assert_eq!(frames[0], Frame::EMPTY);
+            }
+        }
+        assert_eq!(Frame::new(0, Content::Here(&bytes)), None);
+    }
+
+    #[test]
+    fn a_damaged_frame_has_no_bytes_that_it_has_no_room_for() {
+        for length in [ROOM_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
+            let mut frame = Frame::new(0, Content::Here(&[1, 2])).expect("there is room");
+            frame.0[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&length.to_le_bytes());
+            assert_eq!(frame.read(), (0, Content::Later(!length)));
+        }
+    }
+
+    #[test]
+    fn arrays_come_out_of_their_bytes_as_far_as_there_is_room() {
+        for element in Element::ALL {
+            for shape in [&[][..], &[0], &[3], &[2, 0, 5], &[2, 3]] {
+                let data = vec![7; shape.iter().product::<usize>() * element.size_bytes()];
+                let bytes = ShortArray::encode(element, shape, &data).expect("there is room");
+                let array = ShortArray { element, shape: shape.to_vec(), data: &data };
+                assert_eq!(ShortArray::decode(&bytes), Some(array));
+            }
+        }
+        let most = ROOM_BYTES - 2 * WORD_BYTES;
+        assert!(ShortArray::encode(Element::U8, &[most], &vec![0; most]).is_some());
+        assert!(ShortArray::encode(Element::U8, &[most + 1], &vec![0; most + 1]).is_none());
+        assert!(ShortArray::encode(Element::U8, &[0; 30], &[]).is_none());
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_array() {
+        let bytes = ShortArray::encode(Element::I16, &[2, 3], &[7; 12]).expect("there is room");
+        (0..bytes.len()).for_each(|length| assert_eq!(ShortArray::decode(&bytes[..length]), None, "{length} bytes"));
+        for (at, byte) in [(0, 12), (1, 1), (1, 255), (8, 1), (8, 3), (15, 255), (16, 0), (23, 128)] {
+            let mut damaged = bytes.clone();
+            damaged[at] = byte;
+            assert_eq!(ShortArray::decode(&damaged), None, "{byte} at {at}");
+        }
+    }
+}
