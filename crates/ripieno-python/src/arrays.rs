@@ -47,8 +47,8 @@ impl Bytes {
         Bytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
     }
 
-    /// The memory of `value`, to change, if it is an array of NumPy's own class and of numbers as this machine has them,
-    /// which lie one after the other.
+    /// The memory of `value`, to change, if it is an array of NumPy's own class and of numbers as this machine has
+    /// them, which lie one after the other.
     #[inline]
     pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(Bytes, &'a Bound<'py, PyUntypedArray>)> {
         Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)

@@ -1,7 +1,8 @@
 //! Short objects: pickled, moved in a first message and made again, all in one call.
 //!
-//! A call says whether it is done, and gives what came of it, or what is left to do: a value packed, and first messages.
-//! Objects of Python's own classes are pickled here; any other, and what is long, is packed by `ripieno.wire.packing`.
+//! A call says whether it is done, and gives what came of it, or what is left to do: a value packed, and what came
+//! first. Objects of Python's own classes are pickled here, and short arrays are written as they are; any other object
+//! is packed by `ripieno.wire.packing`.
 
 use crate::arrays::{Bytes, empty};
 use crate::communicator::Communicator;
@@ -122,8 +123,8 @@ fn scatter_object<'py>(
     Ok((false, (packed, firsts(py, &all)?).into_pyobject(py)?.into_any()))
 }
 
-/// Every rank's value, if all are short, at the root, or everywhere without one; None elsewhere. Else this rank's packed,
-/// and what came first of all ranks.
+/// Every rank's value, if all are short, at the root, or everywhere without one; None elsewhere. Else this rank's
+/// packed, and what came first of all ranks.
 #[pyfunction]
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn gather_objects<'py>(

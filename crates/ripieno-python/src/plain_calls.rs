@@ -41,8 +41,8 @@ impl PlainCalls {
         self.perform(bytes, array, &Task::Allreduce { op, vector: Whole })
     }
 
-    /// What comes of it, for a float, a Python number to be added up, a short array, which stays as it is, or a tuple or
-    /// a list of these.
+    /// What comes of it, for a float, a Python number to be added up, a short array, which stays as it is, or a tuple
+    /// or a list of these.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {

@@ -205,8 +205,9 @@ impl Communicator {
         state.run(&mut runtime, task, elements.into(), algorithm, memory)
     }
 
-    /// As [`Communicator::run`], for a task that repeats, goes by a few messages of a few bytes, and is run by the thread
-    /// that runs most here. What of it waits is run by `apart`. `None` for any other task, of which nothing is done.
+    /// As [`Communicator::run`], for a task that repeats, goes by a few messages of a few bytes, and is run by the
+    /// thread that runs most here. What of it waits is run by `apart`. `None` for any other task, of which nothing is
+    /// done.
     pub fn run_briefly<'a>(
         &self,
         task: &Task<'_>,
