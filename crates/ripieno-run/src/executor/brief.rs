@@ -25,6 +25,8 @@ const STEP_COUNT: usize = 32;
 const LOOK_COUNT: u32 = 200;
 /// How often a rank that shares its core offers it between two looks for a message before the run goes on as any other.
 const OFFER_COUNT: u32 = 16;
+/// And for how long: who calls may hold what other threads wait for, until the run goes on as any other.
+const OFFER: Duration = Duration::from_millis(1);
 
 /// The steps of a brief schedule, in the order in which they run.
 #[derive(Clone, Debug)]
@@ -189,7 +191,10 @@ impl Run<'_, '_> {
             if !link.is_memory() || link.message(length_bytes, 1).is_some() {
                 break;
             }
-            since.get_or_insert_with(|| self.fabric.now());
+            let now = self.fabric.now();
+            if now - *since.get_or_insert(now) > OFFER {
+                break;
+            }
             self.fabric.yield_now();
         }
         if let Some(since) = since {
