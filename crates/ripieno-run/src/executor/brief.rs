@@ -129,6 +129,7 @@ impl BriefStep {
 
 impl Run<'_, '_> {
     /// Runs a brief schedule as far as it goes; whether that is to its end.
+    #[inline(always)]
     pub fn run_briefly(&mut self, brief: &Brief) -> bool {
         self.progress.traffic = brief.traffic;
         for (at, step) in brief.steps.iter().enumerate() {

@@ -259,6 +259,7 @@ impl Executor {
 }
 
 /// What comes ahead of every run: the checks, and the notes of what this rank enters.
+#[inline(always)]
 fn begin(
     recorder: &mut Recorder,
     fabric: &mut dyn Fabric,
