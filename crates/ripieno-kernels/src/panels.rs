@@ -285,6 +285,8 @@ pub(crate) fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64
     pairs.map(|pair| pair[1]).collect()
 }
 
+/// Not inlined: a sort has many comparisons, of which few get here.
+#[inline(never)]
 fn compare<C: Centroid>(a: &[C], b: &[C]) -> std::cmp::Ordering {
     // Adding zero makes the two zeros one: equal rows have to be neighbours.
     let number = |value: C| -> f64 { Into::<f64>::into(value) + 0.0 };
