@@ -22,8 +22,8 @@ use crate::accumulate::{accumulate, accumulate_share};
 use crate::distances::squared_distance;
 use crate::panels::{Form, Frame, Panels};
 use crate::phased::Phased;
-use crate::simd::{self, FEW_COLUMNS, Job, Lanes, Nearest, ROW_STEP, Vector};
-use crate::{Centroid, Matrix, Point, ThreadModel, Threads};
+use crate::simd::{Candidates, FEW_COLUMNS, Job, Lanes, Nearest, NearestRows, ROW_STEP, Vector};
+use crate::{Centroid, Matrix, Point, Simd, ThreadModel, Threads};
 pub use bounds::{Bounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
@@ -254,6 +254,7 @@ struct Scratch {
     nearest: Vec<Nearest>,
     doubtful: Vec<(usize, f32)>,
     tile: Vec<f32>,
+    candidates: Vec<(usize, usize)>,
     labels: Vec<i32>,
     distances: Vec<f64>,
     bytes: BytesScratch,
@@ -269,6 +270,7 @@ impl Scratch {
             nearest: vec![Nearest::default(); block_rows],
             doubtful: Vec::new(),
             tile: vec![0.0; ROW_STEP * columns],
+            candidates: Vec::new(),
             labels: vec![0; block_rows],
             distances: vec![0.0; block_rows],
             bytes: BytesScratch::default(),
@@ -397,7 +399,8 @@ impl<C: Centroid> Way<C> {
     ) {
         match self {
             Way::Packed(packed) => {
-                threads.simd().run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch });
+                let simd = threads.simd();
+                simd.run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch, simd });
             }
             Way::Bytes(filter) => {
                 let bytes = P::as_bytes(points.values()).expect("bytes, for which the filter was made");
@@ -449,6 +452,7 @@ struct PackedBlock<'a, P: Point> {
     labels: &'a mut [i32],
     squared_distances: &'a mut [f64],
     scratch: &'a mut Scratch,
+    simd: Simd,
 }
 
 impl<P: Point> Job for PackedBlock<'_, P> {
@@ -460,10 +464,10 @@ impl<P: Point> Job for PackedBlock<'_, P> {
         let scratch = &mut *self.scratch;
         let row_count = self.points.rows().next_multiple_of(ROW_STEP);
         let rows = &scratch.rows[..row_count * self.points.columns()];
-        let nearest = &mut scratch.nearest[..row_count];
-        simd::nearest::<V, ROWS, VECTORS>(rows, &self.packed.panels, &mut scratch.lanes, nearest);
+        let (lanes, found) = (&mut scratch.lanes[..], &mut scratch.nearest[..row_count]);
+        self.simd.run(NearestRows { rows, panels: &self.packed.panels, lanes, found });
         self.measure();
-        self.settle::<V, ROWS, VECTORS>();
+        self.settle::<ROWS>();
     }
 }
 
@@ -502,7 +506,7 @@ impl<P: Point> PackedBlock<'_, P> {
 
     /// Decides the doubtful rows by the distances of all centroids whose score is not below the limit.
     #[inline(always)]
-    fn settle<V: Vector, const ROWS: usize, const VECTORS: usize>(&mut self) {
+    fn settle<const ROWS: usize>(&mut self) {
         let columns = self.points.columns();
         let centroids = self.centroids;
         let scratch = &mut *self.scratch;
@@ -514,11 +518,11 @@ impl<P: Point> PackedBlock<'_, P> {
                 scratch.tile[slot * columns..(slot + 1) * columns].copy_from_slice(from);
                 self.squared_distances[row] = f64::INFINITY;
             }
-            let tile = &scratch.tile[..ROWS * columns];
-            simd::candidates::<V, ROWS, VECTORS>(tile, &self.packed.panels, &limits, |slot, index| {
-                if slot >= doubtful.len() || index >= centroids.rows() {
-                    return;
-                }
+            let (limits, found) = (&limits[..doubtful.len()], &mut scratch.candidates);
+            found.clear();
+            self.simd.run(Candidates { rows: &scratch.tile, limits, panels: &self.packed.panels, found });
+            // What fills the last panel up is no centroid.
+            for &(slot, index) in found.iter().filter(|(_, index)| *index < centroids.rows()) {
                 let row = doubtful[slot].0;
                 let distance = squared_distance(self.points.row(row), centroids.row(index));
                 // Candidates come in ascending order, so a tie stays with the lowest index.
@@ -526,7 +530,7 @@ impl<P: Point> PackedBlock<'_, P> {
                     self.labels[row] = index as i32;
                     self.squared_distances[row] = distance;
                 }
-            });
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ mod x86_bytes;
 
 pub(crate) use bytes::{ByteJob, ByteSums};
 pub(crate) use eight::{Eight, least_distance};
-pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, ROW_STEP, candidates, nearest, products_apart, scores};
+pub(crate) use tiles::{Candidates, FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, products_apart, scores};
 pub(crate) use vector::{Job, Sums, Vector};
 
 /// A level of vector instructions.

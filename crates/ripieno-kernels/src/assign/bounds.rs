@@ -407,7 +407,8 @@ impl<P: Point> Block<'_, P> {
             while met < count {
                 let (needing, greatest) = (&needing[met..count], &mut greatest[met..count]);
                 let panels = panels.clone();
-                met += match needing.len() <= ROWS {
+                // Of one part there is only one such loop to compile.
+                met += match PARTS == 1 || needing.len() <= ROWS {
                     true => self.meet_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
                     false => self.meet_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
                 };

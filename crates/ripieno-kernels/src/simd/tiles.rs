@@ -8,7 +8,7 @@
 //! row, after the last panel. So the matrix of scores is never stored.
 //! Source: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
 
-use super::vector::Vector;
+use super::vector::{Job, Vector};
 use crate::panels::{Form, Line, Panels};
 
 /// Rows of a block come in multiples of this, which every tile height divides.
@@ -17,7 +17,7 @@ pub(crate) const ROW_STEP: usize = 36;
 /// How many columns [`Form::Difference`] is made for.
 pub(crate) const FEW_COLUMNS: usize = 8;
 
-/// Rows that [`nearest`] compares at once where there are few columns.
+/// Rows that [`NearestRows`] compares at once where there are few columns.
 const FEW_COLUMNS_ROWS: usize = 4;
 
 /// The best centroid of a row, by score.
@@ -31,7 +31,7 @@ pub(crate) struct Nearest {
     pub index: u32,
 }
 
-/// The best score of each lane so far, of one row; memory for [`nearest`].
+/// The best score of each lane so far, of one row; memory for [`NearestRows`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lanes {
     best: Line,
@@ -39,9 +39,27 @@ pub(crate) struct Lanes {
     index: Line,
 }
 
-/// The best centroid of each of the rows, of which there is a multiple of [`ROW_STEP`].
+/// Finds the best centroid of each of the rows, of which there is a multiple of [`ROW_STEP`].
+///
+/// Of no type of points, so that it is compiled once per level.
+pub(crate) struct NearestRows<'a> {
+    pub rows: &'a [f32],
+    pub panels: &'a Panels,
+    pub lanes: &'a mut [Lanes],
+    pub found: &'a mut [Nearest],
+}
+
+impl Job for NearestRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        nearest::<V, ROWS, VECTORS>(self.rows, self.panels, self.lanes, self.found);
+    }
+}
+
 #[inline(always)]
-pub(crate) fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
+fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
     panels: &Panels,
     lanes: &mut [Lanes],
@@ -64,24 +82,37 @@ pub(crate) fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Calls `found(row, centroid)` for every score that is not below the row's limit, per row in ascending order.
-#[inline(always)]
-pub(crate) fn candidates<V: Vector, const ROWS: usize, const VECTORS: usize>(
-    rows: &[f32],
-    panels: &Panels,
-    limits: &[f32; ROWS],
-    mut found: impl FnMut(usize, usize),
-) {
-    assert_eq!(rows.len(), ROWS * panels.depth(), "a full tile of rows");
-    assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
-    for panel in 0..panels.count() {
-        for (row, scores) in scores::<V, ROWS, VECTORS>(rows, panels, panel).iter().enumerate() {
-            for (vector, &score) in scores.iter().enumerate() {
-                let mut bits = !V::bits(score.is_less(V::splat(limits[row]))) & ((1 << V::LANES) - 1);
-                while bits != 0 {
-                    let lane = bits.trailing_zeros() as usize;
-                    found(row, panel * panels.width() + vector * V::LANES + lane);
-                    bits &= bits - 1;
+/// Finds every score of a tile of rows that is not below its row's limit.
+///
+/// Of no type of points, as [`NearestRows`].
+pub(crate) struct Candidates<'a> {
+    /// At least as many rows as a tile has.
+    pub rows: &'a [f32],
+    /// Of the first rows, no more than a tile has; the others are not asked for.
+    pub limits: &'a [f32],
+    pub panels: &'a Panels,
+    /// Gets rows and centroids, per row in ascending order.
+    pub found: &'a mut Vec<(usize, usize)>,
+}
+
+impl Job for Candidates<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
+        let Candidates { rows, limits, panels, found } = self;
+        let rows = &rows[..ROWS * panels.depth()];
+        assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
+        for panel in 0..panels.count() {
+            let scores = scores::<V, ROWS, VECTORS>(rows, panels, panel);
+            for (row, (scores, &limit)) in scores.iter().zip(limits).enumerate() {
+                for (vector, &score) in scores.iter().enumerate() {
+                    let mut bits = !V::bits(score.is_less(V::splat(limit))) & ((1 << V::LANES) - 1);
+                    while bits != 0 {
+                        let lane = bits.trailing_zeros() as usize;
+                        found.push((row, panel * panels.width() + vector * V::LANES + lane));
+                        bits &= bits - 1;
+                    }
                 }
             }
         }
