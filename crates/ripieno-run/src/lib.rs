@@ -11,9 +11,7 @@ pub mod fabric;
 pub mod link;
 pub mod membership;
 pub mod recorder;
-pub mod reduction;
 pub mod replicas;
-pub mod rows;
 pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, Element, HEADER_BYTES, Header, Told};
@@ -22,3 +20,4 @@ pub use fabric::{Fabric, Failure, NotShrunk, Remote, Shrunk, Want};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;
+pub use ripieno_reduce::{self as reduction, rows};

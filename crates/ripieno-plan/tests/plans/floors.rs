@@ -5,13 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Crates of this workspace that each may depend on.
-const BELOW: [(&str, &[&str]); 10] = [
+const BELOW: [(&str, &[&str]); 11] = [
     ("ripieno-fuzz", &[]),
     ("ripieno-cores", &[]),
     ("ripieno-plan", &[]),
     ("ripieno-kernels", &["ripieno-cores"]),
     ("ripieno-sim", &["ripieno-plan"]),
-    ("ripieno-run", &["ripieno-plan"]),
+    ("ripieno-reduce", &["ripieno-plan"]),
+    ("ripieno-run", &["ripieno-plan", "ripieno-reduce"]),
     ("ripieno-net", &["ripieno-cores", "ripieno-run"]),
     ("ripieno", &["ripieno-plan", "ripieno-run", "ripieno-sim", "ripieno-net", "ripieno-kernels"]),
     ("ripieno-python", &["ripieno-kernels", "ripieno"]),
@@ -19,9 +20,10 @@ const BELOW: [(&str, &[&str]); 10] = [
 ];
 
 /// What a floor forbids: sockets, the operating system, and a clock other than an argument.
-const FORBIDDEN: [(&str, &[&str]); 3] = [
+const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("ripieno-plan", &["std::net", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-sim", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
+    ("ripieno-reduce", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-run", &["std::net", "std::os", "libc", "rustix", "Instant::now", "SystemTime"]),
 ];
 

@@ -1,7 +1,7 @@
 //! The least or the greatest value with the place where it is: rows of a value and an index of 8 bytes.
 
+use super::Element;
 use super::number::Number;
-use crate::call::Element;
 use half::{bf16, f16};
 use std::cmp::Ordering;
 

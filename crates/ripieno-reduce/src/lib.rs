@@ -3,15 +3,19 @@
 //! The slices may lie at any alignment. Integers wrap around. `min` and `max` of floats give NaN if either is NaN and
 //! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined
 //! in single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
+//!
+//! A crate of its own, because its loops are made for speed where all that runs plans is made for size.
 
+mod element;
 mod function;
 mod number;
 mod places;
+pub mod rows;
 
+pub use element::Element;
 pub use function::Function;
 pub use places::place_keeper;
 
-use crate::call::Element;
 use half::{bf16, f16};
 use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};
 use ripieno_plan::Op;

@@ -24,7 +24,7 @@ impl Function {
     }
 
     /// Combines rows; whether that could be done.
-    pub(crate) fn combine(&self, into: &mut [u8], from: &[u8]) -> bool {
+    pub fn combine(&self, into: &mut [u8], from: &[u8]) -> bool {
         (self.combine)(into, from)
     }
 }

@@ -1,5 +1,5 @@
-//! Rows by number: gathered from a table, and scattered over one. [`crate::reduction::Reduction::combine_rows`]
-//! combines them into one.
+//! Rows by number: gathered from a table, and scattered over one. [`crate::Reduction::combine_rows`] combines them into
+//! one.
 //!
 //! Numbers may come in any order and repeat; slices may lie at any alignment. Cost: one pass over the numbers.
 
