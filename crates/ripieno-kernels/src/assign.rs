@@ -29,6 +29,7 @@ use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
 pub use probing::{Before, Probing, SomeGroups, meet_groups};
 use regions::{Regions, RegionsBlock};
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
@@ -409,6 +410,10 @@ impl<C: Centroid> Way<C> {
                 threads.simd().run_bytes(block);
             }
             Way::Regions(regions) => {
+                // Bytes are few columns wide here, and widened for less than a search takes.
+                let widen = || Cow::Owned(points.values().iter().map(|value| value.widen()).collect());
+                let values = P::as_real(points.values()).map_or_else(widen, Cow::Borrowed);
+                let points = Matrix::new(&values, points.rows(), points.columns());
                 threads.simd().run(RegionsBlock { regions, points, labels, squared_distances });
             }
             Way::Direct => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),

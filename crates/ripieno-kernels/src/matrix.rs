@@ -65,6 +65,10 @@ pub(crate) mod number {
         fn as_bytes(_values: &[Self]) -> Option<&[u8]> {
             None
         }
+        /// The same values in the type they are computed with, if that is theirs.
+        fn as_real(_values: &[Self]) -> Option<&[Self::Real]> {
+            None
+        }
     }
 
     /// A coordinate that can be computed with.
@@ -153,6 +157,10 @@ impl Number for f32 {
     fn is_finite(self) -> bool {
         f32::is_finite(self)
     }
+
+    fn as_real(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
+    }
 }
 
 impl Real for f32 {
@@ -201,6 +209,10 @@ impl Number for f64 {
     #[inline(always)]
     fn is_finite(self) -> bool {
         f64::is_finite(self)
+    }
+
+    fn as_real(values: &[f64]) -> Option<&[f64]> {
+        Some(values)
     }
 }
 

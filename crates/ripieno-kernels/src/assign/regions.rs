@@ -139,7 +139,7 @@ impl<C: Centroid> Regions<C> {
 
     /// The leaves of some points, no more than [`ABREAST`].
     #[inline(always)]
-    fn leaves<P: Point<Centroid = C>, const COLUMNS: usize>(&self, points: &[[P; COLUMNS]]) -> [u32; ABREAST] {
+    fn leaves<const COLUMNS: usize>(&self, points: &[[C; COLUMNS]]) -> [u32; ABREAST] {
         let mut leaves = [0; ABREAST];
         for (leaf, point) in leaves.iter_mut().zip(points) {
             *leaf = self.table[self.grid.cell(&point.map(Into::into))];
@@ -149,7 +149,7 @@ impl<C: Centroid> Regions<C> {
             going = false;
             for (leaf, point) in leaves.iter_mut().zip(points) {
                 let node = &self.tree.nodes[*leaf as usize];
-                let next = node.next + u32::from(point[node.column as usize % COLUMNS].widen() > node.cut);
+                let next = node.next + u32::from(point[node.column as usize % COLUMNS] > node.cut);
                 going |= next != *leaf;
                 *leaf = next;
             }
@@ -430,15 +430,15 @@ impl<C: Centroid> Tree<C> {
     }
 }
 
-/// One block of a search in regions.
-pub(super) struct RegionsBlock<'a, P: Point> {
-    pub regions: &'a Regions<P::Centroid>,
-    pub points: Matrix<'a, P>,
+/// One block of a search in regions, of points in the type that they are computed with.
+pub(super) struct RegionsBlock<'a, C> {
+    pub regions: &'a Regions<C>,
+    pub points: Matrix<'a, C>,
     pub labels: &'a mut [i32],
     pub squared_distances: &'a mut [f64],
 }
 
-impl<P: Point> Job for RegionsBlock<'_, P> {
+impl<C: Centroid> Job for RegionsBlock<'_, C> {
     type Output = ();
 
     #[inline(always)]
@@ -456,7 +456,7 @@ impl<P: Point> Job for RegionsBlock<'_, P> {
     }
 }
 
-impl<P: Point> RegionsBlock<'_, P> {
+impl<C: Centroid> RegionsBlock<'_, C> {
     #[inline(always)]
     fn search<V: Vector, const COLUMNS: usize>(self) {
         let (points, rest) = self.points.values().as_chunks::<COLUMNS>();
@@ -561,6 +561,7 @@ mod tests {
                 *best = if distance < best.1 { (index as i32, distance) } else { *best };
             }
         }
+        let values: Vec<_> = points.values().iter().map(|value| value.widen()).collect();
         for simd in crate::Simd::available() {
             let threads = Threads::with_simd(2, simd);
             let Some(regions) = Regions::of(points, centroids, usize::MAX, &threads) else {
@@ -570,6 +571,7 @@ mod tests {
             };
             let (mut labels, mut squared_distances) = (vec![-7; points.rows()], vec![-7.0; points.rows()]);
             let (labels, squared_distances) = (&mut labels[..], &mut squared_distances[..]);
+            let points = Matrix::new(&values, points.rows(), points.columns());
             simd.run(RegionsBlock { regions: &regions, points, labels, squared_distances });
             let got = labels.iter().copied().zip(squared_distances.iter().copied());
             assert!(got.eq(want.iter().copied()), "{simd:?}");
