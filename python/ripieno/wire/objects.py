@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 #: of a blob. The native module has another kind, all of a short array.
 _PICKLE, _HEAD, _BLOB = range(3)
 
-#: Up to so many ranks gather and scatter by first messages; of more, sizes are far less.
+#: Up to so many ranks gather and scatter by first messages, unless an algorithm is asked for; of more, sizes are far
+#: less.
 _FEW_RANKS = 64
 
 #: What is in a first message: its kind, and bytes or how many are to come.
@@ -125,7 +126,7 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
-    if native.world_size <= _FEW_RANKS:
+    if algorithm is None and native.world_size <= _FEW_RANKS:
         is_done, rest = _native.gather_objects(native, value, root, None, OBJECT)
         if is_done:
             found: list[Any] | None = rest
@@ -145,7 +146,7 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
 
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
-    if native.world_size <= _FEW_RANKS:
+    if algorithm is None and native.world_size <= _FEW_RANKS:
         is_done, rest = _native.scatter_object(native, list(values or ()), root, OBJECT)
         if is_done:
             return rest
