@@ -4,7 +4,7 @@ mod common;
 
 use common::{bytes, world};
 use ripieno::{Collective, Communicator, Element, Memory, NO_MEMORY, Op, Overrides, Task, Whole};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More than a thread makes before the core is given to it.
 const MANY: usize = 50;
@@ -74,11 +74,14 @@ fn ranks_that_differ_are_told_however_often_they_have_agreed() {
 #[test]
 fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
     let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+    // Rank 1 comes when rank 0 waits for it.
+    let is_waited_for = AtomicBool::new(false);
     let ran = world(2, |comm| {
         let briefly = |length: usize| {
             let (mut apart_count, mut vector) = (0, bytes(&vec![comm.rank() as i64 + 2; length]));
             let mut apart = |rest: &mut (dyn FnMut() + Send)| {
                 apart_count += 1;
+                is_waited_for.store(true, Ordering::SeqCst);
                 rest();
             };
             let mut memory = [Memory::Write(&mut vector), NO_MEMORY];
@@ -88,8 +91,8 @@ fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
         assert_eq!(briefly(3), None, "no call has been made that it could repeat");
         (0..MANY).for_each(|_| drop(allreduced(comm, Op::Sum)));
         comm.barrier(None).unwrap();
-        if comm.rank() == 1 {
-            std::thread::sleep(Duration::from_millis(100));
+        while comm.rank() == 1 && !is_waited_for.load(Ordering::SeqCst) {
+            std::thread::yield_now();
         }
         let ran = briefly(3).expect("the thread has made many calls");
         assert_eq!(briefly(1 << 20), None, "too long to be brief");
