@@ -53,10 +53,8 @@ class Messages(Rank):
             Not negative. A message with a tag is for a `recv` with a tag, which may take those of one rank in another
             order than that in which they were sent.
         """
-        if type(to) is not int or not 0 <= to < self.world_size or to == self.rank:
-            to = self._other("to", to)
-        native = self._native_or_none
-        if tag is None and native is not None and self._plain is not None and self._queue.last is None:
+        to = self._other("to", to)
+        if tag is None and (native := self._at_once) is not None:
             # The common case, where every microsecond counts.
             return objects.send(native, value, to)
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
@@ -136,9 +134,8 @@ class Messages(Rank):
         """
         if source is not None:
             source = self._other("source", source)
-            native = self._native_or_none
             is_simple = out is None and tag is None and timeout_s is None and not envelope
-            if is_simple and native is not None and self._plain is not None and self._queue.last is None:
+            if is_simple and (native := self._at_once) is not None:
                 # As in `send`.
                 return objects.receive(native, source)
         if tag is not None:

@@ -12,7 +12,7 @@ from ripieno.mpi.constants import IN_PLACE
 from ripieno.mpi.datatypes import Buffer, buffer_of
 from ripieno.mpi.operations import SUM, Op
 from ripieno.mpi.place import Place
-from ripieno.wire.arrays import NATIVE_DTYPES
+from ripieno.wire.arrays import is_plain
 
 
 class _Box(NamedTuple):
@@ -164,9 +164,8 @@ def _both(sendbuf: Any, recvbuf: Any) -> tuple[Buffer, Buffer]:
 
 
 def _is_line(buffer: Any) -> bool:
-    """Whether it is an array of numbers, one after the other, that the native module knows."""
-    is_array = type(buffer) is np.ndarray and buffer.ndim == 1
-    return is_array and buffer.dtype in NATIVE_DTYPES and buffer.flags.carray
+    """Whether it can be received into as it is, and has one axis, as buffers have between ranks."""
+    return is_plain(buffer) and buffer.ndim == 1
 
 
 def _is_like(buffer: Any, line: NDArray[Any]) -> bool:

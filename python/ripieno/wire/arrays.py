@@ -8,7 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeGuard, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -48,6 +48,11 @@ def is_native(dtype: np.dtype[Any]) -> bool:
 def is_seen(dtype: np.dtype[Any]) -> bool:
     """Whether the native module combines elements of this type in the byte order that they have."""
     return dtype in NATIVE_DTYPES or (dtype.isnative and is_native(dtype))
+
+
+def is_plain(value: Any) -> TypeGuard[NDArray[Any]]:
+    """Whether the native module can receive into `value` as it is, and sees its form."""
+    return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
 
 
 def as_array(value: Any) -> NDArray[Any] | None:
