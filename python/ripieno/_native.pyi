@@ -293,6 +293,11 @@ def broadcast_frame(
 
 # Short objects. Each call says whether it is done, and gives what came of it, or what is left to do.
 WITHIN_BYTES: int
+PICKLE: int
+HEAD: int
+BLOB: int
+#: The form of whole numbers that are added up.
+WHOLE: str
 
 def send_object(comm: Communicator, value: object, to: int, form: str, /) -> Any: ...
 def receive_object(comm: Communicator, source: int, form: str, /) -> tuple[bool, Any]: ...

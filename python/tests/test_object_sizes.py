@@ -105,3 +105,24 @@ def unlike(comm):
 
 def test_ranks_may_give_short_and_long_objects_of_all_kinds(everywhere):
     everywhere(unlike)
+
+
+class Interrupted:
+    """Is interrupted the first time that it is pickled."""
+
+    count = 0
+
+    def __reduce__(self):
+        Interrupted.count += 1
+        if Interrupted.count == 1:
+            raise KeyboardInterrupt
+        return list, ()
+
+
+def test_an_interruption_of_pickling_is_none_of_its_errors(threads):
+    def program(comm):
+        with pytest.raises(KeyboardInterrupt):
+            comm.allgather([Interrupted()])
+        return comm.allgather([Interrupted()])
+
+    assert threads(1, program) == [[[[]]]]

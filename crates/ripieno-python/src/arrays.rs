@@ -106,8 +106,8 @@ impl Bytes {
 pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     static TYPES: [PyOnceLock<Py<PyArrayDescr>>; Element::ALL.len()] =
         [const { PyOnceLock::new() }; Element::ALL.len()];
-    let number = Element::ALL.iter().position(|known| *known == element).expect("all types of elements are known");
-    let known = TYPES[number].get_or_try_init(py, || PyArrayDescr::new(py, element.name()).map(Bound::unbind))?;
+    let known =
+        TYPES[element as usize].get_or_try_init(py, || PyArrayDescr::new(py, element.name()).map(Bound::unbind))?;
     let mut axes: Vec<npy_intp> = shape.iter().map(|&axis| axis as npy_intp).collect();
     // SAFETY: as many axes as are said, and a reference to the type that the array keeps; what comes of it is a new
     // reference or none.

@@ -61,6 +61,11 @@ pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
 }
 
+/// What came of another rank makes no object.
+pub fn serialization(message: String) -> PyErr {
+    raise("SerializationError", (message,))
+}
+
 fn from_failure(failure: Failure) -> PyErr {
     match failure {
         Failure::RankFailed { rank, host, cause, traceback } => raise("RankFailed", (rank, host, cause, traceback)),

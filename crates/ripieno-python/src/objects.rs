@@ -9,6 +9,7 @@ use crate::communicator::Communicator;
 use crate::errors;
 use crate::frames::{Frames, to_python};
 use numpy::PyUntypedArrayMethods;
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -17,8 +18,10 @@ use ripieno::frame::{Content, Frame, ShortArray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// A first message with all of a pickle that refers to no buffers, as `ripieno.wire.objects` has it.
+/// A first message with all of a pickle that refers to no buffers.
 const PICKLE: u64 = 0;
+/// One with the head of a value, or its length; only `ripieno.wire.objects` makes these and reads them.
+const HEAD: u64 = 1;
 /// One with the length of a blob.
 const BLOB: u64 = 2;
 /// One with all of an array.
@@ -35,6 +38,9 @@ type Value<'a, 'py> = &'a Bound<'py, PyAny>;
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("WITHIN_BYTES", WITHIN_BYTES)?;
+    module.add("PICKLE", PICKLE)?;
+    module.add("HEAD", HEAD)?;
+    module.add("BLOB", BLOB)?;
     module.add_function(wrap_pyfunction!(send_object, module)?)?;
     module.add_function(wrap_pyfunction!(receive_object, module)?)?;
     module.add_function(wrap_pyfunction!(broadcast_object, module)?)?;
@@ -169,11 +175,12 @@ impl<'py> Packed<'py> {
         if let Some(content) = short_array(value) {
             return Ok(Packed::Array(content));
         }
-        // What has classes of the program in it may be pickled otherwise.
-        if is_of_python(value)
-            && let Ok(packed) = timed(|| Packed::pickle(value))
-        {
-            return Ok(packed);
+        if is_of_python(value) {
+            match timed(|| Packed::pickle(value)) {
+                // What has classes of the program in it may be pickled otherwise.
+                Err(error) if error.is_instance_of::<PyException>(py) => {}
+                packed => return packed,
+            }
         }
         let value = MOVABLE.import(py, "ripieno.wire.objects", "movable")?.call1((value,))?;
         let (pickled, buffers) = PACK.import(py, "ripieno.wire.packing", "pack")?.call1((value,))?.extract()?;
@@ -279,7 +286,7 @@ fn short_array(value: Value<'_, '_>) -> Option<Vec<u8>> {
 /// A new array of such bytes.
 fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let Some(ShortArray { element, shape, data }) = ShortArray::decode(bytes) else {
-        return Err(errors::input("a first message says that it has an array, and has none".to_string()));
+        return Err(errors::serialization("a first message says that it has an array, and has none".to_string()));
     };
     let array = empty(py, element, &shape)?;
     let (into, _) = Bytes::plain(&array).expect("a new array of numbers is plain");

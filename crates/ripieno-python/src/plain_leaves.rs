@@ -1,6 +1,6 @@
 //! Tuples and lists of numbers and short arrays, which are combined leaf by leaf: those of one type travel together.
 
-use crate::arrays::Bytes;
+use crate::arrays::{Bytes, empty};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::{PyFloat, PyInt, PyType};
 use ripieno::Element;
 use std::fmt::Write;
 
-/// Whole numbers are added up exactly, in two words; the form of these, which other ways name likewise.
+/// Whole numbers are added up exactly, in two words, as `ripieno.wire.wholes` has it; the form of these.
 pub const WHOLE: &str = "int";
 /// Of the lower of the two.
 const LOW_BITS: i64 = u32::MAX as i64;
@@ -100,12 +100,12 @@ impl<'a, 'py> Leaf<'a, 'py> {
                 let [low, high] = [word(), word()].map(|word| i128::from(i64::from_ne_bytes(word)));
                 Ok((low + (high << LOW_BITS.count_ones())).into_pyobject(py)?.into_any())
             }
-            Leaf::Array(_, array) => {
-                let copy = copied(array)?;
-                let (bytes, _) = Bytes::plain(&copy).expect("the copy of a plain array is one");
+            Leaf::Array(bytes, array) => {
+                let made = empty(py, bytes.element, array.shape())?;
+                let (bytes, _) = Bytes::plain(&made).expect("a new array of numbers is plain");
                 let into = bytes.write()?;
                 into.copy_from_slice(next(into.len()));
-                Ok(copy)
+                Ok(made)
             }
         }
     }

@@ -82,8 +82,10 @@ impl<'a> ShortArray<'a> {
     /// The bytes of an array, if a frame has room for them.
     pub fn encode(element: Element, shape: &[usize], data: &[u8]) -> Option<Vec<u8>> {
         let has_room = WORD_BYTES * (1 + shape.len()) + data.len() <= ROOM_BYTES;
-        let number = Element::ALL.iter().position(|known| *known == element).filter(|_| has_room)?;
-        let mut bytes = vec![number as u8, shape.len() as u8];
+        if !has_room {
+            return None;
+        }
+        let mut bytes = vec![element as u8, shape.len() as u8];
         bytes.resize(WORD_BYTES, 0);
         bytes.extend(shape.iter().flat_map(|&axis| (axis as u64).to_le_bytes()));
         bytes.extend_from_slice(data);

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno.wire.arrays import is_seen
 
 #: Of the messages that make up an object.
@@ -24,7 +25,7 @@ def of_object(call: str) -> str:
 
 
 #: Of a number that is combined exactly.
-WHOLE = "int"
+WHOLE = _native.WHOLE
 
 
 def of_array(array: NDArray[Any]) -> str | None:

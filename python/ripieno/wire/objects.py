@@ -19,10 +19,6 @@ from ripieno.wire.forms import OBJECT
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
-#: What a first message has: all of a pickle that refers to no buffers, the head of a value or its length, or the length
-#: of a blob. The native module has another kind, all of a short array.
-_PICKLE, _HEAD, _BLOB = range(3)
-
 #: Up to so many ranks gather and scatter by first messages, unless an algorithm is asked for; of more, sizes are far
 #: less.
 _FEW_RANKS = 64
@@ -84,13 +80,13 @@ def _give(
 ) -> None:
     """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
     if not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES:
-        begin(_PICKLE, packed.pickled)
+        begin(_native.PICKLE, packed.pickled)
         return
     head = packing.head(packed)
     if head.nbytes <= _native.FRAME_ROOM_BYTES:
-        begin(_HEAD, head.tobytes())
+        begin(_native.HEAD, head.tobytes())
     else:
-        begin(_HEAD, head.nbytes)
+        begin(_native.HEAD, head.nbytes)
         give(head)
     for buffer in packed.buffers:
         give(buffer)
@@ -137,7 +133,7 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
         native.allgather(sizes_array, [1] * native.world_size, None, OBJECT)
-        firsts = [(False, (_BLOB, size)) for size in sizes_array.tolist()]
+        firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
     native.gather(blobs, sizes, root, algorithm, OBJECT)
@@ -156,7 +152,7 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
         native.broadcast(sizes_array, root, None, OBJECT)
-        firsts = [(False, (_BLOB, size)) for size in sizes_array.tolist()]
+        firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     for each, chunk in zip(packed, chunks, strict=False):
         _write(each, chunk)
