@@ -905,6 +905,7 @@ def test_ctrl_c_ends_all_workers_without_noise(tmp_path, wait):
 
 
 IN_THREADS = """
+    import os
     import threading
     import time
 
@@ -914,9 +915,13 @@ IN_THREADS = """
         comm.emit({})
         time.sleep(100)
 
+    def tell(*words):
+        # At once: a print of another thread may come between the words of one and the end of their line.
+        os.write(1, " ".join(map(str, words)).encode() + b"\\n")
+
     def run():
-        with rp.launch(workers=2, on_event=lambda event: print("ready", flush=True)) as job:
-            print(*job.pids, flush=True)
+        with rp.launch(workers=2, on_event=lambda event: tell("ready")) as job:
+            tell(*job.pids)
             job.run(program)
 
     if __name__ == "__main__":
