@@ -556,21 +556,20 @@ def logistic_loss(
     gradient: NDArray[np.float64],
     threads: int,
 ) -> float: ...
-def sgd_epoch(
-    rows: Any,
-    order: NDArray[np.int64],
-    step_count: int,
-    weights: NDArray[np.float64],
-    squares: NDArray[np.float64],
-) -> float: ...
 def sgd_occurrences(
-    rows: Any, order: NDArray[np.int64], step_count: int, homes: NDArray[np.int32], home_count: int
+    rows: Any, homes: NDArray[np.int32], home_count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]: ...
-def sgd_divided_epoch(
+def sgd_places(
+    rows: Any, occurring: Any, chunk_lens: NDArray[np.int64], penalties: NDArray[np.float64]
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
+def sgd_meetings(
+    asked: Any, feature_count: int, step_count: int
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]: ...
+def sgd_epoch(
     communicator: Communicator,
-    rows: Any,
+    batches: Any,
     order: NDArray[np.int64],
-    division: Any,
+    descent: Any,
     weights: NDArray[np.float64],
     squares: NDArray[np.float64],
 ) -> float: ...

@@ -34,16 +34,16 @@ def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matri
 
 
 def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
-    """AdaGrad with dense arrays, one step after the other; the order of the rows is that of a single worker."""
+    """AdaGrad with dense arrays, one step after the other; rows and steps come in the order of a single worker."""
     rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     count = -(-rows // batch_size)
     present = X != 0
     penalties = np.append(alpha * rows / np.maximum(present.sum(axis=0), 1)[:-1], 0.0)[:, None]
     W = np.zeros((X.shape[1], weight_count))
     squares = np.zeros_like(W)
+    order = np.random.default_rng([seed, 0, 0]).permutation(rows)
     for epoch in range(epochs):
-        order = np.random.default_rng([seed, epoch, 0]).permutation(rows)
-        for step in range(count):
+        for step in np.random.default_rng([seed, 1, epoch]).permutation(count):
             chosen = order[rows * step // count : rows * (step + 1) // count]
             scores = X[chosen] @ W
             truth = labels[chosen, None] if weight_count == 1 else np.eye(weight_count)[labels[chosen]]
@@ -230,7 +230,7 @@ def test_a_partial_fit_goes_on_where_the_last_one_ended(workers, world):
     assert last.shape == whole.shape
 
 
-@pytest.mark.parametrize(("tol", "epochs"), [(None, 12), (0.0, 12), (1e9, 4), (1e-2, None)])
+@pytest.mark.parametrize(("tol", "epochs"), [(None, 12), (0.0, 12), (1e9, 4), (2e-2, None)])
 def test_the_descent_ends_when_some_epochs_bring_nothing(tol, epochs):
     model = rp.SparseSGD(max_iter=12, tol=tol, n_iter_no_change=3, random_state=SEED).fit(*sparse_rows())
     if epochs is None:

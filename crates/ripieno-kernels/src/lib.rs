@@ -69,7 +69,9 @@ pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
-pub use sgd::{Descent, Division, Loss, StepNumbers, sgd_divided_epoch, sgd_epoch, sgd_occurrences};
+pub use sgd::{
+    Batches, Descent, Loss, OrderedColumns, State, StepNumbers, sgd_epoch, sgd_meetings, sgd_occurrences, sgd_places,
+};
 pub use simd::Simd;
 pub use sparse_rows::{accumulate_sparse, assign_sparse};
 pub use team::{Member, MemberTimes, NotAllowed, pin_threads, pinned_cores, thread_times};

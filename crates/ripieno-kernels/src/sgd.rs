@@ -1,18 +1,23 @@
 //! Linear models of sparse rows by stochastic gradient descent: an epoch of steps, each over some rows.
 //!
-//! A step reads the entries of its rows twice, for their scores and for the gradient, and moves the features that occur
-//! in them, each by a length of its own. All that is known of a feature lies together, so that it is fetched once.
-//! Cost: `4·k` operations an entry, and a root and a quotient for each feature of a step and column of weights.
+//! Rows and features are divided among ranks. Every feature is at home on one rank, which alone moves it. In each step
+//! homes give the weights of the features that occur in a rank's rows, the rank gives their gradients back, and homes
+//! add these up in the order of ranks. Each feature is moved by a length of its own.
+//!
+//! A step has the same rows in every epoch. What occurs in them, and where it is at home, is found once, by
+//! [`sgd_occurrences`], [`sgd_places`] and [`sgd_meetings`]. In a step no entry looks for its feature among all: their
+//! weights and gradients are vectors as short as the step.
+//! Cost: `4·k` operations an entry; for each feature of a step four moves of its weights, a root and a quotient.
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
 //! JMLR 12, 2011, section 1.1.
 
-mod divided;
+mod home;
+mod occurrences;
 
 use crate::logistic::to_chances;
-pub use divided::{Division, StepNumbers, sgd_divided_epoch, sgd_occurrences};
-
-/// Keeps the first step finite where a gradient is zero.
-const EPSILON: f64 = 1e-10;
+use home::Home;
+use occurrences::{Lists, of_step};
+pub use occurrences::{OrderedColumns, StepNumbers, sgd_meetings, sgd_occurrences, sgd_places};
 
 /// What is to become small, of the scores of a row. With one column they are of the second of two classes, else there
 /// is a column for each class.
@@ -26,215 +31,197 @@ pub enum Loss {
     Squared,
 }
 
-/// Rows of few entries, and how to descend over them.
+/// How to descend.
 #[derive(Clone, Copy, Debug)]
-pub struct Descent<'a> {
+pub struct Descent {
+    /// What is descended.
+    pub loss: Loss,
+    /// The length of a feature's first step.
+    pub eta0: f64,
+    /// Rows of a step on all ranks, in the mean.
+    pub rows_per_step: f64,
+}
+
+/// The rows here, in the order of steps, and where their features are at home.
+#[derive(Clone, Copy, Debug)]
+pub struct Batches<'a> {
     /// Where the entries of each row begin, and where the last ones end.
     pub starts: &'a [i64],
-    /// The feature of each entry.
-    pub columns: &'a [i32],
+    /// Where the feature of each entry stands in the vector of its step.
+    pub places: &'a [i32],
     /// The value of each entry.
     pub values: &'a [f64],
     /// The number of each row's class.
     pub classes: &'a [i32],
-    /// What the penalty adds to the gradient of a row that has the feature, per weight.
+    /// How many features of each home occur in each step, homes × steps.
+    pub counts: &'a [i64],
+    /// What the penalty adds to the gradient of each of them, per weight; in the order of [`StepNumbers`].
     pub penalties: &'a [f64],
-    /// The length of a feature's first step.
-    pub eta0: f64,
-    /// What is descended.
-    pub loss: Loss,
+    /// The features at home here that occur in each step on any rank, and how many they are.
+    pub met: StepNumbers<'a>,
+    /// Which of these occur in the rows of each rank: where they stand among them.
+    pub asked: StepNumbers<'a>,
+    /// For each step as many features as any rank has of any home, or more.
+    pub chunk_lens: &'a [i64],
 }
 
-impl Descent<'_> {
-    fn check(&self, k: usize, len: usize) {
-        assert_eq!(self.classes.len() + 1, self.starts.len(), "a class for every row");
-        assert_eq!(self.columns.len(), self.values.len(), "a value for every entry");
-        assert_eq!(len, k * self.penalties.len(), "weights for every feature");
-    }
-
-    #[inline(always)]
-    fn entries(&self, row: i64) -> (&[i32], &[f64]) {
-        let entries = self.starts[row as usize] as usize..self.starts[row as usize + 1] as usize;
-        (&self.columns[entries.clone()], &self.values[entries])
-    }
+/// What is known of the features at home here, each features × k.
+#[derive(Debug)]
+pub struct State<'a> {
+    /// Columns of weights.
+    pub k: usize,
+    /// The model.
+    pub weights: &'a mut [f64],
+    /// The sums of the squared gradients.
+    pub squares: &'a mut [f64],
 }
 
-/// One epoch over the rows in this order, in so many steps; returns the sum of their losses, each before its step.
+/// One epoch, its steps in this order, over the rows here and those of the other ranks; returns the sum of the losses
+/// of the rows here, each before its step.
 ///
-/// `weights` and `squares`, the sums of squared gradients, are features × k.
+/// `exchange` gives every rank a chunk of the first vector, all of one length, and fills the second with theirs. It may
+/// swap the two if there is no other rank. Every rank takes the same steps.
+///
+/// # Errors
+/// Those of `exchange`.
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn sgd_epoch(
-    rows: &Descent,
+pub fn sgd_epoch<E>(
+    batches: &Batches,
     order: &[i64],
-    step_count: usize,
-    k: usize,
-    weights: &mut [f64],
-    squares: &mut [f64],
-) -> f64 {
-    rows.check(k, weights.len());
-    assert_eq!(weights.len(), squares.len(), "squares for every weight");
-    match k {
+    descent: Descent,
+    state: State,
+    exchange: impl FnMut(&mut Vec<f64>, &mut Vec<f64>) -> Result<(), E>,
+) -> Result<f64, E> {
+    assert_eq!(batches.classes.len() + 1, batches.starts.len(), "a class for every row");
+    assert_eq!(batches.places.len(), batches.values.len(), "a value for every entry");
+    assert_eq!(state.weights.len(), state.squares.len(), "squares for every weight");
+    match state.k {
         // With a number that the compiler knows a single column costs no loops.
-        1 => epoch(rows, order, step_count, weights, squares, 1),
-        _ => epoch(rows, order, step_count, weights, squares, k),
+        1 => epoch(batches, order, descent, state, 1, exchange),
+        k => epoch(batches, order, descent, state, k, exchange),
     }
 }
 
 #[inline(always)]
-fn epoch(rows: &Descent, order: &[i64], step_count: usize, weights: &mut [f64], squares: &mut [f64], k: usize) -> f64 {
-    let mut features = Features::new(weights, k);
-    features.set_squares(squares);
-    let rows_per_step = order.len() as f64 / step_count as f64;
-    let mut loss = 0.0;
-    for step in 0..step_count {
-        loss += features.add_gradient(rows, of_step(order, step, step_count));
-        features.step(rows.eta0, |column| rows.penalties[column], rows_per_step);
-    }
-    features.write(weights, squares);
-    loss
-}
-
-/// The rows of a step of an epoch.
-fn of_step(order: &[i64], step: usize, step_count: usize) -> &[i64] {
-    &order[order.len() * step / step_count..order.len() * (step + 1) / step_count]
-}
-
-/// What is known of all features: of each `k` weights, `k` sums of squares, `k` of the gradient, and how many entries
-/// it has in the step.
-struct Features {
+fn epoch<E>(
+    batches: &Batches,
+    order: &[i64],
+    descent: Descent,
+    state: State,
     k: usize,
-    known: Vec<f64>,
-    /// Those of the step, of which the first `met_count` count.
-    met: Vec<i32>,
-    met_count: usize,
-    errors: Vec<f64>,
-}
+    mut exchange: impl FnMut(&mut Vec<f64>, &mut Vec<f64>) -> Result<(), E>,
+) -> Result<f64, E> {
+    let step_count = batches.chunk_lens.len();
+    let occurring = Lists::new(batches.counts, batches.penalties, step_count);
+    let asked = Lists::new(batches.asked.counts, batches.asked.numbers, step_count);
+    let met = Lists::new(batches.met.counts, batches.met.numbers, step_count);
+    let rank_count = asked.rank_count();
+    let mut home = Home::new(&state, k);
+    let (mut given, mut got, mut of_met, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut loss = 0.0;
+    for &step in order {
+        let step = step as usize;
+        let met = met.of(0, step);
+        let chunk_len = batches.chunk_lens[step] as usize * k;
+        // What lies behind the features of a chunk is of steps before, and nobody reads it.
+        given.resize(rank_count * chunk_len, 0.0);
+        got.resize(given.len(), 0.0);
+        of_met.resize(met.len() * k, 0.0);
 
-impl Features {
-    #[inline(always)]
-    fn new(weights: &[f64], k: usize) -> Features {
-        let mut known = vec![0.0; weights.len() / k * (3 * k + 1)];
-        for (feature, weights) in known.chunks_exact_mut(3 * k + 1).zip(weights.chunks_exact(k)) {
-            feature[..k].copy_from_slice(weights);
-        }
-        // One more, where a feature is noted that has been met before.
-        let met = vec![0; weights.len() / k + 1];
-        Features { k, known, met, met_count: 0, errors: Vec::new() }
-    }
-
-    #[inline(always)]
-    fn set_squares(&mut self, squares: &[f64]) {
-        let k = self.k;
-        for (feature, squares) in self.known.chunks_exact_mut(3 * k + 1).zip(squares.chunks_exact(k)) {
-            feature[k..2 * k].copy_from_slice(squares);
-        }
-    }
-
-    #[inline(always)]
-    fn write(&self, weights: &mut [f64], squares: &mut [f64]) {
-        let k = self.k;
-        let wanted = weights.chunks_exact_mut(k).zip(squares.chunks_exact_mut(k));
-        for (feature, (weights, squares)) in self.known.chunks_exact(3 * k + 1).zip(wanted) {
-            weights.copy_from_slice(&feature[..k]);
-            squares.copy_from_slice(&feature[k..2 * k]);
-        }
-    }
-
-    #[inline(always)]
-    fn of(&mut self, column: usize) -> &mut [f64] {
-        let width = 3 * self.k + 1;
-        &mut self.known[column * width..][..width]
-    }
-
-    /// Adds what these rows add to the gradient, and notes whose; returns the sum of their losses.
-    #[inline(always)]
-    fn add_gradient(&mut self, rows: &Descent, chosen: &[i64]) -> f64 {
-        let k = self.k;
-        let mut errors = std::mem::take(&mut self.errors);
-        errors.clear();
-        errors.resize(chosen.len() * k, 0.0);
-        for (&row, errors) in chosen.iter().zip(errors.chunks_exact_mut(k)) {
-            self.add_scores(rows, row, errors);
-        }
-        let mut loss = 0.0;
-        for (&row, errors) in chosen.iter().zip(errors.chunks_exact_mut(k)) {
-            loss += rows.loss.to_errors(errors, rows.classes[row as usize] as usize);
-        }
-        for (&row, errors) in chosen.iter().zip(errors.chunks_exact(k)) {
-            let (columns, values) = rows.entries(row);
-            for (&column, value) in columns.iter().zip(values) {
-                self.add(column, errors.iter().map(|error| value * error));
+        home.give_weights(met, &mut of_met);
+        for (rank, chunk) in given.chunks_exact_mut(chunk_len.max(1)).enumerate() {
+            for (place, weights) in asked.of(rank, step).iter().zip(chunk.chunks_exact_mut(k)) {
+                weights.copy_from_slice(&of_met[*place as usize * k..][..k]);
             }
         }
-        self.errors = errors;
-        loss
-    }
+        exchange(&mut given, &mut got)?;
 
-    /// Adds an entry to the gradient of its feature, and notes that it has been met.
+        let chunks = given.chunks_exact_mut(chunk_len.max(1)).zip(got.chunks_exact(chunk_len.max(1)));
+        for (rank, (gradients, weights)) in chunks.enumerate() {
+            let of_features = gradients.chunks_exact_mut(k).zip(weights.chunks_exact(k));
+            for (penalty, (gradient, weight)) in occurring.of(rank, step).iter().zip(of_features) {
+                gradient.iter_mut().zip(weight).for_each(|(gradient, weight)| *gradient = penalty * weight);
+            }
+        }
+        let rows = of_step(batches.classes.len(), step, step_count);
+        loss += batches.add_gradient(rows, descent.loss, &got, &mut given, &mut errors, k);
+        exchange(&mut given, &mut got)?;
+
+        of_met.fill(0.0);
+        for (rank, chunk) in got.chunks_exact(chunk_len.max(1)).enumerate() {
+            for (place, gradient) in asked.of(rank, step).iter().zip(chunk.chunks_exact(k)) {
+                let sums = &mut of_met[*place as usize * k..][..k];
+                sums.iter_mut().zip(gradient).for_each(|(sum, addend)| *sum += addend);
+            }
+        }
+        home.step(descent, met, &of_met);
+    }
+    home.write(state);
+    Ok(loss)
+}
+
+impl Batches<'_> {
+    /// Adds what these rows add to the gradient; returns the sum of their losses.
     #[inline(always)]
-    fn add(&mut self, column: i32, addends: impl Iterator<Item = f64>) {
-        let k = self.k;
-        let feature = self.of(column as usize);
-        let is_first = feature[3 * k] == 0.0;
-        feature[3 * k] += 1.0;
-        feature[2 * k..3 * k].iter_mut().zip(addends).for_each(|(sum, addend)| *sum += addend);
-        // Whether it is the first is as good as random, so that a branch would be guessed wrong.
-        self.met[self.met_count] = column;
-        self.met_count += usize::from(is_first);
+    fn add_gradient(
+        &self,
+        rows: std::ops::Range<usize>,
+        loss: Loss,
+        weights: &[f64],
+        gradient: &mut [f64],
+        errors: &mut Vec<f64>,
+        k: usize,
+    ) -> f64 {
+        errors.clear();
+        errors.resize(rows.len() * k, 0.0);
+        for (row, scores) in rows.clone().zip(errors.chunks_exact_mut(k)) {
+            self.add_scores(row, weights, scores);
+        }
+        let of_rows = errors.chunks_exact_mut(k).zip(&self.classes[rows.clone()]);
+        let sum = of_rows.map(|(errors, &class)| loss.to_errors(errors, class as usize)).sum();
+        for (row, errors) in rows.zip(errors.chunks_exact(k)) {
+            let (places, values) = self.entries(row);
+            for (&place, value) in places.iter().zip(values) {
+                let sums = &mut gradient[place as usize * k..][..k];
+                sums.iter_mut().zip(errors).for_each(|(sum, error)| *sum += value * error);
+            }
+        }
+        sum
     }
 
     /// Adds the products of a row's entries with their weights.
     #[inline(always)]
-    fn add_scores(&self, rows: &Descent, row: i64, scores: &mut [f64]) {
-        let (columns, values) = rows.entries(row);
-        let k = self.k;
-        let known = |column: i32| &self.known[column as usize * (3 * k + 1)..][..k];
+    fn add_scores(&self, row: usize, weights: &[f64], scores: &mut [f64]) {
+        let (places, values) = self.entries(row);
+        let k = scores.len();
         if let [score] = scores {
             // In four sums that do not wait for each other.
             let mut sums = [0.0; 4];
-            for (columns, values) in columns.chunks(4).zip(values.chunks(4)) {
-                for (sum, (column, value)) in sums.iter_mut().zip(columns.iter().zip(values)) {
-                    *sum += value * known(*column)[0];
+            let ((places, last_places), (values, last_values)) = (places.as_chunks::<4>(), values.as_chunks::<4>());
+            for (places, values) in places.iter().zip(values) {
+                for (sum, (place, value)) in sums.iter_mut().zip(places.iter().zip(values)) {
+                    *sum += value * weights[*place as usize];
                 }
+            }
+            for (sum, (place, value)) in sums.iter_mut().zip(last_places.iter().zip(last_values)) {
+                *sum += value * weights[*place as usize];
             }
             *score = (sums[0] + sums[1]) + (sums[2] + sums[3]);
         } else {
-            for (column, value) in columns.iter().zip(values) {
-                scores.iter_mut().zip(known(*column)).for_each(|(score, weight)| *score += value * weight);
+            for (place, value) in places.iter().zip(values) {
+                let weights = &weights[*place as usize * k..][..k];
+                scores.iter_mut().zip(weights).for_each(|(score, weight)| *score += value * weight);
             }
         }
     }
 
-    /// How many entries the feature has in the step, which are none from now on.
     #[inline(always)]
-    fn take_count(&mut self, column: usize) -> f64 {
-        let count_at = 3 * self.k;
-        std::mem::take(&mut self.of(column)[count_at])
+    fn entries(&self, row: usize) -> (&[i32], &[f64]) {
+        let entries = self.starts[row] as usize..self.starts[row + 1] as usize;
+        (&self.places[entries.clone()], &self.values[entries])
     }
-
-    /// Moves the features that have been met, whose gradients are sums over so many rows.
-    #[inline(always)]
-    fn step(&mut self, eta0: f64, penalty: impl Fn(usize) -> f64, row_count: f64) {
-        let k = self.k;
-        for at in 0..std::mem::take(&mut self.met_count) {
-            let column = self.met[at] as usize;
-            let penalty = self.take_count(column) * penalty(column);
-            let (weights, rest) = self.of(column).split_at_mut(k);
-            let (squares, gradient) = rest.split_at_mut(k);
-            for (weight, (square, gradient)) in weights.iter_mut().zip(squares.iter_mut().zip(gradient)) {
-                let gradient = (std::mem::take(gradient) + penalty * *weight) / row_count;
-                step(gradient, eta0, weight, square);
-            }
-        }
-    }
-}
-
-#[inline(always)]
-fn step(gradient: f64, eta0: f64, weight: &mut f64, square: &mut f64) {
-    *square += gradient * gradient;
-    *weight -= eta0 * gradient / (*square + EPSILON).sqrt();
 }
 
 impl Loss {
@@ -269,6 +256,17 @@ impl Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::channel;
+
+    const STEP_COUNT: usize = 3;
+    const FEATURE_COUNT: usize = 5;
+    const PENALTIES: [f64; FEATURE_COUNT] = [0.1, 0.2, 0.0, 0.3, 0.1];
+    const DESCENT: Descent = Descent { loss: Loss::Logistic, eta0: 0.3, rows_per_step: 4.0 };
+    /// The first step comes twice.
+    const ORDER: [i64; 4] = [2, 0, 1, 0];
+
+    /// Row by row: its class and its entries.
+    type Rows = Vec<(i32, Vec<(i32, f64)>)>;
 
     #[test]
     fn errors_are_the_derivatives_of_the_loss() {
@@ -289,5 +287,150 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Rows of which one has no entry, and one a single one.
+    fn rows() -> Rows {
+        let has = |row: i32, column: i32| (row + column) % 3 != 0 && row != 5 && (row != 4 || column == 1);
+        let value = |row: i32, column: i32| f64::from((7 * row + 3 * column) % 11 - 5) / 4.0;
+        let entries = |row| (0..FEATURE_COUNT as i32).filter(move |&column| has(row, column));
+        (0..12).map(|row| (row % 2, entries(row).map(|column| (column, value(row, column))).collect())).collect()
+    }
+
+    /// Features × k, which begin at 0.1, and their squares, after steps that look at all features; and the loss.
+    fn descended(k: usize) -> (f64, Vec<f64>, Vec<f64>) {
+        let (mut weights, mut squares) = (vec![0.1; FEATURE_COUNT * k], vec![0.0; FEATURE_COUNT * k]);
+        let (rows, mut loss) = (rows(), 0.0);
+        for step in ORDER {
+            let mut gradient = vec![0.0; FEATURE_COUNT * k];
+            for (class, entries) in &rows[of_step(rows.len(), step as usize, STEP_COUNT)] {
+                let weight = |feature: i32, at| weights[feature as usize * k + at];
+                let score = |at| entries.iter().map(|(feature, value)| value * weight(*feature, at)).sum();
+                let mut errors: Vec<f64> = (0..k).map(score).collect();
+                loss += DESCENT.loss.to_errors(&mut errors, *class as usize);
+                for (feature, value) in entries {
+                    for (at, error) in errors.iter().enumerate() {
+                        let penalty = PENALTIES[*feature as usize] * weight(*feature, at);
+                        gradient[*feature as usize * k + at] += value * error + penalty;
+                    }
+                }
+            }
+            for (at, gradient) in gradient.iter().map(|sum| sum / DESCENT.rows_per_step).enumerate() {
+                squares[at] += gradient * gradient;
+                weights[at] -= DESCENT.eta0 * gradient / (squares[at] + 1e-10).sqrt();
+            }
+        }
+        (loss, weights, squares)
+    }
+
+    #[test]
+    fn ranks_together_take_the_steps_of_one() {
+        for k in [1, 3] {
+            let (loss, weights, squares) = descended(k);
+            for p in [1, 2, 4] {
+                let found = by_ranks(p, k);
+                assert!((found.iter().map(|(loss, ..)| loss).sum::<f64>() - loss).abs() < 1e-12, "{p} ranks");
+                for feature in 0..FEATURE_COUNT {
+                    let (_, at_home, squares_at_home) = &found[feature % p];
+                    for at in 0..k {
+                        let (here, there) = (feature / p * k + at, feature * k + at);
+                        assert!((at_home[here] - weights[there]).abs() < 1e-12, "{p} ranks, feature {feature}");
+                        assert!((squares_at_home[here] - squares[there]).abs() < 1e-12, "{p} ranks, {feature}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rows of a rank, one array for each of their parts.
+    #[derive(Default)]
+    struct Part {
+        starts: Vec<i64>,
+        columns: Vec<i32>,
+        values: Vec<f64>,
+        classes: Vec<i32>,
+    }
+
+    impl Part {
+        fn of(rows: &[(i32, Vec<(i32, f64)>)]) -> Part {
+            let (columns, values): (Vec<i32>, Vec<f64>) = rows.iter().flat_map(|(_, entries)| entries.clone()).unzip();
+            let mut starts = vec![0];
+            rows.iter().for_each(|(_, entries)| starts.push(starts[starts.len() - 1] + entries.len() as i64));
+            Part { starts, columns, values, classes: rows.iter().map(|(class, _)| *class).collect() }
+        }
+
+        fn columns(&self) -> OrderedColumns<'_> {
+            OrderedColumns { starts: &self.starts, columns: &self.columns, step_count: STEP_COUNT }
+        }
+    }
+
+    /// The epoch by `p` ranks: of each the loss, the weights and the squares. The rows of a step go round the ranks;
+    /// feature `f` is at home on rank `f % p`, and there it is number `f / p`.
+    fn by_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
+        let part = |rank: usize| Part::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
+        let parts: Vec<Part> = (0..p).map(part).collect();
+        let homes: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
+        let occurring: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &homes, p)).collect();
+        let chunk_lens = [FEATURE_COUNT as i64; STEP_COUNT];
+
+        let (senders, receivers): (Vec<_>, Vec<_>) = (0..p * p).map(|_| channel::<Vec<f64>>()).unzip();
+        let mut receivers = receivers.into_iter();
+        std::thread::scope(|scope| {
+            let mut ranks = Vec::new();
+            for (rank, part) in parts.iter().enumerate() {
+                let from_all: Vec<_> = receivers.by_ref().take(p).collect();
+                let to_all: Vec<_> = (0..p).map(|peer| senders[peer * p + rank].clone()).collect();
+                let occurring = &occurring;
+                ranks.push(scope.spawn(move || {
+                    let (numbers, counts) = &occurring[rank];
+                    let (places, penalties) =
+                        sgd_places(part.columns(), StepNumbers { numbers, counts }, &chunk_lens, &PENALTIES);
+                    let (asked, asked_counts) = asked_of(rank, occurring, p);
+                    let asked = StepNumbers { numbers: &asked, counts: &asked_counts };
+                    let (met, met_counts, asked_places) = sgd_meetings(asked, FEATURE_COUNT, STEP_COUNT);
+                    let home_count = (FEATURE_COUNT - rank).div_ceil(p);
+                    let (mut weights, mut squares) = (vec![0.1; home_count * k], vec![0.0; home_count * k]);
+                    let batches = Batches {
+                        starts: &part.starts,
+                        places: &places,
+                        values: &part.values,
+                        classes: &part.classes,
+                        counts,
+                        penalties: &penalties,
+                        met: StepNumbers { numbers: &met, counts: &met_counts },
+                        asked: StepNumbers { numbers: &asked_places, counts: &asked_counts },
+                        chunk_lens: &chunk_lens,
+                    };
+                    let exchange = |given: &mut Vec<f64>, got: &mut Vec<f64>| {
+                        let len = given.len() / p;
+                        for (sender, chunk) in to_all.iter().zip(given.chunks_exact(len)) {
+                            sender.send(chunk.to_vec()).map_err(|_| "a rank is gone")?;
+                        }
+                        for (receiver, chunk) in from_all.iter().zip(got.chunks_exact_mut(len)) {
+                            chunk.copy_from_slice(&receiver.recv().map_err(|_| "a rank is gone")?);
+                        }
+                        Ok::<(), &str>(())
+                    };
+                    let state = State { k, weights: &mut weights, squares: &mut squares };
+                    let loss = sgd_epoch(&batches, &ORDER, DESCENT, state, exchange);
+                    (loss.unwrap(), weights, squares)
+                }));
+            }
+            drop(senders);
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    }
+
+    /// Numbers at home on `rank` of what occurs on each rank, and their counts.
+    fn asked_of(rank: usize, occurring: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
+        let mut asked = (Vec::new(), Vec::new());
+        for (numbers, counts) in occurring {
+            let start: i64 = counts[..rank * STEP_COUNT].iter().sum();
+            let counts = &counts[rank * STEP_COUNT..][..STEP_COUNT];
+            let len: i64 = counts.iter().sum();
+            asked.0.extend(numbers[start as usize..][..len as usize].iter().map(|feature| feature / p as i32));
+            asked.1.extend(counts);
+        }
+        asked
     }
 }

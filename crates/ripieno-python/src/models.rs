@@ -10,7 +10,7 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use ripieno::Element;
-use ripieno_kernels::{Aim, Descent, Division, Loss, Ratings, Solver, SparseRows, StepNumbers};
+use ripieno_kernels::{Aim, Batches, Descent, Loss, OrderedColumns, Ratings, Solver, SparseRows, State, StepNumbers};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -19,7 +19,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
     module.add_function(wrap_pyfunction!(sgd_epoch, module)?)?;
     module.add_function(wrap_pyfunction!(sgd_occurrences, module)?)?;
-    module.add_function(wrap_pyfunction!(sgd_divided_epoch, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_places, module)?)?;
+    module.add_function(wrap_pyfunction!(sgd_meetings, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
     module.add_function(wrap_pyfunction!(scatter, module)?)?;
     module.add_function(wrap_pyfunction!(add_products, module)?)
@@ -81,51 +82,35 @@ fn logistic_curvature(
     Ok(())
 }
 
-/// Rows to descend over as arrays, see `ripieno.kernels.Descent`.
+/// Columns in the order of steps as arrays, see `ripieno.kernels.OrderedColumns`.
 #[derive(FromPyObject)]
-struct DescentArrays<'py> {
+struct OrderedColumnArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
     columns: PyReadonlyArray1<'py, i32>,
-    values: PyReadonlyArray1<'py, f64>,
-    classes: PyReadonlyArray1<'py, i32>,
-    penalties: PyReadonlyArray1<'py, f64>,
-    eta0: f64,
-    loss: String,
+    step_count: usize,
 }
 
-impl DescentArrays<'_> {
-    fn parts(&self) -> PyResult<Descent<'_>> {
-        let loss = match self.loss.as_str() {
-            "log_loss" => Loss::Logistic,
-            "hinge" => Loss::Hinge,
-            "squared_error" => Loss::Squared,
-            other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
-        };
-        Ok(Descent {
+impl OrderedColumnArrays<'_> {
+    fn parts(&self) -> PyResult<OrderedColumns<'_>> {
+        Ok(OrderedColumns {
             starts: self.starts.as_slice()?,
             columns: self.columns.as_slice()?,
-            values: self.values.as_slice()?,
-            classes: self.classes.as_slice()?,
-            penalties: self.penalties.as_slice()?,
-            eta0: self.eta0,
-            loss,
+            step_count: self.step_count,
         })
     }
 }
 
-#[pyfunction]
-fn sgd_epoch(
-    py: Python<'_>,
-    rows: DescentArrays<'_>,
-    order: PyReadonlyArray1<'_, i64>,
-    step_count: usize,
-    mut weights: PyReadwriteArray2<'_, f64>,
-    mut squares: PyReadwriteArray2<'_, f64>,
-) -> PyResult<f64> {
-    let k = weights.shape()[1];
-    let (rows, order) = (rows.parts()?, order.as_slice()?);
-    let (weights, squares) = (weights.as_slice_mut()?, squares.as_slice_mut()?);
-    Ok(py.detach(|| ripieno_kernels::sgd_epoch(&rows, order, step_count, k, weights, squares)))
+/// Numbers by rank and step as arrays, see `ripieno.kernels.StepNumbers`.
+#[derive(FromPyObject)]
+struct StepNumberArrays<'py> {
+    numbers: PyReadonlyArray1<'py, i32>,
+    counts: PyReadonlyArray2<'py, i64>,
+}
+
+impl StepNumberArrays<'_> {
+    fn parts(&self) -> PyResult<StepNumbers<'_>> {
+        Ok(StepNumbers { numbers: self.numbers.as_slice()?, counts: self.counts.as_slice()? })
+    }
 }
 
 type Occurrences<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray2<i64>>);
@@ -133,61 +118,119 @@ type Occurrences<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray2<i64>>);
 #[pyfunction]
 fn sgd_occurrences<'py>(
     py: Python<'py>,
-    rows: DescentArrays<'_>,
-    order: PyReadonlyArray1<'_, i64>,
-    step_count: usize,
+    rows: OrderedColumnArrays<'_>,
     homes: PyReadonlyArray1<'_, i32>,
     home_count: usize,
 ) -> PyResult<Occurrences<'py>> {
-    let (rows, order, homes) = (rows.parts()?, order.as_slice()?, homes.as_slice()?);
-    let (features, counts) =
-        py.detach(|| ripieno_kernels::sgd_occurrences(&rows, order, step_count, homes, home_count));
-    Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([home_count, step_count])?))
+    let (rows, homes) = (rows.parts()?, homes.as_slice()?);
+    let (features, counts) = py.detach(|| ripieno_kernels::sgd_occurrences(rows, homes, home_count));
+    Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([home_count, rows.step_count])?))
 }
 
-/// Where features are at home as arrays, see `ripieno.kernels.Division`.
+type Places<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
+
+#[pyfunction]
+fn sgd_places<'py>(
+    py: Python<'py>,
+    rows: OrderedColumnArrays<'_>,
+    occurring: StepNumberArrays<'_>,
+    chunk_lens: PyReadonlyArray1<'_, i64>,
+    penalties: PyReadonlyArray1<'_, f64>,
+) -> PyResult<Places<'py>> {
+    let (rows, occurring) = (rows.parts()?, occurring.parts()?);
+    let (chunk_lens, penalties) = (chunk_lens.as_slice()?, penalties.as_slice()?);
+    let (places, penalties) = py.detach(|| ripieno_kernels::sgd_places(rows, occurring, chunk_lens, penalties));
+    Ok((places.into_pyarray(py), penalties.into_pyarray(py)))
+}
+
+type Meetings<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>);
+
+#[pyfunction]
+fn sgd_meetings<'py>(
+    py: Python<'py>,
+    asked: StepNumberArrays<'_>,
+    feature_count: usize,
+    step_count: usize,
+) -> PyResult<Meetings<'py>> {
+    let asked = asked.parts()?;
+    let (features, counts, places) = py.detach(|| ripieno_kernels::sgd_meetings(asked, feature_count, step_count));
+    Ok((features.into_pyarray(py), counts.into_pyarray(py), places.into_pyarray(py)))
+}
+
+/// Rows in the order of steps as arrays, see `ripieno.kernels.Batches`.
 #[derive(FromPyObject)]
-struct DivisionArrays<'py> {
-    features: PyReadonlyArray1<'py, i32>,
-    feature_counts: PyReadonlyArray2<'py, i64>,
+struct BatchArrays<'py> {
+    starts: PyReadonlyArray1<'py, i64>,
     places: PyReadonlyArray1<'py, i32>,
-    place_counts: PyReadonlyArray2<'py, i64>,
+    values: PyReadonlyArray1<'py, f64>,
+    classes: PyReadonlyArray1<'py, i32>,
+    counts: PyReadonlyArray2<'py, i64>,
+    penalties: PyReadonlyArray1<'py, f64>,
+    met: StepNumberArrays<'py>,
+    asked: StepNumberArrays<'py>,
     chunk_lens: PyReadonlyArray1<'py, i64>,
+}
+
+impl BatchArrays<'_> {
+    fn parts(&self) -> PyResult<Batches<'_>> {
+        Ok(Batches {
+            starts: self.starts.as_slice()?,
+            places: self.places.as_slice()?,
+            values: self.values.as_slice()?,
+            classes: self.classes.as_slice()?,
+            counts: self.counts.as_slice()?,
+            penalties: self.penalties.as_slice()?,
+            met: self.met.parts()?,
+            asked: self.asked.parts()?,
+            chunk_lens: self.chunk_lens.as_slice()?,
+        })
+    }
+}
+
+/// How to descend, see `ripieno.kernels.Descent`.
+#[derive(FromPyObject)]
+struct DescentNumbers {
+    loss: String,
+    eta0: f64,
     rows_per_step: f64,
 }
 
-impl DivisionArrays<'_> {
-    fn parts(&self) -> PyResult<Division<'_>> {
-        let (features, places) = (self.features.as_slice()?, self.places.as_slice()?);
-        Ok(Division {
-            occurring: StepNumbers { numbers: features, counts: self.feature_counts.as_slice()? },
-            asked: StepNumbers { numbers: places, counts: self.place_counts.as_slice()? },
-            chunk_lens: self.chunk_lens.as_slice()?,
-            rows_per_step: self.rows_per_step,
-        })
+impl DescentNumbers {
+    fn parts(&self) -> PyResult<Descent> {
+        let loss = match self.loss.as_str() {
+            "log_loss" => Loss::Logistic,
+            "hinge" => Loss::Hinge,
+            "squared_error" => Loss::Squared,
+            other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
+        };
+        Ok(Descent { loss, eta0: self.eta0, rows_per_step: self.rows_per_step })
     }
 }
 
 /// An epoch of all ranks; what they give each other goes through the communicator.
 #[pyfunction]
-fn sgd_divided_epoch(
+fn sgd_epoch(
     py: Python<'_>,
     communicator: &Communicator,
-    rows: DescentArrays<'_>,
+    batches: BatchArrays<'_>,
     order: PyReadonlyArray1<'_, i64>,
-    division: DivisionArrays<'_>,
+    descent: DescentNumbers,
     mut weights: PyReadwriteArray2<'_, f64>,
     mut squares: PyReadwriteArray2<'_, f64>,
 ) -> PyResult<f64> {
     let k = weights.shape()[1];
-    let (rows, order, division) = (rows.parts()?, order.as_slice()?, division.parts()?);
-    let (weights, squares) = (weights.as_slice_mut()?, squares.as_slice_mut()?);
+    let (batches, order, descent) = (batches.parts()?, order.as_slice()?, descent.parts()?);
+    let state = State { k, weights: weights.as_slice_mut()?, squares: squares.as_slice_mut()? };
     communicator.call(py, |comm| {
-        let exchange = |given: &[f64], got: &mut [f64]| {
+        let exchange = |given: &mut Vec<f64>, got: &mut Vec<f64>| {
+            if comm.world_size() == 1 {
+                std::mem::swap(given, got);
+                return Ok(());
+            }
             let counts = vec![given.len() / comm.world_size(); comm.world_size()];
             comm.alltoall(bytes_of(given), &counts, bytes_of_mut(got), &counts, Element::F64, None)
         };
-        ripieno_kernels::sgd_divided_epoch(&rows, order, &division, k, weights, squares, exchange)
+        ripieno_kernels::sgd_epoch(&batches, order, descent, state, exchange)
     })
 }
 

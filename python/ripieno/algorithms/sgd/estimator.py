@@ -52,8 +52,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
     A step takes rows of every worker and moves only the features that occur in them, each by a step length of its own
-    (AdaGrad). Nobody holds the whole model: the state of a feature is kept by one worker and travels, step by step, to
-    those whose rows have the feature.
+    (AdaGrad). Rows are dealt to steps once, by chance; every epoch takes the steps in another order. Nobody holds the
+    whole model: the state of a feature is kept by one worker and travels, step by step, to those whose rows have the
+    feature.
 
     Parameters
     ----------
@@ -79,7 +80,8 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     n_iter_no_change : int, default=5
         See `tol`.
     random_state : int, RandomState instance or None, default=None
-        Source of the order of the rows; with an int, every run on as many workers gives the same bits.
+        Source of the rows of each step and of the order of steps; with an int, every run on as many workers gives the
+        same bits.
     workers : int, default=1
         How many ranks do the work; a single local one is the calling process.
     threads : int or None, default=None

@@ -2,8 +2,8 @@
 
 Every feature has a home rank, which keeps its state and alone moves it. A step takes a part of the rows of every rank.
 Homes give the weights of the features that occur in them; the rank gives their gradients back, which homes add up in
-the order of ranks. Which features occur in which step is exchanged once per epoch, and then an epoch is one native call
-with two exchanges a step.
+the order of ranks. The rows are dealt to steps once, by chance, and every epoch takes the steps in another order. So
+which features occur in which step is exchanged once, and an epoch is one native call with two exchanges a step.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and II.B;
 Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12, 2011,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 
 NAME = "sgd"
+
+#: What is drawn: the order of a rank's rows, of an epoch's steps.
+_OF_ROWS, _OF_STEPS = range(2)
 
 
 @dataclass(frozen=True)
@@ -161,15 +164,9 @@ def fit(
         alpha=options.alpha,
     )
     state, homes = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
-    descent = kernels.Descent(
-        starts=rows.matrix.indptr.astype(np.int64),
-        columns=rows.matrix.indices.astype(np.int32),
-        values=rows.matrix.data,
-        classes=rows.labels.astype(np.int32),
-        penalties=rows.penalties,
-        eta0=options.eta0,
-        loss=options.loss,
-    )
+    step_count = -(-rows.total // options.batch_size)
+    batches = _batches(comm, rows, homes, len(state.features), step_count, options.seed)
+    descent = kernels.Descent(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
     facts = options.facts(rows) if options.keeping.folder is not None else {}
     with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=facts)) as states:
@@ -180,13 +177,9 @@ def fit(
             state.weights[:], state.squares[:] = of_ids(state.features, [part for _, part in kept])
         resumed_from = len(losses) or None
         for epoch in range(len(losses), options.max_iter):
-            order = np.random.default_rng([options.seed, epoch, comm.rank]).permutation(len(rows.labels))
-            step_count = -(-rows.total // options.batch_size)
-            if comm.world_size == 1:
-                loss = kernels.sgd_epoch(descent, order, step_count, state.weights, state.squares)
-            else:
-                loss = _descend(comm, descent, order, rows.total / step_count, step_count, homes, state)
-            losses.append(loss / rows.total)
+            order = _random(options.seed, _OF_STEPS, epoch).permutation(step_count)
+            loss = _native.sgd_epoch(comm._native, batches, order, descent, state.weights, state.squares)
+            losses.append(float(comm.allreduce(loss)) / rows.total)
             if comm.rank == 0:
                 (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
             if options.tol is not None and _epochs_in_vain(losses, options.tol) >= options.patience:
@@ -205,30 +198,37 @@ def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
     return count
 
 
-def _descend(
-    comm: Communicator,
-    rows: kernels.Descent,
-    order: NDArray[np.int64],
-    rows_per_step: float,
-    step_count: int,
-    homes: Homes,
-    state: State,
-) -> float:
-    """One epoch, which changes `state`; returns the sum of the losses of all workers' rows, each before its step."""
-    features, counts = kernels.sgd_occurrences(rows, order, step_count, homes.ranks, comm.world_size)
-    ends = np.cumsum(counts.sum(axis=1))
-    places = np.split(homes.places[features], ends[:-1])
-    came_places, came_counts = zip(*comm.alltoall(list(zip(places, counts, strict=True))), strict=True)
-    division = kernels.Division(
-        features=features,
-        feature_counts=counts,
-        places=np.concatenate(came_places),
-        place_counts=np.stack(came_counts),
-        chunk_lens=_rounded_up(comm.allreduce(counts.max(axis=0), op="max")),
-        rows_per_step=rows_per_step,
+def _batches(
+    comm: Communicator, rows: sgd_rows.SgdRows, homes: Homes, home_feature_count: int, step_count: int, seed: int
+) -> kernels.Batches:
+    """The rows of this worker dealt to steps, and where their features are at home; so many are at home here."""
+    order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
+    matrix = rows.matrix[order]
+    columns = kernels.OrderedColumns(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), step_count)
+    occurring = kernels.sgd_occurrences(columns, homes.ranks, comm.world_size)
+    chunk_lens = _rounded_up(comm.allreduce(occurring.counts.max(axis=0), op="max"))
+    places, penalties = kernels.sgd_places(columns, occurring, chunk_lens, rows.penalties)
+
+    ends = np.cumsum(occurring.counts.sum(axis=1))
+    told = np.split(homes.places[occurring.numbers], ends[:-1])
+    asked, counts = zip(*comm.alltoall(list(zip(told, occurring.counts, strict=True))), strict=True)
+    all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
+    met, places_of_asked = kernels.sgd_meetings(all_asked, home_feature_count, step_count)
+    return kernels.Batches(
+        starts=columns.starts,
+        places=places,
+        values=matrix.data,
+        classes=rows.labels[order].astype(np.int32),
+        counts=occurring.counts,
+        penalties=penalties,
+        met=met,
+        asked=places_of_asked,
+        chunk_lens=chunk_lens,
     )
-    loss = _native.sgd_divided_epoch(comm._native, rows, order, division, state.weights, state.squares)
-    return float(comm.allreduce(loss))
+
+
+def _random(seed: int, of_what: int, number: int) -> np.random.Generator:
+    return np.random.default_rng([seed, of_what, number])
 
 
 def _rounded_up(lens: NDArray[np.int64]) -> NDArray[np.int64]:

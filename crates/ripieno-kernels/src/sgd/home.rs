@@ -1,0 +1,77 @@
+//! The features at home on a rank.
+
+use super::{Descent, State};
+
+/// Keeps the first step finite where a gradient is zero.
+const EPSILON: f64 = 1e-10;
+
+/// Features that are moved together: roots and quotients of several numbers take as long as those of one.
+const BLOCK: usize = 64;
+
+/// What is known of the features at home here.
+pub(super) struct Home {
+    k: usize,
+    /// Of each feature `k` weights and `k` sums of squares, side by side, so that it is fetched once.
+    known: Vec<f64>,
+    /// Weights and squares of a block.
+    weights: Vec<f64>,
+    squares: Vec<f64>,
+}
+
+impl Home {
+    #[inline(always)]
+    pub(super) fn new(state: &State, k: usize) -> Home {
+        let mut known = vec![0.0; 2 * state.weights.len()];
+        let given = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
+        for (feature, (weights, squares)) in known.chunks_exact_mut(2 * k).zip(given) {
+            feature[..k].copy_from_slice(weights);
+            feature[k..].copy_from_slice(squares);
+        }
+        Home { k, known, weights: vec![0.0; BLOCK * k], squares: vec![0.0; BLOCK * k] }
+    }
+
+    #[inline(always)]
+    pub(super) fn write(self, state: State) {
+        let k = self.k;
+        let wanted = state.weights.chunks_exact_mut(k).zip(state.squares.chunks_exact_mut(k));
+        for (feature, (weights, squares)) in self.known.chunks_exact(2 * k).zip(wanted) {
+            weights.copy_from_slice(&feature[..k]);
+            squares.copy_from_slice(&feature[k..]);
+        }
+    }
+
+    /// Writes the weights of these features, one after the other.
+    #[inline(always)]
+    pub(super) fn give_weights(&self, features: &[i32], out: &mut [f64]) {
+        let k = self.k;
+        for (feature, weights) in features.iter().zip(out.chunks_exact_mut(k)) {
+            weights.copy_from_slice(&self.known[*feature as usize * 2 * k..][..k]);
+        }
+    }
+
+    /// Moves these features, each once, by their gradients, which are sums over the rows of a step.
+    #[inline(always)]
+    pub(super) fn step(&mut self, descent: Descent, features: &[i32], gradients: &[f64]) {
+        let k = self.k;
+        let scale = 1.0 / descent.rows_per_step;
+        for (features, gradients) in features.chunks(BLOCK).zip(gradients.chunks(BLOCK * k)) {
+            let len = features.len() * k;
+            let (weights, squares) = (&mut self.weights[..len], &mut self.squares[..len]);
+            for (at, &feature) in features.iter().enumerate() {
+                let known = &self.known[feature as usize * 2 * k..][..2 * k];
+                weights[at * k..][..k].copy_from_slice(&known[..k]);
+                squares[at * k..][..k].copy_from_slice(&known[k..]);
+            }
+            for (weight, (square, gradient)) in weights.iter_mut().zip(squares.iter_mut().zip(gradients)) {
+                let gradient = gradient * scale;
+                *square += gradient * gradient;
+                *weight -= descent.eta0 * gradient / (*square + EPSILON).sqrt();
+            }
+            for (at, &feature) in features.iter().enumerate() {
+                let known = &mut self.known[feature as usize * 2 * k..][..2 * k];
+                known[..k].copy_from_slice(&weights[at * k..][..k]);
+                known[k..].copy_from_slice(&squares[at * k..][..k]);
+            }
+        }
+    }
+}

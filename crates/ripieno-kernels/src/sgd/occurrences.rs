@@ -1,0 +1,204 @@
+//! Which features occur in which step, and where they stand in its vectors.
+
+use std::ops::Range;
+
+/// The columns of rows of few entries, in the order in which steps take the rows.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedColumns<'a> {
+    /// Where the entries of each row begin, and where the last ones end.
+    pub starts: &'a [i64],
+    /// The feature of each entry.
+    pub columns: &'a [i32],
+    /// How many steps share the rows evenly.
+    pub step_count: usize,
+}
+
+impl<'a> OrderedColumns<'a> {
+    /// Those of the rows of a step.
+    fn of_step(&self, step: usize) -> &'a [i32] {
+        let rows = of_step(self.starts.len() - 1, step, self.step_count);
+        &self.columns[self.starts[rows.start] as usize..self.starts[rows.end] as usize]
+    }
+}
+
+/// The rows of a step.
+pub(super) fn of_step(row_count: usize, step: usize, step_count: usize) -> Range<usize> {
+    row_count * step / step_count..row_count * (step + 1) / step_count
+}
+
+/// Numbers that each rank has in each step.
+#[derive(Clone, Copy, Debug)]
+pub struct StepNumbers<'a> {
+    /// Those of the first rank, step by step, then those of the others.
+    pub numbers: &'a [i32],
+    /// How many there are of each rank in each step, ranks × steps.
+    pub counts: &'a [i64],
+}
+
+/// The features that occur in each step, by their homes, each once: numbers and counts as of [`StepNumbers`].
+///
+/// # Panics
+/// If there is no step, or a feature has no home below `home_count`.
+pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -> (Vec<i32>, Vec<i64>) {
+    let step_count = rows.step_count;
+    assert!(step_count > 0, "an epoch has steps");
+    let mut last_steps = vec![0; homes.len()];
+    let mut found = vec![(Vec::new(), 0); home_count];
+    let mut counts = vec![0; home_count * step_count];
+    for step in 0..step_count {
+        let columns = rows.of_step(step);
+        for (features, count) in &mut found {
+            // One more, where a feature is noted that has been met before.
+            features.resize(features.len().max(*count + columns.len() + 1), 0);
+        }
+        for &column in columns {
+            let last_step = &mut last_steps[column as usize];
+            let (features, count) = &mut found[homes[column as usize] as usize];
+            features[*count] = column;
+            *count += usize::from(*last_step != step + 1);
+            *last_step = step + 1;
+        }
+        for (home, (_, count)) in found.iter().enumerate() {
+            counts[home * step_count + step] = *count as i64;
+        }
+    }
+    for counts in counts.chunks_exact_mut(step_count) {
+        for step in (1..step_count).rev() {
+            counts[step] -= counts[step - 1];
+        }
+    }
+    (found.iter().flat_map(|(features, count)| &features[..*count]).copied().collect(), counts)
+}
+
+/// Where the feature of each entry stands in the vector of its step, in which each home has a chunk of features; and
+/// for each feature of `occurring`, which are those of [`sgd_occurrences`], what the penalty adds to its gradient, per
+/// weight: as often as the step has it, what it adds for a row.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn sgd_places(
+    rows: OrderedColumns,
+    occurring: StepNumbers,
+    chunk_lens: &[i64],
+    penalties: &[f64],
+) -> (Vec<i32>, Vec<f64>) {
+    assert_eq!(chunk_lens.len(), rows.step_count, "a length for every step");
+    let lists = Lists::new(occurring.counts, occurring.numbers, rows.step_count);
+    let mut places = Vec::with_capacity(rows.columns.len());
+    let mut penalties_of = vec![0.0; occurring.numbers.len()];
+    let (mut place_of, mut count_of) = (vec![0; penalties.len()], vec![0.0; penalties.len()]);
+    for (step, &chunk_len) in chunk_lens.iter().enumerate() {
+        let end = chunk_len * lists.rank_count() as i64;
+        assert!(i32::try_from(end).is_ok(), "step {step} has {end} places: more than numbers of 32 bits");
+        for home in 0..lists.rank_count() {
+            let start = home as i32 * chunk_len as i32;
+            for (place, &feature) in (start..).zip(lists.of(home, step)) {
+                place_of[feature as usize] = place;
+            }
+        }
+        for &column in rows.of_step(step) {
+            places.push(place_of[column as usize]);
+            count_of[column as usize] += 1.0;
+        }
+        for home in 0..lists.rank_count() {
+            for at in lists.range(home, step) {
+                let feature = occurring.numbers[at] as usize;
+                penalties_of[at] = std::mem::take(&mut count_of[feature]) * penalties[feature];
+            }
+        }
+    }
+    (places, penalties_of)
+}
+
+/// The features at home here that occur in each step on any rank, each once; how many they are in each step; and for
+/// each number of `asked`, which says what occurs in the rows of each rank, where it stands among those of its step.
+pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
+    let lists = Lists::new(asked.counts, asked.numbers, step_count);
+    let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; asked.numbers.len()]);
+    let (mut last_steps, mut place_of) = (vec![0; feature_count], vec![0; feature_count]);
+    for step in 0..step_count {
+        let before = features.len();
+        for rank in 0..lists.rank_count() {
+            for at in lists.range(rank, step) {
+                let feature = asked.numbers[at];
+                if std::mem::replace(&mut last_steps[feature as usize], step + 1) != step + 1 {
+                    place_of[feature as usize] = (features.len() - before) as i32;
+                    features.push(feature);
+                }
+                places[at] = place_of[feature as usize];
+            }
+        }
+        counts.push((features.len() - before) as i64);
+    }
+    (features, counts, places)
+}
+
+/// What lies by rank and step, for each of them a list.
+pub(super) struct Lists<'a, T> {
+    items: &'a [T],
+    /// Where those of each rank and step begin, and where the last ones end.
+    starts: Vec<usize>,
+    step_count: usize,
+}
+
+impl<'a, T> Lists<'a, T> {
+    /// So many for each rank in each step, ranks × steps.
+    pub(super) fn new(counts: &[i64], items: &'a [T], step_count: usize) -> Lists<'a, T> {
+        let mut starts = vec![0];
+        for count in counts {
+            starts.push(starts[starts.len() - 1] + *count as usize);
+        }
+        assert_eq!(starts.last(), Some(&items.len()), "counts of all items");
+        Lists { items, starts, step_count }
+    }
+
+    pub(super) fn rank_count(&self) -> usize {
+        (self.starts.len() - 1) / self.step_count
+    }
+
+    #[inline(always)]
+    pub(super) fn of(&self, rank: usize, step: usize) -> &'a [T] {
+        &self.items[self.range(rank, step)]
+    }
+
+    fn range(&self, rank: usize, step: usize) -> Range<usize> {
+        let at = rank * self.step_count + step;
+        self.starts[at]..self.starts[at + 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four rows in two steps: features 0, 1 and 1, 4, then none and 2.
+    const ROWS: OrderedColumns = OrderedColumns { starts: &[0, 2, 4, 4, 5], columns: &[0, 1, 1, 4, 2], step_count: 2 };
+
+    #[test]
+    fn each_feature_of_a_step_is_found_once_at_its_home() {
+        let (numbers, counts) = sgd_occurrences(ROWS, &[0, 1, 0, 1, 1], 3);
+
+        assert_eq!(counts, [1, 1, 2, 0, 0, 0]);
+        assert_eq!(numbers, [0, 2, 1, 4]);
+    }
+
+    #[test]
+    fn an_entry_is_placed_in_the_chunk_of_its_home_and_penalties_count_entries() {
+        let occurring = StepNumbers { numbers: &[0, 2, 1, 4], counts: &[1, 1, 2, 0, 0, 0] };
+        let (places, penalties) = sgd_places(ROWS, occurring, &[3, 1], &[0.5, 1.0, 2.0, 4.0, 8.0]);
+
+        assert_eq!(places, [0, 3, 3, 4, 0]);
+        assert_eq!(penalties, [0.5, 2.0, 2.0, 8.0]);
+    }
+
+    #[test]
+    fn features_that_several_ranks_ask_for_meet() {
+        // Of the first rank 3 and 1, then 2; of the second 1, then 2 and 0.
+        let asked = StepNumbers { numbers: &[3, 1, 2, 1, 2, 0], counts: &[2, 1, 1, 2] };
+        let (features, counts, places) = sgd_meetings(asked, 4, 2);
+
+        assert_eq!(features, [3, 1, 2, 0]);
+        assert_eq!(counts, [2, 2]);
+        assert_eq!(places, [0, 1, 0, 1, 0, 1]);
+    }
+}
