@@ -1,11 +1,3 @@
-"""Which Ripieno this is."""
+"""Which Ripieno this is: as the native module was built, for what is installed would take long to look up."""
 
-from importlib.metadata import PackageNotFoundError, version
-
-# What a source tree that was never installed calls itself.
-UNKNOWN_VERSION = "0+unknown"
-
-try:
-    __version__ = version("ripieno")
-except PackageNotFoundError:
-    __version__ = UNKNOWN_VERSION
+from ripieno._native import __version__ as __version__

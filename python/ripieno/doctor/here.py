@@ -14,7 +14,7 @@ import numpy as np
 import ripieno.host as host
 from ripieno.comm.communicator import Communicator
 from ripieno.launch.encryption import TLS_VARIABLE, wants_tls
-from ripieno.launch.engine.survey import package_version
+from ripieno.launch.engine.survey import MISSING, package_version
 from ripieno.launch.racks import rack_of_this_host
 
 LINKS = ("shared-memory", "tcp")
@@ -86,15 +86,15 @@ def show(findings: list[Finding]) -> None:
 
 
 def _versions() -> Iterator[Finding]:
-    import ripieno._native as _native
-    from ripieno._version import UNKNOWN_VERSION, __version__
+    from ripieno._version import __version__
 
     yield Finding("Python", f"{platform.python_version()} ({platform.python_implementation()})")
-    native = _native.__version__
-    if __version__ in (native, UNKNOWN_VERSION):
+    installed = package_version("ripieno")
+    # A source tree need not be installed.
+    if installed in (__version__, MISSING):
         yield Finding("ripieno", __version__)
     else:
-        found = f"{__version__}, but the native module was built as {native}"
+        found = f"{installed}, but the native module was built as {__version__}"
         yield Finding("ripieno", found, BAD, "install again: pip install . (or make setup)")
     yield Finding("packages", ", ".join(f"{name} {package_version(name)}" for name in PACKAGES))
     yield Finding("system", f"{platform.system()} {platform.release()}, {platform.machine()}")

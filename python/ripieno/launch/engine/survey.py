@@ -25,6 +25,8 @@ from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job.conversation import tell
 
 PACKAGES = ("numpy", "pyarrow")
+# The version of what is not installed.
+MISSING = "missing"
 # Who can be reached answers within this.
 REACH_S = 3.0
 # How many others a task tries at once.
@@ -44,7 +46,7 @@ class Site:
     python
         The interpreter.
     versions
-        Of Python, ripieno and `PACKAGES`; "missing" for what is not installed.
+        Of Python, ripieno and `PACKAGES`; `MISSING` for what is not installed.
     """
 
     rank: int
@@ -77,11 +79,11 @@ def versions() -> dict[str, str]:
 
 
 def package_version(package: str) -> str:
-    """Of what pip has installed here, or "missing"."""
+    """Of what pip has installed here, or `MISSING`."""
     try:
         return version(package)
     except PackageNotFoundError:
-        return "missing"
+        return MISSING
 
 
 def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list[Site], list[Unreached]]:
