@@ -31,7 +31,7 @@ DIST = ROOT / "dist"
 #: times as long as `import numpy`, which is a part of it.
 MOST_BYTES = 4 << 20
 MOST_IMPORT_S = 0.25
-MOST_IMPORTS_OF_NUMPY = 2
+MOST_IMPORTS_OF_NUMPY = 2.5
 
 #: The oldest glibc.
 COMPATIBILITY = "manylinux2014"

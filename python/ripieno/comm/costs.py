@@ -1,4 +1,7 @@
-"""What links, memory and algorithms cost these ranks: measured, kept for the cluster, explained, and chosen by."""
+"""What links, memory and algorithms cost these ranks: measured, kept for the cluster, explained, and chosen by.
+
+Few programs ask. So the model, and what measures for it, is imported by the call that needs it.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,24 @@ import numpy as np
 
 import ripieno._native as _native
 from ripieno._checks import number, whole
-from ripieno.comm import algorithm_trials, cost_probes, rack_probes
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.groups import Groups
 from ripieno.comm.rank import Rank
 from ripieno.comm.reductions import Reductions
 from ripieno.errors import InputError
-from ripieno.simulation import Cluster, Explanation, MeasuredCosts, algorithm_choices, explain, link_costs
-from ripieno.simulation.algorithm_choices import AlgorithmChoices
 
 if TYPE_CHECKING:
     from ripieno._native import PacketCurve
+    from ripieno.simulation import Cluster, Explanation, MeasuredCosts
+    from ripieno.simulation.algorithm_choices import AlgorithmChoices
     from ripieno.topology import Topology
 
 
 def _measured_costs(comm: Rank) -> MeasuredCosts | None:
     """Those of `Communicator.tune`, of this communicator or kept for its hosts."""
+    from ripieno.simulation import MeasuredCosts, link_costs
+
     return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
 
 
@@ -83,6 +87,9 @@ class Costs(Groups, Exchanges, Gathers, Reductions):
             "candidates", the fastest first, with "seconds" on this group and the terms of their formulae; "fastest",
             "chosen", which runs by default, "why", and "costs": where those of links come from. It prints as a table.
         """
+        from ripieno.comm.algorithm_trials import BLOCKS
+        from ripieno.simulation import Cluster, explain
+
         native = self._native
         measured = _measured_costs(self) or _measured_costs(self._world)
         if measured is not None:
@@ -92,7 +99,7 @@ class Costs(Groups, Exchanges, Gathers, Reductions):
             cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
             costs = "of packets, measured or usual; comm.tune() or ripieno tune measures them by kind"
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
-        in_all = nbytes * self.world_size if found.collective in algorithm_trials.BLOCKS else nbytes
+        in_all = nbytes * self.world_size if found.collective in BLOCKS else nbytes
         return replace(found, chosen=_native.choice(native, collective, in_all))
 
     def tune(self, *, budget_s: float = 1.0) -> MeasuredCosts:
@@ -121,6 +128,9 @@ class Costs(Groups, Exchanges, Gathers, Reductions):
         InputError
             The time is not positive, or ranks have replicas.
         """
+        from ripieno.comm import cost_probes
+        from ripieno.simulation import MeasuredCosts, link_costs
+
         if not number("budget_s", budget_s, "expected seconds") > 0:
             raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
         measured = self.kept[MeasuredCosts] = cost_probes.measure(self, budget_s)
@@ -159,6 +169,9 @@ class Costs(Groups, Exchanges, Gathers, Reductions):
         InputError
             The time is not positive, or ranks have replicas.
         """
+        from ripieno.comm import algorithm_trials
+        from ripieno.simulation import algorithm_choices
+
         if not number("budget_s", budget_s, "expected seconds") > 0:
             raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
         if self.replicas > 1:
@@ -202,6 +215,8 @@ class Costs(Groups, Exchanges, Gathers, Reductions):
             The same on every rank: "hosts", "racks" by host, "source", and how "sure" the least certain host is. It
             prints as a tree, and `toml` is a file of racks.
         """
+        from ripieno.comm import rack_probes
+
         if not number("round_s", round_s, "expected seconds") > 0:
             raise InputError(f"round_s={round_s!r}: expected more than 0 seconds")
         return rack_probes.topology(self, measures=measure, round_s=round_s)
