@@ -30,9 +30,12 @@ class Cluster:
     ----------
     variables
         What Slurm's commands need in their environment.
+    held
+        While there is a file of this name, nodes do not clear up behind jobs, which stay "completing".
     """
 
     variables: dict[str, str]
+    held: Path
 
     def run(self, *command: object, timeout_s: float = 60.0, cwd: Path | None = None, **more: str) -> Ended:
         """Run a command to its end, with `more` in the environment."""
@@ -75,8 +78,11 @@ def started(folder: Path) -> Iterator[Cluster]:
     key = folder / "munge/key"
     key.write_bytes(secrets.token_bytes(1024))
     key.chmod(0o400)
+    held, epilog = folder / "held", folder / "epilog"
+    epilog.write_text(f"#!/bin/sh\nwhile [ -e {held} ]; do sleep 0.1; done\n")
+    epilog.chmod(0o755)
     configuration = folder / "slurm.conf"
-    configuration.write_text(_configuration(folder))
+    configuration.write_text(_configuration(folder, epilog))
     variables = {"SLURM_CONF": str(configuration)}
     munge = [f"--{name}={folder}/munge/{name}" for name in ("socket", "log-file", "pid-file", "seed-file")]
     daemons = [
@@ -85,7 +91,7 @@ def started(folder: Path) -> Iterator[Cluster]:
         *(["slurmd", "-D", "-N", node, "-f", str(configuration)] for node in NODES),
     ]
     processes: list[subprocess.Popen[bytes]] = []
-    cluster = Cluster(variables)
+    cluster = Cluster(variables, held)
     try:
         for command in daemons:
             with (folder / f"{command[0]}-{len(processes)}.out").open("wb") as output:
@@ -109,7 +115,7 @@ def _path() -> str:
     return os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 
-def _configuration(folder: Path) -> str:
+def _configuration(folder: Path, epilog: Path) -> str:
     host, user = socket.gethostname(), getpass.getuser()
     controller, *ports = _free_ports(1 + len(NODES))
     nodes = [
@@ -137,6 +143,7 @@ def _configuration(folder: Path) -> str:
             "SlurmdParameters=config_overrides",
             "ReturnToService=2",
             "KillWait=5",
+            f"Epilog={epilog}",
             *nodes,
             "PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP",
             f"PartitionName=small Nodes={NODES[-1]} MaxTime=INFINITE State=UP",

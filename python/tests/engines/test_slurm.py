@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -139,6 +140,19 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
         ):
             rp.launch(engine="slurm", workers=1, immediate_s=1)
         assert time.monotonic() - started < FAILURE_S
+
+
+def test_a_job_waits_for_nodes_that_clear_up_behind_the_one_before(slurm):
+    slurm.held.touch()
+    let_go = threading.Timer(3.0, slurm.held.unlink)
+    let_go.start()
+    try:
+        for _ in range(2):
+            # For other jobs it waits a second at most.
+            with rp.launch(engine="slurm", workers=3, immediate_s=1) as job:
+                assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
+    finally:
+        let_go.join()
 
 
 @pytest.mark.parametrize(("how", "thread"), launched.ENDS)

@@ -2,7 +2,7 @@
 
 srun brings the invitation in the environment of its tasks and says which task has failed; ranks meet
 by way of the member server.
-Needs srun, sinfo and scontrol, and the same Python and ripieno, at the same place, on all nodes.
+Needs srun, sinfo, squeue and scontrol, and the same Python and ripieno, at the same place, on all nodes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from ripieno.launch.script import launchers
 
 # Nobody tells when Slurm has CPUs free again: the pause between two questions.
 _PAUSE_S = 0.1
+# How long nodes may take to clear up behind a job of this user. They take no other one meanwhile, though their CPUs
+# count as idle.
+_COMPLETING_S = 30.0
 # Other errors srun may survive; if not, it ends, and its last line is told.
 _FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
 # Of a partition, the default one with an asterisk: CPUs that are allocated, idle, other, and all.
@@ -42,7 +45,7 @@ class SlurmEngine(Engine):
     arguments : sequence of str
         More options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
     immediate_s : int
-        How long to wait until Slurm has room for all tasks.
+        How long to wait until Slurm has room for all tasks, once nodes have cleared up behind this user's other jobs.
     host : str, optional
         The address of this process that nodes reach; by default the one that it reaches Slurm's controller from.
 
@@ -101,6 +104,7 @@ class SlurmEngine(Engine):
             if total < workers or time.monotonic() > deadline:
                 raise TooFewSlots(self.NAME, workers, free, total, self._advice())
             time.sleep(_PAUSE_S)
+        self._await_completing()
         # Steps share the CPUs of an allocation only if each says what it takes.
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
@@ -111,6 +115,15 @@ class SlurmEngine(Engine):
             invitation,
             started.matching(_FAILURE),
         )
+
+    def _await_completing(self) -> None:
+        """Wait for nodes on which a job of this user is ending, as one of which a rank has died may be."""
+        if _in_allocation():
+            return
+        ending = ["squeue", "--noheader", f"--user={os.getuid()}", "--states=COMPLETING"]
+        deadline = time.monotonic() + _COMPLETING_S
+        while _answer(ending).strip() and time.monotonic() < deadline:
+            time.sleep(_PAUSE_S)
 
     def _cpus(self) -> tuple[int, int]:
         """CPUs that are free, as far as Slurm tells, and in all."""
