@@ -58,6 +58,20 @@ def reductions(comm):
                     assert_array_equal(at_root, expected, strict=True)
 
 
+def own_copies(comm, long):
+    value = np.asfortranarray(np.arange(2.0 * long).reshape(2, long)) if comm.rank == 0 else None
+    found = comm.broadcast(value)
+    assert found.flags.c_contiguous and found is not value and not np.may_share_memory(found, value)
+    found += 1
+    return value is None or value[0, 1] == 1.0, float(found[0, 1])
+
+
+@pytest.mark.parametrize("long", [10, 50_000])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_an_array_that_is_broadcast_is_a_new_one_on_every_rank(world, size, long):
+    assert world(size).run(own_copies, long) == [(True, 2.0)] * size
+
+
 @everywhere
 def test_reductions_equal_numpy(world, workers):
     world(workers).run(reductions)

@@ -19,6 +19,7 @@ from ripieno.wire.arrays import (
     as_array,
     check_fits,
     checked_counts,
+    copied,
     elements,
     empty_rows,
     fill,
@@ -130,7 +131,11 @@ class Gathers(Rank):
             return self._once(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
         array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
-            value = np.array(array, order="C", copy=True)
+            if (native := self._at_once) is not None:
+                # The others do not wait until the root has a copy.
+                objects.broadcast(native, np.asarray(array, order="C"), root, algorithm)
+                return copied(array, array.dtype)
+            value = copied(array, array.dtype)
         return self._do(self._object_of(root, value, algorithm, forms.OBJECT))
 
     def _given_by(self, root: int, call: str, value: Any) -> Any:

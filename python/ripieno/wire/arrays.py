@@ -332,7 +332,14 @@ def own(array: NDArray[Any]) -> NDArray[Any]:
     """A contiguous copy that may be written to, in this machine's byte order."""
     if array.nbytes < _LENT_BYTES and array.dtype.isnative:
         return array.copy()
-    copy = empty(array.shape, array.dtype.newbyteorder("="))
+    return copied(array, array.dtype.newbyteorder("="))
+
+
+def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A contiguous copy of this type that may be written to; a long one in memory that was used before, if any is."""
+    if array.nbytes < _LENT_BYTES:
+        return np.array(array, dtype, order="C", copy=True)
+    copy = empty(array.shape, dtype)
     np.copyto(copy, array)
     return copy
 
