@@ -27,11 +27,9 @@ import zopfli.zlib
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
-#: What a wheel may weigh, and `import ripieno` may take of a processor: so long, or, on a slow or busy machine, so many
-#: times as long as `import numpy`, which is a part of it.
+#: What a wheel may weigh, and `import ripieno` may take of a processor.
 MOST_BYTES = 4 << 20
 MOST_IMPORT_S = 0.25
-MOST_IMPORTS_OF_NUMPY = 2.5
 
 #: The oldest glibc.
 COMPATIBILITY = "manylinux2014"
@@ -145,8 +143,8 @@ def check(wheel: Path) -> None:
         raise SystemExit(f"{wheel.name} lacks licences: it has {licences}")
 
 
-def attempt(wheel: Path) -> None:
-    """Install it in an environment without anything else, and use it."""
+def attempt(wheel: Path) -> list[str]:
+    """Install it in an environment without anything else, and use it; what it takes too long for."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin/python"
@@ -156,10 +154,10 @@ def attempt(wheel: Path) -> None:
         print(run(python, script).strip())
         by_turns = [(import_s(python, "ripieno"), import_s(python, "numpy")) for _ in range(9)]
         ours_s, numpys_s = (statistics.median(times) for times in zip(*by_turns, strict=True))
+        # NumPy's is a part of ours, and tells how fast the machine is.
         told = f"import ripieno takes {ours_s:.3f} s of processor time, import numpy {numpys_s:.3f} s (medians of 9)"
         print(told)
-        if ours_s > max(MOST_IMPORT_S, MOST_IMPORTS_OF_NUMPY * numpys_s):
-            raise SystemExit(f"{told}: expected {MOST_IMPORT_S} s, or {MOST_IMPORTS_OF_NUMPY} times as long, at most")
+        return [] if ours_s <= MOST_IMPORT_S else [f"{told}: expected at most {MOST_IMPORT_S} s"]
 
 
 def attempt_elsewhere(machine: str, wheel: Path) -> None:
@@ -189,21 +187,21 @@ def import_s(python: Path, package: str) -> float:
 
 
 def main() -> None:
-    began, large = time.monotonic(), []
+    began, too_much = time.monotonic(), []
     for machine in sys.argv[1:] or ("x86_64", "aarch64"):
         wheel = build(machine)
         compress(wheel)
         check(wheel)
         if machine == platform.machine():
-            attempt(wheel)
+            too_much += attempt(wheel)
         else:
             attempt_elsewhere(machine, wheel)
         if wheel.stat().st_size > MOST_BYTES:
-            large.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
+            too_much.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
     print(f"{time.monotonic() - began:.0f} s")
     # They are there, and work.
-    if large:
-        raise SystemExit("\n".join(large))
+    if too_much:
+        raise SystemExit("\n".join(too_much))
 
 
 if __name__ == "__main__":
