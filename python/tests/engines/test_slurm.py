@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,17 +143,30 @@ def test_by_default_there_is_a_worker_for_each_cpu_and_no_room_for_more(slurm):
         assert time.monotonic() - started < FAILURE_S
 
 
-def test_a_job_waits_for_nodes_that_clear_up_behind_the_one_before(slurm):
+@pytest.fixture
+def held(slurm: Cluster) -> Iterator[Path]:
+    """The file that keeps nodes from clearing up, until it is gone, after 3 s at the latest."""
     slurm.held.touch()
     let_go = threading.Timer(3.0, slurm.held.unlink)
     let_go.start()
-    try:
-        for _ in range(2):
-            # For other jobs it waits a second at most.
-            with rp.launch(engine="slurm", workers=3, immediate_s=1) as job:
-                assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
-    finally:
-        let_go.join()
+    yield slurm.held
+    let_go.join()
+    assert comes_true(slurm.is_idle, FAILURE_S)
+
+
+def sums(workers: int) -> list[int]:
+    # For other jobs it waits a second at most.
+    with rp.launch(engine="slurm", workers=workers, immediate_s=1) as job:
+        return job.run(lambda comm: comm.allreduce(1))
+
+
+def test_a_job_waits_for_nodes_that_clear_up_behind_the_one_before(held):
+    assert [sums(3), sums(3)] == [[3] * 3] * 2
+
+
+def test_a_job_for_which_other_nodes_have_room_does_not_wait(held):
+    assert [sums(1), sums(1)] == [[1]] * 2
+    assert held.exists()
 
 
 @pytest.mark.parametrize(("how", "thread"), launched.ENDS)

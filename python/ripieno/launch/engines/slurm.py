@@ -24,13 +24,14 @@ from ripieno.launch.script import launchers
 
 # Nobody tells when Slurm has CPUs free again: the pause between two questions.
 _PAUSE_S = 0.1
-# How long nodes may take to clear up behind a job of this user. They take no other one meanwhile, though their CPUs
-# count as idle.
+# How long nodes may take to clear up behind a job of this user, of whose room another one is sure.
 _COMPLETING_S = 30.0
 # Other errors srun may survive; if not, it ends, and its last line is told.
 _FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
-# Of a partition, the default one with an asterisk: CPUs that are allocated, idle, other, and all.
-_PARTITION = r"^(?P<name>\S+?)(?P<default>\*?)\s+\d+/(?P<idle>\d+)/\d+/(?P<total>\d+)$"
+# Of a partition, the default one with an asterisk, nodes in one state: CPUs that are allocated, idle, other, and all.
+_PARTITION = r"^(?P<name>\S+?)(?P<default>\*?)\s+(?P<state>\S+)\s+\d+/(?P<idle>\d+)/\d+/(?P<total>\d+)$"
+# Nodes that clear up behind a job, some with others beside it: they take no new one, though their CPUs count as idle.
+_COMPLETING = re.compile(r"comp\*?|.*\+")
 
 
 class SlurmEngine(Engine):
@@ -45,7 +46,7 @@ class SlurmEngine(Engine):
     arguments : sequence of str
         More options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
     immediate_s : int
-        How long to wait until Slurm has room for all tasks, once nodes have cleared up behind this user's other jobs.
+        How long to wait until Slurm has room for all tasks; while nodes clear up behind this user's jobs up to 30 s.
     host : str, optional
         The address of this process that nodes reach; by default the one that it reaches Slurm's controller from.
 
@@ -98,13 +99,13 @@ class SlurmEngine(Engine):
         TooFewSlots
             If there are fewer CPUs free than the tasks take.
         """
-        deadline = time.monotonic() + self._immediate_s
+        began = time.monotonic()
         while (free := self._cpus()[0] // self.threads) < workers:
-            total = self.slots()
-            if total < workers or time.monotonic() > deadline:
+            total, waited_s = self.slots(), time.monotonic() - began
+            is_over = waited_s > self._immediate_s and (waited_s > _COMPLETING_S or not _is_completing())
+            if total < workers or is_over:
                 raise TooFewSlots(self.NAME, workers, free, total, self._advice())
             time.sleep(_PAUSE_S)
-        self._await_completing()
         # Steps share the CPUs of an allocation only if each says what it takes.
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
@@ -116,31 +117,23 @@ class SlurmEngine(Engine):
             started.matching(_FAILURE),
         )
 
-    def _await_completing(self) -> None:
-        """Wait for nodes on which a job of this user is ending, as one of which a rank has died may be."""
-        if _in_allocation():
-            return
-        ending = ["squeue", "--noheader", f"--user={os.getuid()}", "--states=COMPLETING"]
-        deadline = time.monotonic() + _COMPLETING_S
-        while _answer(ending).strip() and time.monotonic() < deadline:
-            time.sleep(_PAUSE_S)
-
     def _cpus(self) -> tuple[int, int]:
         """CPUs that are free, as far as Slurm tells, and in all."""
         if _in_allocation():
             total = sum(launchers.counts_of_nodes(os.environ["SLURM_JOB_CPUS_PER_NODE"]))
             return total, total
         wanted = None if self._partition is None else self._partition.split(",")
-        found = [
-            (int(line["idle"]), int(line["total"]))
-            for line in re.finditer(_PARTITION, _answer(["sinfo", "--noheader", "--format=%P %C"]), re.M)
-            if (line["default"] if wanted is None else line["name"] in wanted)
-        ]
+        found: dict[str, tuple[int, int]] = {}
+        for line in re.finditer(_PARTITION, _answer(["sinfo", "--noheader", "--format=%P %t %C"]), re.M):
+            if line["default"] if wanted is None else line["name"] in wanted:
+                idle, total = found.get(line["name"], (0, 0))
+                idle += 0 if _COMPLETING.fullmatch(line["state"]) else int(line["idle"])
+                found[line["name"]] = idle, total + int(line["total"])
         if not found:
             where = "default partition" if wanted is None else f"partition {self._partition}"
             raise EngineError(f"Slurm has no {where} (sinfo): say partition=…")
         # Of several, srun takes one.
-        return max(found)
+        return max(found.values())
 
     def _advice(self) -> str:
         where = "the allocation of this job" if _in_allocation() else "Slurm (sinfo -o %C)"
@@ -152,6 +145,11 @@ class SlurmEngine(Engine):
 
 def _in_allocation() -> bool:
     return bool(os.environ.get("SLURM_JOB_ID") and os.environ.get("SLURM_JOB_CPUS_PER_NODE"))
+
+
+def _is_completing() -> bool:
+    """Whether nodes clear up behind a job of this user."""
+    return bool(_answer(["squeue", "--noheader", f"--user={os.getuid()}", "--states=COMPLETING"]).strip())
 
 
 def _controller() -> str:
