@@ -82,7 +82,7 @@ fn logistic_curvature(
     Ok(())
 }
 
-/// Columns in the order of steps as arrays, see `ripieno.kernels.OrderedColumns`.
+/// Columns in the order of steps as arrays, see `ripieno.kernels.sgd.OrderedColumns`.
 #[derive(FromPyObject)]
 struct OrderedColumnArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
@@ -100,7 +100,7 @@ impl OrderedColumnArrays<'_> {
     }
 }
 
-/// Numbers by rank and step as arrays, see `ripieno.kernels.StepNumbers`.
+/// Numbers by rank and step as arrays, see `ripieno.kernels.sgd.StepNumbers`.
 #[derive(FromPyObject)]
 struct StepNumberArrays<'py> {
     numbers: PyReadonlyArray1<'py, i32>,
@@ -157,7 +157,7 @@ fn sgd_meetings<'py>(
     Ok((features.into_pyarray(py), counts.into_pyarray(py), places.into_pyarray(py)))
 }
 
-/// Rows in the order of steps as arrays, see `ripieno.kernels.Batches`.
+/// Rows in the order of steps as arrays, see `ripieno.kernels.sgd.Batches`.
 #[derive(FromPyObject)]
 struct BatchArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
@@ -187,7 +187,7 @@ impl BatchArrays<'_> {
     }
 }
 
-/// How to descend, see `ripieno.kernels.Descent`.
+/// How to descend, see `ripieno.kernels.sgd.Descent`.
 #[derive(FromPyObject)]
 struct DescentNumbers {
     loss: String,

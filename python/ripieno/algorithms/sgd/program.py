@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-import ripieno.kernels as kernels
+import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.journal import Emit
@@ -205,15 +205,15 @@ def _batches(
     order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
     matrix = rows.matrix[order]
     columns = kernels.OrderedColumns(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), step_count)
-    occurring = kernels.sgd_occurrences(columns, homes.ranks, comm.world_size)
+    occurring = kernels.occurrences(columns, homes.ranks, comm.world_size)
     chunk_lens = _rounded_up(comm.allreduce(occurring.counts.max(axis=0), op="max"))
-    places, penalties = kernels.sgd_places(columns, occurring, chunk_lens, rows.penalties)
+    places, penalties = kernels.places(columns, occurring, chunk_lens, rows.penalties)
 
     ends = np.cumsum(occurring.counts.sum(axis=1))
     told = np.split(homes.places[occurring.numbers], ends[:-1])
     asked, counts = zip(*comm.alltoall(list(zip(told, occurring.counts, strict=True))), strict=True)
     all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
-    met, places_of_asked = kernels.sgd_meetings(all_asked, home_feature_count, step_count)
+    met, places_of_asked = kernels.meetings(all_asked, home_feature_count, step_count)
     return kernels.Batches(
         starts=columns.starts,
         places=places,
