@@ -15,15 +15,15 @@ const MOST_MORE: u32 = 21;
 
 /// What a thread's waits have told.
 #[derive(Clone, Copy, Debug)]
-pub struct Company {
+pub struct CoLocationDetector {
     in_a_row: u32,
     most: u32,
 }
 
-impl Company {
+impl CoLocationDetector {
     /// That of the thread of this number among those that wait for each other.
-    pub const fn of(number: usize) -> Company {
-        Company { in_a_row: 0, most: TIMES + (number % 4) as u32 * MOST_MORE / 3 }
+    pub const fn of(number: usize) -> CoLocationDetector {
+        CoLocationDetector { in_a_row: 0, most: TIMES + (number % 4) as u32 * MOST_MORE / 3 }
     }
 
     /// The calling thread has waited, and what it waited for came, or not, with the first offer of its core. After a
@@ -53,8 +53,8 @@ mod tests {
     use super::*;
 
     fn times_in_a_row(number: usize) -> usize {
-        let mut company = Company::of(number);
-        let is_over = |company: &mut Company| {
+        let mut company = CoLocationDetector::of(number);
+        let is_over = |company: &mut CoLocationDetector| {
             company.note(true);
             company.in_a_row == 0
         };
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_wait_of_another_kind_ends_the_row() {
-        let mut company = Company::of(0);
+        let mut company = CoLocationDetector::of(0);
         (1..TIMES).for_each(|_| company.note(true));
         assert_eq!(company.in_a_row, TIMES - 1);
         company.note(false);

@@ -3,9 +3,9 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The allocator of a test: `#[global_allocator] static ALLOCATOR: Counting = Counting;`. Without it nothing is
+/// The allocator of a test: `#[global_allocator] static ALLOCATOR: FuzzAllocator = FuzzAllocator;`. Without it nothing is
 /// counted.
-pub struct Counting;
+pub struct FuzzAllocator;
 
 thread_local! {
     static HELD: Cell<isize> = const { Cell::new(0) };
@@ -33,7 +33,7 @@ fn note(bytes: isize) {
 }
 
 // SAFETY: the system's allocator does all the work.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for FuzzAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as isize);
         // SAFETY: the caller's promises are passed on.

@@ -1,6 +1,6 @@
 //! What may happen to bytes on their way, or be done to them on purpose.
 
-use crate::random::Random;
+use crate::random::FuzzRandom;
 
 /// Damages that one input has at most.
 const DAMAGES_MAX: usize = 6;
@@ -24,7 +24,7 @@ const WORDS: [&str; 16] =
     ["\n", "\r\n", " ", "\t", ",", ":", "-", "0", "9223372036854775807", "1e999", "nan", "#", "\"", "\0", "{", "["];
 
 /// One of `pool`, changed; seldom bytes that are no one's.
-pub(crate) fn damaged(pool: &[Vec<u8>], longest: usize, random: &mut Random) -> Vec<u8> {
+pub(crate) fn damaged(pool: &[Vec<u8>], longest: usize, random: &mut FuzzRandom) -> Vec<u8> {
     if random.below(64) == 0 {
         let length = random.below(longest + 1).min(random.below(longest + 1));
         return (0..length).map(|_| random.draw() as u8).collect();
@@ -37,7 +37,7 @@ pub(crate) fn damaged(pool: &[Vec<u8>], longest: usize, random: &mut Random) -> 
     bytes
 }
 
-fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut Random) {
+fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
     let at = random.below(bytes.len() + 1);
     let length = (bytes.len() - at).min(1 + random.below(8) * random.below(16));
     match random.below(12) {
@@ -66,7 +66,7 @@ fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut Random) {
 }
 
 /// A number at which readers go wrong, or one beside it, of 1 to 8 bytes in either order.
-fn number(random: &mut Random) -> Vec<u8> {
+fn number(random: &mut FuzzRandom) -> Vec<u8> {
     let near = random.below(3) as u64;
     let number = random.of(&EDGES).wrapping_add(near).wrapping_sub(1);
     let mut bytes = number.to_le_bytes()[..*random.of(&[1, 2, 4, 8])].to_vec();
@@ -92,8 +92,8 @@ mod tests {
     #[test]
     fn a_number_stands_for_one_input_and_no_input_is_too_long() {
         let pool = [vec![], b"a valid text".to_vec(), vec![0; 100]];
-        let inputs: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut Random::new(seed))).collect();
-        let again: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut Random::new(seed))).collect();
+        let inputs: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();
+        let again: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();
         assert_eq!(inputs, again);
         assert!(inputs.iter().all(|input| input.len() <= 120));
         assert!(inputs.iter().collect::<BTreeSet<_>>().len() > 3000, "they differ");

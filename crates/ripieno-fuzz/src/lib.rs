@@ -15,8 +15,8 @@ mod damage;
 mod random;
 mod watch;
 
-pub use counting::Counting;
-pub use random::Random;
+pub use counting::FuzzAllocator;
+pub use random::FuzzRandom;
 
 use damage::damaged;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use watch::Watch;
+use watch::ReaderWatch;
 
 /// Inputs of each reader in the tests.
 const USUAL_INPUTS: u64 = 20_000;
@@ -70,7 +70,7 @@ impl Fuzz {
         assert!(!self.valid.is_empty(), "{}: what is damaged is valid at first", self.name);
         let longest = pool.iter().map(Vec::len).max().unwrap_or(0) + GROWTH_BYTES;
         let (mut outcomes, mut most_bytes) = (BTreeSet::new(), 0);
-        let watch = Watch::begin(self.corpus.join(STUCK));
+        let watch = ReaderWatch::begin(self.corpus.join(STUCK));
         let mut reader = |input: &[u8]| {
             watch.note(input);
             reader(input)
@@ -83,7 +83,7 @@ impl Fuzz {
         let count = variable("RIPIENO_FUZZ_INPUTS").unwrap_or(USUAL_INPUTS).div_ceil(self.share);
         let room = pool.len() + KEPT_MAX;
         for number in begin..begin + count {
-            let input = damaged(&pool, longest, &mut Random::new(number));
+            let input = damaged(&pool, longest, &mut FuzzRandom::new(number));
             let outcome = self.outcome(&number.to_string(), &input, &mut reader, &mut most_bytes);
             if outcomes.insert(outcome) && pool.len() < room {
                 self.keep(outcome, &input);

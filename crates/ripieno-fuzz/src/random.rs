@@ -4,14 +4,14 @@
 
 /// A row of numbers.
 #[derive(Clone, Debug)]
-pub struct Random(u64);
+pub struct FuzzRandom(u64);
 
-impl Random {
+impl FuzzRandom {
     /// The row of this seed.
-    pub fn new(seed: u64) -> Random {
-        let mut row = Random(seed);
+    pub fn new(seed: u64) -> FuzzRandom {
+        let mut row = FuzzRandom(seed);
         // Rows of neighbouring seeds are the same one, a step apart, until they are mixed.
-        Random(row.draw())
+        FuzzRandom(row.draw())
     }
 
     /// The next number.

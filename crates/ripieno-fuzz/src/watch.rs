@@ -9,14 +9,14 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// What a reader is at. It is watched until this is dropped.
-pub(crate) struct Watch {
+pub(crate) struct ReaderWatch {
     current: Arc<Mutex<(u64, Vec<u8>)>>,
     _until: Sender<()>,
 }
 
-impl Watch {
+impl ReaderWatch {
     /// The process ends when the reader stays at one input, which is written to `file`.
-    pub fn begin(file: PathBuf) -> Watch {
+    pub fn begin(file: PathBuf) -> ReaderWatch {
         let current = Arc::new(Mutex::new((0, Vec::new())));
         let (until, ended) = channel::<()>();
         let watched = current.clone();
@@ -33,7 +33,7 @@ impl Watch {
                 seen = *number;
             }
         });
-        Watch { current, _until: until }
+        ReaderWatch { current, _until: until }
     }
 
     /// The reader is given this input.

@@ -1,10 +1,10 @@
 //! The tool itself: it finds what is there to be found.
 
-use ripieno_fuzz::{Counting, Fuzz};
+use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use std::panic::catch_unwind;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
 fn fuzz(name: &'static str) -> Fuzz {
     Fuzz::new(name, &folder(name), [vec![2, 0, 10, 20], vec![0, 0]])

@@ -2,11 +2,11 @@
 
 use crate::errors::{Thrown, answered};
 use crate::meeting::text;
-use crate::memory::{Held, Region};
+use crate::memory::{DirectRegion, HeldBuffers};
 use jni::objects::{JClass, JLongArray, JObject, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
-use ripieno::{Communicator, Element, Elements, Handle, Memory, Op, Shape, Task, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, Whole};
 
 /// The element types by the numbers that `Values` has for them.
 const ELEMENTS: [Element; 6] = [Element::I8, Element::I16, Element::I32, Element::I64, Element::F32, Element::F64];
@@ -31,7 +31,7 @@ pub fn op(number: jint) -> Op {
 }
 
 /// What a call says beside its memory, as Java gives it.
-struct Asked {
+struct JavaArguments {
     collective: jint,
     op: jint,
     /// A root, a peer or a distance.
@@ -40,35 +40,35 @@ struct Asked {
     in_counts: Vec<usize>,
 }
 
-impl Asked {
+impl JavaArguments {
     fn new(
         env: &mut Env<'_>,
         [collective, op]: [jint; 2],
         number: jlong,
         [counts, in_counts]: [&JLongArray<'_>; 2],
-    ) -> Result<Asked, Thrown> {
+    ) -> Result<JavaArguments, Thrown> {
         let (counts, in_counts) = (longs(env, counts)?, longs(env, in_counts)?);
-        Ok(Asked { collective, op, number: number as usize, counts, in_counts })
+        Ok(JavaArguments { collective, op, number: number as usize, counts, in_counts })
     }
 
     /// The collective, by the number that `Call` has for it, and whether its first buffer is written to.
-    fn task(&self, rank: usize) -> (Task<'_>, bool) {
+    fn task(&self, rank: usize) -> (CollectiveTask<'_>, bool) {
         let (root, chunks) = (self.number, &self.counts[..]);
         let op = || op(self.op);
         let task = match self.collective {
-            0 => Task::Broadcast { root, vector: Whole },
-            1 => Task::Reduce { op: op(), root, vector: Whole },
-            2 => Task::Allreduce { op: op(), vector: Whole },
-            3 => Task::Scan { op: op(), vector: Whole },
-            4 => Task::Exscan { op: op(), vector: Whole },
-            5 => Task::Allgather { chunks },
-            6 => Task::ReduceScatter { chunks, op: op() },
-            7 => Task::Gather { chunks, root },
-            8 => Task::Scatter { chunks, root },
-            9 => Task::Alltoall { out_chunks: chunks, in_chunks: &self.in_counts },
-            10 => Task::Rotate { distance: self.number, out: Whole, into: Whole },
-            11 => Task::PointToPoint { from: rank, to: self.number, vector: Whole },
-            _ => Task::PointToPoint { from: self.number, to: rank, vector: Whole },
+            0 => CollectiveTask::Broadcast { root, vector: Whole },
+            1 => CollectiveTask::Reduce { op: op(), root, vector: Whole },
+            2 => CollectiveTask::Allreduce { op: op(), vector: Whole },
+            3 => CollectiveTask::Scan { op: op(), vector: Whole },
+            4 => CollectiveTask::Exscan { op: op(), vector: Whole },
+            5 => CollectiveTask::Allgather { chunks },
+            6 => CollectiveTask::ReduceScatter { chunks, op: op() },
+            7 => CollectiveTask::Gather { chunks, root },
+            8 => CollectiveTask::Scatter { chunks, root },
+            9 => CollectiveTask::Alltoall { out_chunks: chunks, in_chunks: &self.in_counts },
+            10 => CollectiveTask::Rotate { distance: self.number, out: Whole, into: Whole },
+            11 => CollectiveTask::PointToPoint { from: rank, to: self.number, vector: Whole },
+            _ => CollectiveTask::PointToPoint { from: self.number, to: rank, vector: Whole },
         };
         let only_reads = matches!(self.collective, 9..=11);
         (task, !only_reads)
@@ -106,17 +106,18 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     second_bytes: jlong,
 ) {
     answered(env, |env| {
-        let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
+        let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = asked.task(communicator.rank());
-        let (first, second) = (Region::new(first, first_bytes), Region::new(second, second_bytes));
+        let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
         // SAFETY: Java holds the buffers until this returns.
         let memory = unsafe {
-            let first = if writes_first { Memory::Write(first.write()) } else { Memory::Read(first.read()) };
-            [first, Memory::Write(second.write())]
+            let first =
+                if writes_first { BufferMemory::Write(first.write()) } else { BufferMemory::Read(first.read()) };
+            [first, BufferMemory::Write(second.write())]
         };
-        let elements = Elements { element: element(of), shape: Shape::Line };
+        let elements = ElementType { element: element(of), shape: ElementShape::Line };
         Ok(communicator.run(&task, elements, None, memory)?)
     });
 }
@@ -141,12 +142,12 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     kept: JObject<'local>,
 ) -> jlong {
     answered(env, |env| {
-        let asked = Asked::new(env, [collective, operation], number, [&counts, &in_counts])?;
+        let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = asked.task(communicator.rank());
-        let (first, second) = (Region::new(first, first_bytes), Region::new(second, second_bytes));
-        let held = Held::new(first, second, writes_first, env.new_global_ref(kept)?);
+        let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
+        let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(kept)?);
         let handle = communicator.start(&task, element(of), None, held)?;
         Ok(Box::into_raw(Box::new(handle)) as jlong)
     })
@@ -156,8 +157,8 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
 ///
 /// # Safety
 /// It was made by `start` and is not freed while this lives.
-unsafe fn handle_at<'a>(handle: jlong) -> &'a Handle<Held> {
-    unsafe { &*(handle as *const Handle<Held>) }
+unsafe fn handle_at<'a>(handle: jlong) -> &'a Handle<HeldBuffers> {
+    unsafe { &*(handle as *const Handle<HeldBuffers>) }
 }
 
 #[unsafe(no_mangle)]
@@ -188,7 +189,7 @@ extern "system" fn Java_org_ripieno_Native_freeHandle<'local>(
 ) {
     answered(env, |_| {
         // SAFETY: Java frees what `start` made, once.
-        drop(unsafe { Box::from_raw(handle as *mut Handle<Held>) });
+        drop(unsafe { Box::from_raw(handle as *mut Handle<HeldBuffers>) });
         Ok(())
     });
 }

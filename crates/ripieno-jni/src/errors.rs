@@ -6,7 +6,7 @@ use jni::strings::JNIStr;
 use jni::sys::jint;
 use jni::{Env, EnvUnowned, jni_sig, jni_str};
 use ripieno::net::NetError;
-use ripieno::{Error, Failure};
+use ripieno::{Error, JobFailure};
 use std::any::Any;
 
 /// Why a call from Java ended without a result.
@@ -29,7 +29,7 @@ pub enum Thrown {
 /// The kinds that `Failures.of` knows.
 #[derive(Clone, Copy)]
 #[repr(i32)]
-enum Kind {
+enum FailureKind {
     Other,
     RankFailed,
     Mismatch,
@@ -42,26 +42,26 @@ enum Kind {
 }
 
 impl Thrown {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FailureKind {
         match self {
-            Thrown::Machine(_) => Kind::Other,
-            Thrown::Input(_) => Kind::Input,
+            Thrown::Machine(_) => FailureKind::Other,
+            Thrown::Input(_) => FailureKind::Input,
             Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
-                Failure::RankFailed { .. } => Kind::RankFailed,
-                Failure::Mismatch { .. } => Kind::Mismatch,
+                JobFailure::RankFailed { .. } => FailureKind::RankFailed,
+                JobFailure::Mismatch { .. } => FailureKind::Mismatch,
             },
-            Thrown::Meeting(NetError::Config { .. }) => Kind::Input,
-            Thrown::Meeting(_) => Kind::Rendezvous,
+            Thrown::Meeting(NetError::Config { .. }) => FailureKind::Input,
+            Thrown::Meeting(_) => FailureKind::Rendezvous,
             Thrown::Collective(error) => match error {
-                Error::Closed => Kind::Closed,
-                Error::Interrupted => Kind::Interrupted,
-                Error::Memory { .. } => Kind::Memory,
-                Error::MissingIndices { .. } => Kind::MissingIndices,
-                Error::RowsDiffer { .. } => Kind::Mismatch,
+                Error::Closed => FailureKind::Closed,
+                Error::Interrupted => FailureKind::Interrupted,
+                Error::Memory { .. } => FailureKind::Memory,
+                Error::MissingIndices { .. } => FailureKind::MissingIndices,
+                Error::RowsDiffer { .. } => FailureKind::Mismatch,
                 Error::NothingFailed | Error::Unsupported(_) | Error::Argument { .. } | Error::Disagreement { .. } => {
-                    Kind::Input
+                    FailureKind::Input
                 }
-                _ => Kind::Other,
+                _ => FailureKind::Other,
             },
         }
     }
@@ -70,8 +70,8 @@ impl Thrown {
     fn failed(&self) -> (jint, &str, &str, &str) {
         match self {
             Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
-                Failure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
-                Failure::Mismatch { .. } => (-1, "", "", ""),
+                JobFailure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
+                JobFailure::Mismatch { .. } => (-1, "", "", ""),
             },
             _ => (-1, "", "", ""),
         }

@@ -2,15 +2,15 @@
 
 use crate::communicator::{at, element, op};
 use crate::errors::{Thrown, answered};
-use crate::memory::Region;
+use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JLongArray};
 use jni::sys::{jint, jlong};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, Keys, OwnedKeys, Regroup, Strings};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Regroup, Strings};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
-/// What `Combine` has for rows that are kept.
+/// What `KeyedCombine` has for rows that are kept.
 const CONCAT: jint = -1;
 
 /// Sends rows to the homes of their keys, and gives the block that is at home here. Keys are int64, or strings that
@@ -35,20 +35,20 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
     answered(env, |_| {
         // SAFETY: as Java promises.
         let communicator = unsafe { at(communicator) };
-        let (offsets, keys) = (Region::new(offsets, offsets_bytes), Region::new(keys, keys_bytes));
+        let (offsets, keys) = (DirectRegion::new(offsets, offsets_bytes), DirectRegion::new(keys, keys_bytes));
         // SAFETY: Java holds the buffers until this returns, and has filled them with what is said above.
         let (columns, values) = unsafe {
             let columns = match offsets.len() {
-                0 => Keys::Int64(keys.elements::<i64>()),
-                _ => Keys::Strings(
+                0 => KeyColumn::Int64(keys.elements::<i64>()),
+                _ => KeyColumn::Strings(
                     Strings::new(offsets.elements::<i64>(), keys.read())
                         .map_err(|bad| Thrown::Input(bad.to_string()))?,
                 ),
             };
-            (columns, Region::new(values, values_bytes).read())
+            (columns, DirectRegion::new(values, values_bytes).read())
         };
-        let combine = if combine == CONCAT { Combine::Concat } else { Combine::Op(op(combine)) };
-        let form = Form { keys: columns.kind(), element: element(of), width: width as usize, combine, label: 0 };
+        let combine = if combine == CONCAT { KeyedCombine::Concat } else { KeyedCombine::Op(op(combine)) };
+        let form = KeyedForm { keys: columns.kind(), element: element(of), width: width as usize, combine, label: 0 };
         let threads = NonZeroUsize::new(threads as usize).unwrap_or(NonZeroUsize::MIN);
         let mut rows = Aggregation::new(form, communicator.world_size(), None)?;
         rows.add(columns, values, None, &Threads::new(threads.get()))?;
@@ -58,7 +58,7 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
             blocks.push(block);
             Ok(())
         })?;
-        Ok(Box::into_raw(Box::new(Block::joined(blocks, &regrouped.form))) as jlong)
+        Ok(Box::into_raw(Box::new(KeyedBlock::joined(blocks, &regrouped.form))) as jlong)
     })
 }
 
@@ -66,8 +66,8 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
 ///
 /// # Safety
 /// It was made by `regroup` and is not freed while this lives.
-unsafe fn block_at<'a>(block: jlong) -> &'a Block {
-    unsafe { &*(block as *const Block) }
+unsafe fn block_at<'a>(block: jlong) -> &'a KeyedBlock {
+    unsafe { &*(block as *const KeyedBlock) }
 }
 
 /// Of a block: distinct keys, bytes of string keys, whether keys have counts of rows, bytes of all values.
@@ -109,12 +109,12 @@ extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
 ) {
     answered(env, |_| {
         // SAFETY: Java takes what `regroup` made, once.
-        let block = unsafe { Box::from_raw(block as *mut Block) };
+        let block = unsafe { Box::from_raw(block as *mut KeyedBlock) };
         // SAFETY: Java holds the buffers until this returns.
         unsafe {
             let [offsets, keys, counts, values] =
                 [(offsets, offsets_bytes), (keys, keys_bytes), (counts, counts_bytes), (values, values_bytes)]
-                    .map(|(at, bytes)| Region::new(at, bytes));
+                    .map(|(at, bytes)| DirectRegion::new(at, bytes));
             match &block.keys {
                 OwnedKeys::Int64(own) => keys.elements_mut().copy_from_slice(own),
                 OwnedKeys::Strings { offsets: ends, data } => {

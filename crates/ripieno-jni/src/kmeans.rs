@@ -2,24 +2,24 @@
 
 use crate::communicator::element;
 use crate::errors::{Thrown, answered};
-use crate::memory::Region;
+use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JIntArray, JLongArray};
 use jni::sys::{jdouble, jint, jlong};
 use ripieno::Element;
 use ripieno_kernels::{
-    Bounds, Centroid, Matrix, Pass, Point, Threads, assign_accumulate_within, first_non_finite, recenter,
+    Centroid, DistanceBounds, Matrix, PassOutput, Point, Threads, assign_accumulate_within, first_non_finite, recenter,
     update_min_distances,
 };
 
 /// Rows of one type, which only grow, and what passes over them know of each other.
-struct Rows {
-    values: Values,
+struct JavaRows {
+    values: RowValues,
     columns: usize,
-    bounds: Bounds,
+    bounds: DistanceBounds,
 }
 
-enum Values {
+enum RowValues {
     F32(Vec<f32>),
     F64(Vec<f64>),
 }
@@ -31,8 +31,8 @@ const BOUND_BYTES_PER_VALUE: usize = 4;
 macro_rules! for_values {
     ($rows:expr, $values:ident => $body:expr) => {
         match &$rows.values {
-            Values::F32($values) => $body,
-            Values::F64($values) => $body,
+            RowValues::F32($values) => $body,
+            RowValues::F64($values) => $body,
         }
     };
 }
@@ -41,8 +41,8 @@ macro_rules! for_values {
 ///
 /// # Safety
 /// They were made by `newRows` and are not freed while this lives; one thread at a time uses them.
-unsafe fn rows_at<'a>(rows: jlong) -> &'a mut Rows {
-    unsafe { &mut *(rows as *mut Rows) }
+unsafe fn rows_at<'a>(rows: jlong) -> &'a mut JavaRows {
+    unsafe { &mut *(rows as *mut JavaRows) }
 }
 
 fn matrix<T: Point>(values: &[T], columns: usize) -> Matrix<'_, T> {
@@ -59,11 +59,12 @@ extern "system" fn Java_org_ripieno_Native_newRows<'local>(
 ) -> jlong {
     answered(env, |_| {
         let values = match element(of) {
-            Element::F32 => Values::F32(Vec::new()),
-            Element::F64 => Values::F64(Vec::new()),
+            Element::F32 => RowValues::F32(Vec::new()),
+            Element::F64 => RowValues::F64(Vec::new()),
             other => return Err(Thrown::Input(format!("rows of {}: expected float or double", other.name()))),
         };
-        Ok(Box::into_raw(Box::new(Rows { values, columns: columns as usize, bounds: Bounds::new(0) })) as jlong)
+        Ok(Box::into_raw(Box::new(JavaRows { values, columns: columns as usize, bounds: DistanceBounds::new(0) }))
+            as jlong)
     })
 }
 
@@ -77,12 +78,12 @@ extern "system" fn Java_org_ripieno_Native_addRows<'local>(
     bytes: jlong,
 ) {
     answered(env, |_| {
-        let region = Region::new(at, bytes);
+        let region = DirectRegion::new(at, bytes);
         // SAFETY: as Java promises; the buffer has elements of the type of the rows.
         unsafe {
             match &mut rows_at(rows).values {
-                Values::F32(values) => values.extend_from_slice(region.elements()),
-                Values::F64(values) => values.extend_from_slice(region.elements()),
+                RowValues::F32(values) => values.extend_from_slice(region.elements()),
+                RowValues::F64(values) => values.extend_from_slice(region.elements()),
             }
         }
         Ok(())
@@ -97,7 +98,7 @@ extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
 ) {
     answered(env, |_| {
         // SAFETY: Java frees what `newRows` made, once.
-        drop(unsafe { Box::from_raw(rows as *mut Rows) });
+        drop(unsafe { Box::from_raw(rows as *mut JavaRows) });
         Ok(())
     });
 }
@@ -131,13 +132,13 @@ extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
 ) {
     answered(env, |_| {
         // SAFETY: as Java promises; the buffer has room for a row.
-        let (rows, into) = unsafe { (rows_at(rows), Region::new(at, bytes)) };
+        let (rows, into) = unsafe { (rows_at(rows), DirectRegion::new(at, bytes)) };
         let number = number as usize;
         // SAFETY: the buffer is of the type of the rows.
         unsafe {
             match &rows.values {
-                Values::F32(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
-                Values::F64(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
+                RowValues::F32(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
+                RowValues::F64(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
             }
         }
         Ok(())
@@ -160,8 +161,8 @@ extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
         let (rows, mean, sums) = unsafe {
             (
                 rows_at(rows),
-                Region::new(mean, mean_bytes).elements::<f64>(),
-                Region::new(sums, sums_bytes).elements_mut::<f64>(),
+                DirectRegion::new(mean, mean_bytes).elements::<f64>(),
+                DirectRegion::new(sums, sums_bytes).elements_mut::<f64>(),
             )
         };
         for_values!(rows, values => add_columns(values, mean, sums));
@@ -200,19 +201,19 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
     answered(env, |_| {
         // SAFETY: as Java promises; labels are int, distances, sums and weights double.
         let (rows, pass) = unsafe {
-            let pass = Pass {
-                labels: Region::new(labels, labels_bytes).elements_mut(),
-                squared_distances: Some(Region::new(distances, distances_bytes).elements_mut()),
-                sums: Region::new(sums, sums_bytes).elements_mut(),
-                weight_sums: Region::new(weights, weights_bytes).elements_mut(),
+            let pass = PassOutput {
+                labels: DirectRegion::new(labels, labels_bytes).elements_mut(),
+                squared_distances: Some(DirectRegion::new(distances, distances_bytes).elements_mut()),
+                sums: DirectRegion::new(sums, sums_bytes).elements_mut(),
+                weight_sums: DirectRegion::new(weights, weights_bytes).elements_mut(),
             };
             (rows_at(rows), pass)
         };
-        let (region, threads) = (Region::new(centroids, centroids_bytes), Threads::new(threads as usize));
-        let Rows { values, columns, bounds } = rows;
+        let (region, threads) = (DirectRegion::new(centroids, centroids_bytes), Threads::new(threads as usize));
+        let JavaRows { values, columns, bounds } = rows;
         let inertia = match values {
-            Values::F32(values) => pass_over(values, *columns, region, pass, bounds, &threads),
-            Values::F64(values) => pass_over(values, *columns, region, pass, bounds, &threads),
+            RowValues::F32(values) => pass_over(values, *columns, region, pass, bounds, &threads),
+            RowValues::F64(values) => pass_over(values, *columns, region, pass, bounds, &threads),
         };
         Ok(inertia)
     })
@@ -221,9 +222,9 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
 fn pass_over<C: Centroid>(
     values: &[C],
     columns: usize,
-    centroids: Region,
-    pass: Pass<'_>,
-    bounds: &mut Bounds,
+    centroids: DirectRegion,
+    pass: PassOutput<'_>,
+    bounds: &mut DistanceBounds,
     threads: &Threads,
 ) -> f64 {
     // SAFETY: the centroids are of the type of the rows.
@@ -242,7 +243,7 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
         // SAFETY: as Java promises.
         let rows = unsafe { rows_at(rows) };
         let value_count = for_values!(rows, values => values.len());
-        rows.bounds = Bounds::new(BOUND_BYTES_PER_VALUE * value_count);
+        rows.bounds = DistanceBounds::new(BOUND_BYTES_PER_VALUE * value_count);
         Ok(())
     });
 }
@@ -266,11 +267,11 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     answered(env, |_| {
         // SAFETY: as Java promises; distances are double, numbers int.
         let (rows, distances, closest) = unsafe {
-            let distances = Region::new(distances, distances_bytes).elements_mut::<f64>();
-            (rows_at(rows), distances, Region::new(closest, closest_bytes).elements_mut::<i32>())
+            let distances = DirectRegion::new(distances, distances_bytes).elements_mut::<f64>();
+            (rows_at(rows), distances, DirectRegion::new(closest, closest_bytes).elements_mut::<i32>())
         };
         let threads = Threads::new(threads as usize);
-        let centres = Region::new(centres, centres_bytes);
+        let centres = DirectRegion::new(centres, centres_bytes);
         // SAFETY: the centres are of the type of the rows.
         unsafe {
             for_values!(rows, values => update_min_distances(
@@ -301,11 +302,11 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
     weights_bytes: jlong,
 ) -> jdouble {
     answered(env, |_| {
-        let centroids = Region::new(centroids, centroids_bytes);
+        let centroids = DirectRegion::new(centroids, centroids_bytes);
         // SAFETY: as Java promises; sums and weights are double, centroids of the type that is said.
         let moved = unsafe {
             let (sums, weights) =
-                (Region::new(sums, sums_bytes).elements(), Region::new(weights, weights_bytes).elements());
+                (DirectRegion::new(sums, sums_bytes).elements(), DirectRegion::new(weights, weights_bytes).elements());
             match element(of) {
                 Element::F32 => recenter::<f32>(centroids.elements_mut(), sums, weights),
                 _ => recenter::<f64>(centroids.elements_mut(), sums, weights),
@@ -333,8 +334,8 @@ extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
         let rows = unsafe { rows_at(rows) };
         let columns = at.into_iter().zip(of.into_iter().map(element));
         match &mut rows.values {
-            Values::F32(values) => interleave(values, columns, count as usize, |value| value as f32),
-            Values::F64(values) => interleave(values, columns, count as usize, |value| value),
+            RowValues::F32(values) => interleave(values, columns, count as usize, |value| value as f32),
+            RowValues::F64(values) => interleave(values, columns, count as usize, |value| value),
         }
         Ok(())
     });
@@ -351,7 +352,7 @@ fn interleave<T: Copy + Default>(
     values.resize(begin + count * width, T::default());
     for (column, (at, element)) in columns.enumerate() {
         let into = values[begin..].iter_mut().skip(column).step_by(width);
-        let bytes = Region::new(at, (count * element.size_bytes()) as jlong);
+        let bytes = DirectRegion::new(at, (count * element.size_bytes()) as jlong);
         // SAFETY: Java holds the column, of so many values of this type, until this returns.
         unsafe {
             match element {

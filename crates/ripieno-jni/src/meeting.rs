@@ -4,7 +4,7 @@ use crate::errors::{Thrown, answered};
 use jni::objects::{JClass, JObject, JObjectArray, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned, JavaVM, jni_sig, jni_str};
-use ripieno::net::{Config, Encryption, Endpoint, Links, NetError, Ports, Token, exchange};
+use ripieno::net::{Config, Encryption, Endpoint, LinkPolicy, NetError, Ports, Token, exchange};
 use ripieno::{Communicator, Overrides};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
         config.host = text(env, &host)?;
         config.rack = text(env, &rack)?;
         config.ports = Ports { first: first_port as u16, last: last_port as u16 };
-        config.links = [Links::Auto, Links::Tcp, Links::SharedMemory][links as usize];
+        config.links = [LinkPolicy::Auto, LinkPolicy::Tcp, LinkPolicy::SharedMemory][links as usize];
         config.tls = Encryption::meant_by((tls != UNSET).then_some(tls != 0));
         config.rendezvous_timeout = Duration::from_millis(rendezvous_timeout_ms as u64);
         config.heartbeat_timeout = Duration::from_millis(heartbeat_timeout_ms as u64);

@@ -4,23 +4,23 @@ use crate::errors::answered;
 use jni::EnvUnowned;
 use jni::objects::{Global, JByteBuffer, JClass, JObject};
 use jni::sys::jlong;
-use ripieno::{Memory, OwnedBuffers};
+use ripieno::{BufferMemory, OwnedBuffers};
 
 /// Where a direct buffer begins, and how long it is in bytes.
 #[derive(Clone, Copy)]
-pub struct Region {
+pub struct DirectRegion {
     at: *mut u8,
     length_bytes: usize,
 }
 
 // SAFETY: it is an address; whoever makes a slice of it says why that is sound.
-unsafe impl Send for Region {}
+unsafe impl Send for DirectRegion {}
 
-impl Region {
-    pub fn new(at: jlong, length_bytes: jlong) -> Region {
+impl DirectRegion {
+    pub fn new(at: jlong, length_bytes: jlong) -> DirectRegion {
         // No memory has no address.
         let at = if length_bytes == 0 { std::ptr::NonNull::<u64>::dangling().as_ptr().cast() } else { at as *mut u8 };
-        Region { at, length_bytes: length_bytes as usize }
+        DirectRegion { at, length_bytes: length_bytes as usize }
     }
 
     pub fn len(self) -> usize {
@@ -42,7 +42,7 @@ impl Region {
     /// The same as elements.
     ///
     /// # Safety
-    /// As for [`Region::read`]; and it begins where such an element may, as all that Java allocates do, and is filled
+    /// As for [`DirectRegion::read`]; and it begins where such an element may, as all that Java allocates do, and is filled
     /// with values of that type.
     pub unsafe fn elements<'a, T>(self) -> &'a [T] {
         debug_assert!(self.at.cast::<T>().is_aligned());
@@ -52,7 +52,7 @@ impl Region {
     /// The same to write to.
     ///
     /// # Safety
-    /// As for [`Region::write`] and [`Region::elements`].
+    /// As for [`DirectRegion::write`] and [`DirectRegion::elements`].
     pub unsafe fn elements_mut<'a, T>(self) -> &'a mut [T] {
         debug_assert!(self.at.cast::<T>().is_aligned());
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.length_bytes / size_of::<T>()) }
@@ -60,29 +60,34 @@ impl Region {
 }
 
 /// Buffers of a call that goes on by itself, and what keeps Java from freeing them.
-pub struct Held {
-    first: Region,
-    second: Region,
+pub struct HeldBuffers {
+    first: DirectRegion,
+    second: DirectRegion,
     writes_first: bool,
     _kept: Global<JObject<'static>>,
 }
 
-impl Held {
+impl HeldBuffers {
     /// `kept` is what the regions lie in.
-    pub fn new(first: Region, second: Region, writes_first: bool, kept: Global<JObject<'static>>) -> Held {
-        Held { first, second, writes_first, _kept: kept }
+    pub fn new(
+        first: DirectRegion,
+        second: DirectRegion,
+        writes_first: bool,
+        kept: Global<JObject<'static>>,
+    ) -> HeldBuffers {
+        HeldBuffers { first, second, writes_first, _kept: kept }
     }
 }
 
 // SAFETY: direct buffers do not move, and the reference keeps them; that nobody else uses them is what the handle's
 // documentation asks of callers.
-unsafe impl OwnedBuffers for Held {
-    fn buffers(&mut self) -> [Memory<'_>; 2] {
+unsafe impl OwnedBuffers for HeldBuffers {
+    fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         let first = match self.writes_first {
-            true => Memory::Write(unsafe { self.first.write() }),
-            false => Memory::Read(unsafe { self.first.read() }),
+            true => BufferMemory::Write(unsafe { self.first.write() }),
+            false => BufferMemory::Read(unsafe { self.first.read() }),
         };
-        [first, Memory::Write(unsafe { self.second.write() })]
+        [first, BufferMemory::Write(unsafe { self.second.write() })]
     }
 }
 

@@ -3,12 +3,12 @@
 use crate::communicator::{at, element, op};
 use crate::errors::answered;
 use crate::meeting::text;
-use crate::memory::Region;
+use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jdouble, jint, jlong};
-use ripieno::Shape;
-use ripieno::sparse::{Form, Options, SparseReduce};
+use ripieno::ElementShape;
+use ripieno::sparse::{SparseForm, SparseOptions, SparseReduce};
 
 /// A size that nobody has given, as `Native` has it; Java refuses other negative ones.
 const UNSET: jlong = -1;
@@ -35,10 +35,13 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
         let communicator = unsafe { at(communicator) };
         let size = (size != UNSET).then_some(size as u64);
         let options =
-            Options::parse(size, degrees.as_deref(), missing_is_zero, dense_above, communicator.world_size())?;
+            SparseOptions::parse(size, degrees.as_deref(), missing_is_zero, dense_above, communicator.world_size())?;
         // SAFETY: Java holds the buffers until this returns, and has filled them with long integers.
         let (out_indices, in_indices) = unsafe {
-            (Region::new(out_indices, out_bytes).elements::<i64>(), Region::new(in_indices, in_bytes).elements::<i64>())
+            (
+                DirectRegion::new(out_indices, out_bytes).elements::<i64>(),
+                DirectRegion::new(in_indices, in_bytes).elements::<i64>(),
+            )
         };
         let reduction = communicator.sparse(out_indices, in_indices, &options)?;
         Ok(Box::into_raw(Box::new(reduction)) as jlong)
@@ -63,10 +66,11 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
     answered(env, |_| {
         // SAFETY: it was made by `sparse` and is freed when nobody can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
-        let form = Form { element: element(of), width: width as usize, op: op(operation), row: Shape::Line };
+        let form =
+            SparseForm { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Line };
         // SAFETY: Java holds the buffers until this returns.
         let (values, into) =
-            unsafe { (Region::new(values, values_bytes).read(), Region::new(into, into_bytes).write()) };
+            unsafe { (DirectRegion::new(values, values_bytes).read(), DirectRegion::new(into, into_bytes).write()) };
         Ok(reduction.reduce(values, into, form)?)
     });
 }

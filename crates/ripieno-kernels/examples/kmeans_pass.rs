@@ -10,8 +10,8 @@
 //! The rates of passes are nominal: `2·n·k·d` operations.
 
 use ripieno_kernels::{
-    Bounds, Matrix, NearIndex, Pass, Point, Simd, Threads, assign, assign_accumulate, assign_accumulate_near,
-    assign_accumulate_within, recenter,
+    DistanceBounds, Matrix, NearIndex, PassOutput, Point, Simd, Threads, assign, assign_accumulate,
+    assign_accumulate_near, assign_accumulate_within, recenter,
 };
 use std::time::Instant;
 
@@ -85,7 +85,7 @@ impl Timed {
 
         let start = Instant::now();
         let pass =
-            Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+            PassOutput { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
         let inertia = assign_accumulate(points, centroids, None, pass, threads);
         Timed { pass_s: start.elapsed().as_secs_f64(), assign_s, inertia, labels, sums, weight_sums }
     }
@@ -153,7 +153,8 @@ fn time_near(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_
     for number in 1..=pass_count {
         let start = Instant::now();
         let squared_distances = Some(&mut distances[..]);
-        let pass = Pass { labels: &mut labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+        let pass =
+            PassOutput { labels: &mut labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
         let seen = Matrix::new(&centroids, k, d);
         let inertia = assign_accumulate_near(points, seen, None, pass, &mut index, probes, threads);
         let near_s = start.elapsed().as_secs_f64() / n as f64;
@@ -221,11 +222,11 @@ fn time_bounds(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pas
     let (n, d, k) = (points.rows(), points.columns(), cluster_count);
     let mut centroids: Vec<f32> = (0..k).flat_map(|i| points.row(i * n / k)).copied().collect();
     let (mut labels, mut sums, mut weight_sums) = (vec![0; n], vec![0.0; k * d], vec![0.0; k]);
-    let (mut bounds, mut plain_s, mut bounded_s) = (Bounds::new(size_of_val(points.values())), 0.0, 0.0);
+    let (mut bounds, mut plain_s, mut bounded_s) = (DistanceBounds::new(size_of_val(points.values())), 0.0, 0.0);
     for number in 1..=pass_count {
-        let mut timed = |bounds: Option<&mut Bounds>| {
+        let mut timed = |bounds: Option<&mut DistanceBounds>| {
             let (labels, sums, weight_sums) = (&mut labels[..], &mut sums[..], &mut weight_sums[..]);
-            let pass = Pass { labels, squared_distances: None, sums, weight_sums };
+            let pass = PassOutput { labels, squared_distances: None, sums, weight_sums };
             let (start, centroids) = (Instant::now(), Matrix::new(&centroids, k, d));
             let inertia = match bounds {
                 Some(bounds) => assign_accumulate_within(points, centroids, None, pass, bounds, threads),

@@ -6,7 +6,7 @@
 //! switches of the process in a turn, which depend less on what else the machine does. `ripieno bench threads` has
 //! more, drawn, but for rayon.
 
-use ripieno_kernels::thread_costs::{Way, rounds_per_us, turn};
+use ripieno_kernels::thread_costs::{PhaseDispatch, rounds_per_us, turn};
 use std::time::{Duration, Instant};
 
 /// Phases of a turn: as many iterations as in the study of thread models that docs/threads.md cites.
@@ -26,47 +26,48 @@ fn main() {
     let cores = std::thread::available_parallelism().expect("a count of cores");
     println!("{cores} cores, {turns} turns: µs, median (quartiles); voluntary + other context switches of a turn");
     for count in [2, 4, 8] {
-        let nothing = [("a team", Way::ForkJoin, ROUNDS), ("threads made", Way::Made, MADE_ROUNDS)];
-        let mut cases: Vec<Case> = nothing.map(|(name, way, phases)| Case::new(name, way, count, phases, 0)).into();
-        cases.push(Case::of_rayon("rayon::broadcast", count, ROUNDS));
+        let nothing = [("a team", PhaseDispatch::ForkJoin, ROUNDS), ("threads made", PhaseDispatch::Made, MADE_ROUNDS)];
+        let mut cases: Vec<ThreadsCase> =
+            nothing.map(|(name, way, phases)| ThreadsCase::new(name, way, count, phases, 0)).into();
+        cases.push(ThreadsCase::of_rayon("rayon::broadcast", count, ROUNDS));
         compare(&format!("fork-join of nothing, {count} threads"), turns, &cases);
-        let barriers = [("Member::wait", Way::Bsp), ("std::sync::Barrier", Way::StdBarrier)];
-        let cases = barriers.map(|(name, way)| Case::new(name, way, count, ROUNDS, 0));
+        let barriers = [("Member::wait", PhaseDispatch::Bsp), ("std::sync::Barrier", PhaseDispatch::StdBarrier)];
+        let cases = barriers.map(|(name, way)| ThreadsCase::new(name, way, count, ROUNDS, 0));
         compare(&format!("barrier, {count} threads"), turns, &cases);
     }
 
     let rounds = (phase_us as f64 * rounds_per_us()) as usize;
-    let case = |name, way, count| Case::new(name, way, count, PHASES, rounds);
+    let case = |name, way, count| ThreadsCase::new(name, way, count, PHASES, rounds);
     compare(
         &format!("phase, {phase_us} µs of one thread's work"),
         turns,
         &[
-            case("1 thread, half of it", Way::Share, 2),
-            case("fork-join, 2 threads", Way::ForkJoin, 2),
-            case("parts, 2 threads", Way::Parts, 2),
-            case("BSP, 2 threads", Way::Bsp, 2),
-            case("threads made, 2", Way::Made, 2),
-            case("fork-join, 8 threads", Way::ForkJoin, 8),
-            case("parts, 8 threads", Way::Parts, 8),
-            case("BSP, 8 threads", Way::Bsp, 8),
-            case("threads made, 8", Way::Made, 8),
+            case("1 thread, half of it", PhaseDispatch::Share, 2),
+            case("fork-join, 2 threads", PhaseDispatch::ForkJoin, 2),
+            case("parts, 2 threads", PhaseDispatch::Parts, 2),
+            case("BSP, 2 threads", PhaseDispatch::Bsp, 2),
+            case("threads made, 2", PhaseDispatch::Made, 2),
+            case("fork-join, 8 threads", PhaseDispatch::ForkJoin, 8),
+            case("parts, 8 threads", PhaseDispatch::Parts, 8),
+            case("BSP, 8 threads", PhaseDispatch::Bsp, 8),
+            case("threads made, 8", PhaseDispatch::Made, 8),
         ],
     );
 }
 
 /// What a turn does, and how often.
-struct Case<'a> {
+struct ThreadsCase<'a> {
     name: &'static str,
     count: usize,
     turn: Box<dyn Fn() -> Duration + 'a>,
 }
 
-impl<'a> Case<'a> {
-    fn new(name: &'static str, way: Way, threads: usize, count: usize, rounds: usize) -> Case<'a> {
-        Case { name, count, turn: Box::new(move || turn(way, threads, count, rounds)) }
+impl<'a> ThreadsCase<'a> {
+    fn new(name: &'static str, way: PhaseDispatch, threads: usize, count: usize, rounds: usize) -> ThreadsCase<'a> {
+        ThreadsCase { name, count, turn: Box::new(move || turn(way, threads, count, rounds)) }
     }
 
-    fn of_rayon(name: &'static str, threads: usize, count: usize) -> Case<'a> {
+    fn of_rayon(name: &'static str, threads: usize, count: usize) -> ThreadsCase<'a> {
         // As many as a team: its caller does nothing but wait.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads of rayon");
         let turn = move || {
@@ -74,11 +75,11 @@ impl<'a> Case<'a> {
             (0..count).for_each(|_| drop(pool.broadcast(|_| ())));
             begin.elapsed()
         };
-        Case { name, count, turn: Box::new(turn) }
+        ThreadsCase { name, count, turn: Box::new(turn) }
     }
 }
 
-fn compare(what: &str, turns: usize, cases: &[Case]) {
+fn compare(what: &str, turns: usize, cases: &[ThreadsCase]) {
     println!("\n{what}");
     let mut found: Vec<Vec<(f64, [i64; 2])>> = vec![Vec::new(); cases.len()];
     for _ in 0..turns {

@@ -4,13 +4,13 @@
 //! the number of threads, and nothing is added up between threads. Cost: `n·d`, and reading `n` labels per thread.
 
 use crate::phased::Phased;
-use crate::simd::{Job, Vector};
-use crate::{Centroid, Matrix, Member, Point, Threads};
+use crate::simd::{Vector, VectorJob};
+use crate::{Centroid, Matrix, Point, TeamThread, Threads};
 use std::ops::Range;
 
 /// What [`recenter`] did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Moved {
+pub struct CentroidShift {
     /// The squared Frobenius norm of the centroids' move (scikit-learn's `center_shift_tot`).
     pub squared_shift: f64,
     /// The clusters without weight, in ascending order: they stayed where they were.
@@ -23,9 +23,9 @@ pub struct Moved {
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn recenter<C: Centroid>(centroids: &mut [C], sums: &[f64], weight_sums: &[f64]) -> Moved {
+pub fn recenter<C: Centroid>(centroids: &mut [C], sums: &[f64], weight_sums: &[f64]) -> CentroidShift {
     assert_eq!(centroids.len(), sums.len(), "as many sums as coordinates");
-    let mut moved = Moved { squared_shift: 0.0, empty: Vec::new() };
+    let mut moved = CentroidShift { squared_shift: 0.0, empty: Vec::new() };
     if weight_sums.is_empty() {
         return moved;
     }
@@ -105,7 +105,7 @@ pub(crate) unsafe fn accumulate_share<P: Point>(
     weights: Option<&[f64]>,
     sums: &Phased<f64>,
     weight_sums: &Phased<f64>,
-    (member, threads): (&Member, &Threads),
+    (member, threads): (&TeamThread, &Threads),
 ) {
     let ends = shares(labels, 0..weight_sums.len(), share_count(points, threads));
     let Some(&end) = ends.get(member.index()) else { return };
@@ -156,7 +156,7 @@ struct Clusters<'a, P> {
     weight_sums: &'a mut [f64],
 }
 
-impl<P: Point> Job for Clusters<'_, P> {
+impl<P: Point> VectorJob for Clusters<'_, P> {
     type Output = ();
 
     #[inline(always)]

@@ -14,8 +14,8 @@
 mod conjugate;
 
 use crate::Threads;
-use crate::panels::{Line, floats, floats_mut};
-use crate::simd::{Job, Vector};
+use crate::panels::{PanelLine, floats, floats_mut};
+use crate::simd::{Vector, VectorJob};
 
 /// Rows of a register tile.
 const TILE_ROWS: usize = 8;
@@ -25,7 +25,7 @@ const BLOCK: usize = 64;
 const PART_ENTRIES: usize = 1 << 14;
 /// Rows of a part of a scatter matrix.
 const PART_ROWS: usize = 1 << 12;
-const LINE: usize = Line::LEN;
+const LINE: usize = PanelLine::LEN;
 
 /// The ratings of each row.
 #[derive(Clone, Copy, Debug)]
@@ -146,10 +146,16 @@ pub fn solve_factors(
     }
     match solver {
         Solver::Cholesky => {
-            threads.for_each(work, PART_ENTRIES * rank * rank, Scratch::default, |scratch, (first, out, objective)| {
-                scratch.fit(rank, width);
-                *objective = threads.simd().run(SolvedRows { ratings, table, rank, width, aim, first, out, scratch });
-            });
+            threads.for_each(
+                work,
+                PART_ENTRIES * rank * rank,
+                AlsScratch::default,
+                |scratch, (first, out, objective)| {
+                    scratch.fit(rank, width);
+                    *objective =
+                        threads.simd().run(SolvedRows { ratings, table, rank, width, aim, first, out, scratch });
+                },
+            );
         }
         Solver::Conjugate { steps } => {
             // As many rows as columns, or none.
@@ -157,11 +163,16 @@ pub fn solve_factors(
                 if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width, width) } else { Vec::new() };
             let gram = floats(&gram);
             let operations = PART_ENTRIES * 4 * rank * (steps + 1);
-            threads.for_each(work, operations, conjugate::Scratch::default, |scratch, (first, out, objective)| {
-                let rows =
-                    conjugate::ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
-                *objective = threads.simd().run(rows);
-            });
+            threads.for_each(
+                work,
+                operations,
+                conjugate::ConjugateScratch::default,
+                |scratch, (first, out, objective)| {
+                    let rows =
+                        conjugate::ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
+                    *objective = threads.simd().run(rows);
+                },
+            );
         }
     }
     objectives.into_iter().sum()
@@ -203,7 +214,7 @@ struct Scatter<'a> {
     sums: &'a mut [f64],
 }
 
-impl Job for Scatter<'_> {
+impl VectorJob for Scatter<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -236,8 +247,8 @@ fn parts(starts: &[i64]) -> Vec<(usize, usize)> {
 }
 
 /// Factors in `rows` rows of whole lines, filled up with zeros.
-fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<Line> {
-    let mut lines = vec![Line::default(); rows * width / LINE];
+fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<PanelLine> {
+    let mut lines = vec![PanelLine::default(); rows * width / LINE];
     for (to, from) in floats_mut(&mut lines).chunks_exact_mut(width).zip(factors.chunks_exact(rank)) {
         to[..rank].copy_from_slice(from);
     }
@@ -246,24 +257,24 @@ fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<Line> {
 
 /// Memory of a thread, in whole lines.
 #[derive(Default)]
-struct Scratch {
-    gathered: Vec<Line>,
-    scaled: Vec<Line>,
-    matrix: Vec<Line>,
-    right: Vec<Line>,
-    systems: Vec<Line>,
-    inverses: Vec<Line>,
+struct AlsScratch {
+    gathered: Vec<PanelLine>,
+    scaled: Vec<PanelLine>,
+    matrix: Vec<PanelLine>,
+    right: Vec<PanelLine>,
+    systems: Vec<PanelLine>,
+    inverses: Vec<PanelLine>,
 }
 
-impl Scratch {
+impl AlsScratch {
     fn fit(&mut self, rank: usize, width: usize) {
-        self.gathered.resize(BLOCK * width / LINE, Line::default());
-        self.scaled.resize(BLOCK * width / LINE, Line::default());
-        self.matrix.resize(width * width / LINE, Line::default());
-        self.right.resize(width / LINE, Line::default());
+        self.gathered.resize(BLOCK * width / LINE, PanelLine::default());
+        self.scaled.resize(BLOCK * width / LINE, PanelLine::default());
+        self.matrix.resize(width * width / LINE, PanelLine::default());
+        self.right.resize(width / LINE, PanelLine::default());
         // A line is at least as long as a vector of any level.
-        self.systems.resize(triangle(rank + 1), Line::default());
-        self.inverses.resize(rank, Line::default());
+        self.systems.resize(triangle(rank + 1), PanelLine::default());
+        self.inverses.resize(rank, PanelLine::default());
     }
 }
 
@@ -276,10 +287,10 @@ struct SolvedRows<'a> {
     aim: Aim<'a>,
     first: usize,
     out: &'a mut [f32],
-    scratch: &'a mut Scratch,
+    scratch: &'a mut AlsScratch,
 }
 
-impl Job for SolvedRows<'_> {
+impl VectorJob for SolvedRows<'_> {
     type Output = Objective;
 
     #[inline(always)]

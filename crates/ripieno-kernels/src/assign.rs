@@ -20,21 +20,21 @@ mod regions;
 
 use crate::accumulate::{accumulate, accumulate_share};
 use crate::distances::squared_distance;
-use crate::panels::{Form, Frame, Panels};
+use crate::panels::{Panels, PointTransform, ScoreForm};
 use crate::phased::Phased;
-use crate::simd::{Candidates, FEW_COLUMNS, Job, Lanes, Nearest, NearestRows, ROW_STEP, Vector};
+use crate::simd::{FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, TileFilter, Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, Simd, ThreadModel, Threads};
-pub use bounds::{Bounds, assign_accumulate_within};
+pub use bounds::{DistanceBounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
-pub use probing::{Before, Probing, SomeGroups, meet_groups};
+pub use probing::{PreviousCentroids, Probing, SomeGroups, meet_groups};
 use regions::{Regions, RegionsBlock};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
 #[derive(Debug)]
-pub struct Pass<'a> {
+pub struct PassOutput<'a> {
     /// The index of each row's nearest centroid, length `n`.
     pub labels: &'a mut [i32],
     /// If wanted, the squared distance of each row to that centroid, length `n`.
@@ -55,7 +55,7 @@ pub fn assign_accumulate<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
-    pass: Pass,
+    pass: PassOutput,
     threads: &Threads,
 ) -> f64 {
     if threads.model() == ThreadModel::Bsp && points.rows() > 0 {
@@ -71,15 +71,15 @@ fn assign_accumulate_in_phases<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
-    pass: Pass,
+    pass: PassOutput,
     threads: &Threads,
 ) -> f64 {
-    let Pass { labels, squared_distances, sums, weight_sums } = pass;
+    let PassOutput { labels, squared_distances, sums, weight_sums } = pass;
     check_shapes(points, centroids, weights, labels);
     assert!(squared_distances.as_ref().is_none_or(|each| each.len() == points.rows()), "one entry per row");
     assert_eq!(weight_sums.len(), centroids.rows(), "a weight per centroid");
     assert_eq!(sums.len(), weight_sums.len() * points.columns(), "a sum per centroid and column");
-    let search = Search::new(points, centroids, threads);
+    let search = NearestSearch::new(points, centroids, threads);
     let mut inertias = vec![0.0; points.rows().div_ceil(search.block_rows)];
     let threads = &threads.worth(inertias.len(), search.block_operations());
     let next = AtomicUsize::new(0);
@@ -154,12 +154,12 @@ pub fn update_min_distances<P: Point>(
     if points.rows() == 0 || new_centroids.rows() == 0 {
         return;
     }
-    let search = Search::new(points, new_centroids, threads);
+    let search = NearestSearch::new(points, new_centroids, threads);
     let distances = min_squared_distances.chunks_mut(search.block_rows);
     let closest = optional_chunks(closest, points.rows(), search.block_rows);
     let parts: Vec<_> = distances.zip(closest).enumerate().collect();
     threads.for_each(parts, search.block_operations(), || search.scratch(), {
-        |scratch: &mut Scratch, (block, (min_distances, mut closest))| {
+        |scratch: &mut AssignScratch, (block, (min_distances, mut closest))| {
             let mut labels = std::mem::take(&mut scratch.labels);
             let mut distances = std::mem::take(&mut scratch.distances);
             let count = min_distances.len();
@@ -191,12 +191,12 @@ fn assign_weighted<P: Point>(
     if points.rows() == 0 {
         return 0.0;
     }
-    let search = Search::new(points, centroids, threads);
+    let search = NearestSearch::new(points, centroids, threads);
     let mut inertias = vec![0.0; points.rows().div_ceil(search.block_rows)];
     let distances = optional_chunks(squared_distances, points.rows(), search.block_rows);
     let parts = labels.chunks_mut(search.block_rows).zip(distances).zip(&mut inertias).enumerate();
     threads.for_each(parts.collect(), search.block_operations(), || search.scratch(), {
-        |scratch: &mut Scratch, (block, ((labels, distances), inertia))| {
+        |scratch: &mut AssignScratch, (block, ((labels, distances), inertia))| {
             *inertia = search.weighted_block(block, labels, distances, weights, scratch, threads);
         }
     });
@@ -216,19 +216,19 @@ fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> V
 }
 
 /// A search for the nearest centroid of each point.
-struct Search<'a, P: Point> {
+struct NearestSearch<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
-    way: Way<P::Centroid>,
+    way: SearchKind<P::Centroid>,
     block_rows: usize,
 }
 
 /// What a row is compared with; the nearest centroid is the same.
-enum Way<C> {
+enum SearchKind<C> {
     /// All centroids, each distance computed directly.
     Direct,
     /// All centroids, in f32 first.
-    Packed(Packed<C>),
+    Packed(PackedCentroids<C>),
     /// All centroids, in bytes first.
     Bytes(Box<Filter>),
     /// The centroids of its region.
@@ -236,9 +236,9 @@ enum Way<C> {
 }
 
 /// The centroids for the search in f32.
-struct Packed<C> {
+struct PackedCentroids<C> {
     panels: Panels,
-    frame: Frame<C>,
+    frame: PointTransform<C>,
 }
 
 /// So few centroids would fill too little of a panel.
@@ -248,7 +248,7 @@ const FEW_CENTROIDS: usize = 5;
 const FEW_ROWS: usize = 16;
 
 /// What a thread needs for a block of rows.
-struct Scratch {
+struct AssignScratch {
     rows: Vec<f32>,
     squared_norms: Vec<f32>,
     lanes: Vec<Lanes>,
@@ -261,10 +261,10 @@ struct Scratch {
     bytes: BytesScratch,
 }
 
-impl Scratch {
+impl AssignScratch {
     /// For blocks of so many rows, with room for their columns in f32.
-    fn new(block_rows: usize, columns: usize) -> Scratch {
-        Scratch {
+    fn new(block_rows: usize, columns: usize) -> AssignScratch {
+        AssignScratch {
             rows: vec![0.0; block_rows * columns],
             squared_norms: vec![0.0; block_rows],
             lanes: vec![Lanes::default(); block_rows],
@@ -311,41 +311,41 @@ fn block_inertia(squared_distances: &[f64], weights: Option<&[f64]>) -> f64 {
     }
 }
 
-impl<'a, P: Point> Search<'a, P> {
+impl<'a, P: Point> NearestSearch<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
         let has_few = points.columns() <= FEW_COLUMNS;
         let way = if centroids.rows() <= FEW_CENTROIDS || points.rows() <= FEW_ROWS {
-            Way::Direct
+            SearchKind::Direct
         } else {
             let regions = has_few.then(|| Regions::new(points, centroids, threads)).flatten();
-            Way::new::<P>(centroids, regions, threads)
+            SearchKind::new::<P>(centroids, regions, threads)
         };
-        Search { points, centroids, way, block_rows: block_rows(points.columns()) }
+        NearestSearch { points, centroids, way, block_rows: block_rows(points.columns()) }
     }
 
     fn block_operations(&self) -> usize {
         let comparisons = match &self.way {
-            Way::Regions(_) => regions::POINT_COST,
-            Way::Packed(_) | Way::Bytes(_) | Way::Direct => self.centroids.rows(),
+            SearchKind::Regions(_) => regions::POINT_COST,
+            SearchKind::Packed(_) | SearchKind::Bytes(_) | SearchKind::Direct => self.centroids.rows(),
         };
         self.block_rows * comparisons * self.points.columns()
     }
 
-    fn scratch(&self) -> Scratch {
-        let is_packed = matches!(self.way, Way::Packed(_));
-        Scratch::new(self.block_rows, if is_packed { self.points.columns() } else { 0 })
+    fn scratch(&self) -> AssignScratch {
+        let is_packed = matches!(self.way, SearchKind::Packed(_));
+        AssignScratch::new(self.block_rows, if is_packed { self.points.columns() } else { 0 })
     }
 
-    /// As [`Search::block`]; returns the inertia of the rows.
+    /// As [`NearestSearch::block`]; returns the inertia of the rows.
     fn weighted_block(
         &self,
         block: usize,
         labels: &mut [i32],
         squared_distances: Option<&mut [f64]>,
         weights: Option<&[f64]>,
-        scratch: &mut Scratch,
+        scratch: &mut AssignScratch,
         threads: &Threads,
     ) -> f64 {
         let mut own = std::mem::take(&mut scratch.distances);
@@ -363,7 +363,7 @@ impl<'a, P: Point> Search<'a, P> {
         labels: &mut [i32],
         squared_distances: &mut [f64],
         within: Option<&[f64]>,
-        scratch: &mut Scratch,
+        scratch: &mut AssignScratch,
         threads: &Threads,
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
@@ -371,19 +371,23 @@ impl<'a, P: Point> Search<'a, P> {
     }
 }
 
-impl<C: Centroid> Way<C> {
+impl<C: Centroid> SearchKind<C> {
     /// Compares with all centroids, or with those of regions if these are given.
-    fn new<P: Point<Centroid = C>>(centroids: Matrix<C>, regions: Option<Regions<C>>, threads: &Threads) -> Way<C> {
+    fn new<P: Point<Centroid = C>>(
+        centroids: Matrix<C>,
+        regions: Option<Regions<C>>,
+        threads: &Threads,
+    ) -> SearchKind<C> {
         let is_byte = P::as_bytes(&[]).is_some() && threads.simd().has_bytes();
         let filter =
             || (is_byte && centroids.columns() > FEW_COLUMNS).then(|| Filter::new(centroids, threads)).flatten();
         if let Some(regions) = regions {
-            Way::Regions(Box::new(regions))
+            SearchKind::Regions(Box::new(regions))
         } else if let Some(filter) = filter() {
-            Way::Bytes(Box::new(filter))
+            SearchKind::Bytes(Box::new(filter))
         } else {
             let (panels, frame) = Panels::pack(centroids, threads);
-            Way::Packed(Packed { panels, frame })
+            SearchKind::Packed(PackedCentroids { panels, frame })
         }
     }
 
@@ -395,28 +399,28 @@ impl<C: Centroid> Way<C> {
         centroids: Matrix<C>,
         (labels, squared_distances): (&mut [i32], &mut [f64]),
         within: Option<&[f64]>,
-        scratch: &mut Scratch,
+        scratch: &mut AssignScratch,
         threads: &Threads,
     ) {
         match self {
-            Way::Packed(packed) => {
+            SearchKind::Packed(packed) => {
                 let simd = threads.simd();
                 simd.run(PackedBlock { packed, points, centroids, labels, squared_distances, scratch, simd });
             }
-            Way::Bytes(filter) => {
+            SearchKind::Bytes(filter) => {
                 let bytes = P::as_bytes(points.values()).expect("bytes, for which the filter was made");
                 let scratch = &mut scratch.bytes;
                 let block = BytesBlock { filter, points, bytes, centroids, labels, squared_distances, within, scratch };
                 threads.simd().run_bytes(block);
             }
-            Way::Regions(regions) => {
+            SearchKind::Regions(regions) => {
                 // Bytes are few columns wide here, and widened for less than a search takes.
                 let widen = || Cow::Owned(points.values().iter().map(|value| value.widen()).collect());
                 let values = P::as_real(points.values()).map_or_else(widen, Cow::Borrowed);
                 let points = Matrix::new(&values, points.rows(), points.columns());
                 threads.simd().run(RegionsBlock { regions, points, labels, squared_distances });
             }
-            Way::Direct => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
+            SearchKind::Direct => threads.simd().run(DirectBlock { points, centroids, labels, squared_distances }),
         }
     }
 }
@@ -429,7 +433,7 @@ struct DirectBlock<'a, P: Point> {
     squared_distances: &'a mut [f64],
 }
 
-impl<P: Point> Job for DirectBlock<'_, P> {
+impl<P: Point> VectorJob for DirectBlock<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -451,16 +455,16 @@ impl<P: Point> Job for DirectBlock<'_, P> {
 
 /// One block of a search with packed centroids.
 struct PackedBlock<'a, P: Point> {
-    packed: &'a Packed<P::Centroid>,
+    packed: &'a PackedCentroids<P::Centroid>,
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
     labels: &'a mut [i32],
     squared_distances: &'a mut [f64],
-    scratch: &'a mut Scratch,
+    scratch: &'a mut AssignScratch,
     simd: Simd,
 }
 
-impl<P: Point> Job for PackedBlock<'_, P> {
+impl<P: Point> VectorJob for PackedBlock<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -525,7 +529,7 @@ impl<P: Point> PackedBlock<'_, P> {
             }
             let (limits, found) = (&limits[..doubtful.len()], &mut scratch.candidates);
             found.clear();
-            self.simd.run(Candidates { rows: &scratch.tile, limits, panels: &self.packed.panels, found });
+            self.simd.run(TileFilter { rows: &scratch.tile, limits, panels: &self.packed.panels, found });
             // What fills the last panel up is no centroid.
             for &(slot, index) in found.iter().filter(|(_, index)| *index < centroids.rows()) {
                 let row = doubtful[slot].0;
@@ -561,7 +565,7 @@ fn squared_norm(row: &[f32]) -> f32 {
 /// `γ(d + 2)·r²`, and for f64 points by their rounding to f32. The f64 distances that decide have `γ` of `u = 2⁻⁵³`.
 /// Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
 struct Doubt {
-    form: Form,
+    form: ScoreForm,
     scale: f64,
     greatest_norm: f64,
     gamma: f64,
@@ -578,7 +582,7 @@ const SQUARED_NORM_MAX: f64 = 1e30;
 const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 
 impl Doubt {
-    fn new<C: Centroid>(packed: &Packed<C>) -> Doubt {
+    fn new<C: Centroid>(packed: &PackedCentroids<C>) -> Doubt {
         let columns = packed.panels.depth() as f64;
         let terms = (columns + 6.0) * ROUNDOFF;
         Doubt {
@@ -605,11 +609,11 @@ impl Doubt {
         let norm = (squared_norm as f64).sqrt() * 1.001 + self.tiny_norm;
         let distance = squared_distance.sqrt() * self.scale * 1.001;
         let off = match self.form {
-            Form::Product => {
+            ScoreForm::Product => {
                 let rival_norm = self.greatest_norm.min(norm + distance);
                 self.gamma * norm * rival_norm + 1.1 * ROUNDOFF * rival_norm * rival_norm
             }
-            Form::Difference => {
+            ScoreForm::Difference => {
                 let moved = if self.is_rounded { 2.0 * ROUNDOFF * (2.0 * norm + distance) } else { 0.0 };
                 self.gamma * distance * distance + 2.1 * distance * moved + moved * moved
             }

@@ -1,6 +1,6 @@
 //! Looks for values that no kernel can use.
 
-use crate::simd::{Job, Vector};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
 /// Values that one thread looks through at a time.
@@ -29,7 +29,7 @@ struct AllFinite<'a, P> {
     values: &'a [P],
 }
 
-impl<P: Point> Job for AllFinite<'_, P> {
+impl<P: Point> VectorJob for AllFinite<'_, P> {
     type Output = bool;
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! Cost: `3·n·k·d` in f64, a third to a quarter of the rate of the search in `assign`.
 
 use crate::matrix::number::Real;
-use crate::simd::{Job, Vector};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
 /// The squared distance of every row to every centroid, `n × k`, into `out`.
@@ -75,7 +75,7 @@ struct DistanceBlock<'a, P: Point> {
     root: Root,
 }
 
-impl<P: Point> Job for DistanceBlock<'_, P> {
+impl<P: Point> VectorJob for DistanceBlock<'_, P> {
     type Output = ();
 
     #[inline(always)]

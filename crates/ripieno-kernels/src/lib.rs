@@ -55,24 +55,25 @@ pub mod text;
 pub mod thread_costs;
 mod threads;
 
-pub use accumulate::{Moved, accumulate_run, recenter};
+pub use accumulate::{CentroidShift, accumulate_run, recenter};
 pub use als::{Aim, Objective, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
-    Before, Bounds, NearIndex, Pass, Probing, SomeGroups, assign, assign_accumulate, assign_accumulate_near,
-    assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
+    DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
+    assign_accumulate_near, assign_accumulate_within, inertia_of, meet_groups, update_min_distances,
 };
 pub use check::first_non_finite;
 pub use distances::{distances, squared_distances};
-pub use forces::{Share, Springs, attraction, barnes_hut, repulsion, wholes_per_one};
+pub use forces::{Attraction, BlockShare, attraction, barnes_hut, repulsion, wholes_per_one};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Centre, Growth, grow_cells};
 pub use sgd::{
-    Batches, Descent, Loss, OrderedColumns, State, StepNumbers, sgd_epoch, sgd_meetings, sgd_occurrences, sgd_places,
+    DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_meetings,
+    sgd_occurrences, sgd_places,
 };
 pub use simd::Simd;
 pub use sparse_rows::{accumulate_sparse, assign_sparse};
-pub use team::{Member, MemberTimes, NotAllowed, pin_threads, pinned_cores, thread_times};
+pub use team::{MemberTimes, NotAllowed, TeamThread, pin_threads, pinned_cores, thread_times};
 pub use threads::{ThreadModel, Threads};

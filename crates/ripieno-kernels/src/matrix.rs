@@ -48,11 +48,11 @@ impl<'a, T> Matrix<'a, T> {
 
 /// What the kernels do with numbers; not for others.
 pub(crate) mod number {
-    use crate::simd::{Eight, Sums, Vector};
+    use crate::simd::{Eight, ProductSums, Vector};
     use std::ops::{Mul, Sub};
 
     /// A coordinate.
-    pub trait Number: Copy + Send + Sync + PartialEq + PartialOrd + Into<f64> + 'static {
+    pub trait Coordinate: Copy + Send + Sync + PartialEq + PartialOrd + Into<f64> + 'static {
         /// The type it is computed with.
         type Real: Real;
         /// The same value in that type.
@@ -72,11 +72,11 @@ pub(crate) mod number {
     }
 
     /// A coordinate that can be computed with.
-    pub trait Real: Number<Real = Self> + Default + Sub<Output = Self> + Mul<Output = Self> {
+    pub trait Real: Coordinate<Real = Self> + Default + Sub<Output = Self> + Mul<Output = Self> {
         /// Whether this is f32.
         const IS_F32: bool;
         /// Such numbers in the vectors of a level.
-        type In<V: Vector>: Sums<Self>;
+        type In<V: Vector>: ProductSums<Self>;
         /// Eight of them as f64.
         fn eight<E: Eight>(values: &[Self; 8]) -> E;
         /// The nearest value of this type.
@@ -91,10 +91,10 @@ pub(crate) mod number {
 }
 
 use crate::simd::{Eight, Vector};
-use number::{Number, Real};
+use number::{Coordinate, Real};
 
 /// A coordinate of a point: `u8`, `f32` or `f64`.
-pub trait Point: Number<Real = Self::Centroid> {
+pub trait Point: Coordinate<Real = Self::Centroid> {
     /// The type of the centroids of such points: `f64` for `f64`, otherwise `f32`.
     type Centroid: Centroid;
 }
@@ -118,7 +118,7 @@ impl Centroid for f32 {}
 
 impl Centroid for f64 {}
 
-impl Number for u8 {
+impl Coordinate for u8 {
     type Real = f32;
 
     #[inline(always)]
@@ -140,7 +140,7 @@ impl Number for u8 {
     }
 }
 
-impl Number for f32 {
+impl Coordinate for f32 {
     type Real = f32;
 
     #[inline(always)]
@@ -193,7 +193,7 @@ impl Real for f32 {
     }
 }
 
-impl Number for f64 {
+impl Coordinate for f64 {
     type Real = f64;
 
     #[inline(always)]

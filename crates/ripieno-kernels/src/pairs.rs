@@ -10,8 +10,8 @@
 //! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
 //! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
 
-use crate::panels::{Line, floats, floats_mut};
-use crate::simd::{Job, Vector};
+use crate::panels::{PanelLine, floats, floats_mut};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
 
 /// Dimensions at most: so many sums are kept at once.
@@ -147,9 +147,9 @@ fn over_pairs<L: Law, D: Dissimilarity>(
     assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
     assert_eq!(out.len(), own.rows() * width, "sums for every point");
     assert!(weights.is_none_or(|weights| weights.len() == own.rows() * count), "a weight for every pair");
-    let table = Table::of(all);
+    let table = PositionTable::of(all);
     let parts: Vec<_> = out.chunks_mut(PART_ROWS * width).enumerate().collect();
-    threads.for_each(parts, PART_ROWS * count * PAIR_OPERATIONS, Scratch::default, |scratch, (part, out)| {
+    threads.for_each(parts, PART_ROWS * count * PAIR_OPERATIONS, PairScratch::default, |scratch, (part, out)| {
         let first = part * PART_ROWS;
         let rows = own.row_range(first, out.len() / width);
         let pairs = first * count..(first + rows.rows()) * count;
@@ -160,35 +160,35 @@ fn over_pairs<L: Law, D: Dissimilarity>(
 }
 
 /// Positions, dimension by dimension, each in whole lines.
-pub(crate) struct Table {
-    pub lines: Vec<Line>,
+pub(crate) struct PositionTable {
+    pub lines: Vec<PanelLine>,
     pub count: usize,
     /// Values from one dimension to the next.
     pub stride: usize,
 }
 
-impl Table {
-    pub fn of(all: Matrix<f32>) -> Table {
+impl PositionTable {
+    pub fn of(all: Matrix<f32>) -> PositionTable {
         let (count, k) = (all.rows(), all.columns());
-        let stride = count.next_multiple_of(Line::LEN);
-        let mut lines = vec![Line::default(); stride / Line::LEN * k];
+        let stride = count.next_multiple_of(PanelLine::LEN);
+        let mut lines = vec![PanelLine::default(); stride / PanelLine::LEN * k];
         for (at, to) in floats_mut(&mut lines).chunks_exact_mut(stride.max(1)).enumerate() {
             to.iter_mut().zip(all.values().chunks_exact(k)).for_each(|(to, row)| *to = row[at]);
         }
-        Table { lines, count, stride }
+        PositionTable { lines, count, stride }
     }
 }
 
 /// Dissimilarities and weights of a row, of as many columns as are taken at a time.
-struct Scratch {
-    dissimilarities: Vec<Line>,
-    weights: Vec<Line>,
+struct PairScratch {
+    dissimilarities: Vec<PanelLine>,
+    weights: Vec<PanelLine>,
 }
 
-impl Default for Scratch {
-    fn default() -> Scratch {
-        let lines = || vec![Line::default(); CHUNK / Line::LEN];
-        Scratch { dissimilarities: lines(), weights: lines() }
+impl Default for PairScratch {
+    fn default() -> PairScratch {
+        let lines = || vec![PanelLine::default(); CHUNK / PanelLine::LEN];
+        PairScratch { dissimilarities: lines(), weights: lines() }
     }
 }
 
@@ -198,12 +198,12 @@ struct OwnPoints<'a, L, D> {
     dissimilarities: &'a [D],
     weights: Option<&'a [f32]>,
     rows: Matrix<'a, f32>,
-    table: &'a Table,
+    table: &'a PositionTable,
     out: &'a mut [f64],
-    scratch: &'a mut Scratch,
+    scratch: &'a mut PairScratch,
 }
 
-impl<L: Law, D: Dissimilarity> Job for OwnPoints<'_, L, D> {
+impl<L: Law, D: Dissimilarity> VectorJob for OwnPoints<'_, L, D> {
     type Output = ();
 
     #[inline(always)]
@@ -244,7 +244,7 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
     fn add_chunk<V: Vector>(&mut self, k: usize, row: usize, first: usize) {
         let count = self.table.count;
         let taken = CHUNK.min(count - first);
-        let padded = taken.next_multiple_of(Line::LEN);
+        let padded = taken.next_multiple_of(PanelLine::LEN);
         let pairs = row * count + first..row * count + first + taken;
         let dissimilarities = &mut floats_mut(&mut self.scratch.dissimilarities)[..padded];
         let weights = &mut floats_mut(&mut self.scratch.weights)[..padded];
@@ -294,7 +294,7 @@ impl Chunk<'_> {
             *here = V::splat(*position);
         }
         let padded = self.weights.len();
-        assert!(self.dissimilarities.len() == padded && padded.is_multiple_of(Line::LEN));
+        assert!(self.dissimilarities.len() == padded && padded.is_multiple_of(PanelLine::LEN));
         assert!(k == 0 || (k - 1) * self.stride + padded <= self.table.len());
         let (mut between, mut sums) = ([zero; MOST_DIMENSIONS], [zero; MOST_DIMENSIONS]);
         let (mut errors, mut squares) = (zero, zero);
@@ -336,7 +336,7 @@ impl Chunk<'_> {
 /// The sum of the lanes, in their order, in f64.
 #[inline(always)]
 fn total<V: Vector>(lanes: V) -> f64 {
-    let mut line = Line::default();
+    let mut line = PanelLine::default();
     // SAFETY: a line is aligned, and at least as long as a vector of any level.
     unsafe { lanes.store(line.as_mut_ptr()) };
     line.values()[..V::LANES].iter().map(|&lane| f64::from(lane)).sum()

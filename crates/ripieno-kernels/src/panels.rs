@@ -11,17 +11,17 @@ use crate::{Centroid, Matrix, Point};
 /// Sixteen f32 on a cache line of their own.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-pub(crate) struct Line([f32; Line::LEN]);
+pub(crate) struct PanelLine([f32; PanelLine::LEN]);
 
-impl Line {
+impl PanelLine {
     /// How many values a line holds.
     pub(crate) const LEN: usize = 16;
 
-    pub(crate) fn from_fn(value: impl FnMut(usize) -> f32) -> Line {
-        Line(std::array::from_fn(value))
+    pub(crate) fn from_fn(value: impl FnMut(usize) -> f32) -> PanelLine {
+        PanelLine(std::array::from_fn(value))
     }
 
-    pub(crate) fn values(&self) -> &[f32; Line::LEN] {
+    pub(crate) fn values(&self) -> &[f32; PanelLine::LEN] {
         &self.0
     }
 
@@ -35,20 +35,20 @@ impl Line {
 }
 
 /// Lines as one slice of values.
-pub(crate) fn floats(lines: &[Line]) -> &[f32] {
+pub(crate) fn floats(lines: &[PanelLine]) -> &[f32] {
     // SAFETY: lines are arrays of f32 without gaps, as many as there are.
-    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * Line::LEN) }
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * PanelLine::LEN) }
 }
 
 /// As [`floats`], to write.
-pub(crate) fn floats_mut(lines: &mut [Line]) -> &mut [f32] {
+pub(crate) fn floats_mut(lines: &mut [PanelLine]) -> &mut [f32] {
     // SAFETY: as above.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * Line::LEN) }
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * PanelLine::LEN) }
 }
 
 /// How a score is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum ScoreForm {
     /// `x·c − ½‖c‖²`.
     Product,
     /// `−‖x − c‖²`.
@@ -57,16 +57,16 @@ pub(crate) enum Form {
 
 /// The move and scale that points and centroids undergo before they become f32.
 #[derive(Debug)]
-pub(crate) struct Frame<C> {
+pub(crate) struct PointTransform<C> {
     shift: Vec<C>,
     scale: C,
 }
 
-impl<C: Centroid> Frame<C> {
+impl<C: Centroid> PointTransform<C> {
     /// The frame for `centroids`. Differences of f32 lose nothing to an offset, so that form keeps its origin.
-    fn around(centroids: Matrix<C>, form: Form) -> Frame<C> {
+    fn around(centroids: Matrix<C>, form: ScoreForm) -> PointTransform<C> {
         let shift = match form {
-            Form::Difference if C::IS_F32 => vec![C::default(); centroids.columns()],
+            ScoreForm::Difference if C::IS_F32 => vec![C::default(); centroids.columns()],
             _ => rough_mean(centroids),
         };
         let mut greatest = C::default();
@@ -75,7 +75,7 @@ impl<C: Centroid> Frame<C> {
                 greatest = greatest.maximum((value - shift).magnitude());
             }
         }
-        Frame { shift, scale: C::from_f64(power_of_two_below(greatest.into())) }
+        PointTransform { shift, scale: C::from_f64(power_of_two_below(greatest.into())) }
     }
 
     /// The factor by which distances are greater in the frame.
@@ -120,11 +120,11 @@ fn power_of_two_below(value: f64) -> f64 {
 /// Centroids stand in panels of `width`; in a panel, coordinate after coordinate. The last panel is filled up with
 /// centroids that never win; neither do those that are left out.
 pub(crate) struct Panels {
-    lines: Vec<Line>,
-    half_norms: Vec<Line>,
+    lines: Vec<PanelLine>,
+    half_norms: Vec<PanelLine>,
     depth: usize,
     width: usize,
-    form: Form,
+    form: ScoreForm,
     greatest_norm: f64,
 }
 
@@ -133,12 +133,16 @@ const FAR_AWAY: f32 = f32::MAX;
 
 impl Panels {
     /// Packs `centroids`, of equal ones the first only; returns the frame too.
-    pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, Frame<C>) {
+    pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, PointTransform<C>) {
         Panels::packed(centroids, threads.simd().panel_width(), repeated_rows, threads)
     }
 
     /// Packs all centroids, also equal ones, in panels of `width`.
-    pub(crate) fn pack_all<C: Centroid>(centroids: Matrix<C>, width: usize, threads: &Threads) -> (Panels, Frame<C>) {
+    pub(crate) fn pack_all<C: Centroid>(
+        centroids: Matrix<C>,
+        width: usize,
+        threads: &Threads,
+    ) -> (Panels, PointTransform<C>) {
         Panels::packed(centroids, width, |_, _| Vec::new(), threads)
     }
 
@@ -148,14 +152,14 @@ impl Panels {
         width: usize,
         left_out: impl Fn(Matrix<C>, &[f64]) -> Vec<usize>,
         threads: &Threads,
-    ) -> (Panels, Frame<C>) {
+    ) -> (Panels, PointTransform<C>) {
         let depth = centroids.columns();
-        let form = if depth <= FEW_COLUMNS { Form::Difference } else { Form::Product };
-        let frame = Frame::around(centroids, form);
+        let form = if depth <= FEW_COLUMNS { ScoreForm::Difference } else { ScoreForm::Product };
+        let frame = PointTransform::around(centroids, form);
         let panel_count = centroids.rows().div_ceil(width);
         let mut panels = Panels {
-            lines: vec![Line::default(); panel_count * depth * width / Line::LEN],
-            half_norms: vec![Line::default(); panel_count * width / Line::LEN],
+            lines: vec![PanelLine::default(); panel_count * depth * width / PanelLine::LEN],
+            half_norms: vec![PanelLine::default(); panel_count * width / PanelLine::LEN],
             depth,
             width,
             form,
@@ -163,7 +167,8 @@ impl Panels {
         };
 
         let mut half_norms = vec![f64::INFINITY; panel_count * width];
-        let parts = panels.lines.chunks_exact_mut(depth * width / Line::LEN).zip(half_norms.chunks_exact_mut(width));
+        let parts =
+            panels.lines.chunks_exact_mut(depth * width / PanelLine::LEN).zip(half_norms.chunks_exact_mut(width));
         threads.for_each(parts.enumerate().collect(), depth * width * 16, || vec![0.0; depth], {
             |row: &mut Vec<f32>, (panel, (lines, half_norms))| {
                 pack_panel(centroids, &frame, form, panel * width, row, lines, half_norms);
@@ -173,13 +178,13 @@ impl Panels {
         panels.greatest_norm = (2.0 * greatest_half_norm).sqrt();
         for index in left_out(centroids, &half_norms) {
             half_norms[index] = f64::INFINITY;
-            if form == Form::Difference {
+            if form == ScoreForm::Difference {
                 let panel = panels.panel_mut(index / width);
                 put(panel, width, index % width, std::iter::repeat_n(FAR_AWAY, depth));
             }
         }
-        for (line, half_norms) in panels.half_norms.iter_mut().zip(half_norms.chunks_exact(Line::LEN)) {
-            *line = Line::from_fn(|lane| half_norms[lane] as f32);
+        for (line, half_norms) in panels.half_norms.iter_mut().zip(half_norms.chunks_exact(PanelLine::LEN)) {
+            *line = PanelLine::from_fn(|lane| half_norms[lane] as f32);
         }
         (panels, frame)
     }
@@ -196,11 +201,11 @@ impl Panels {
 
     /// The number of panels.
     pub(crate) fn count(&self) -> usize {
-        self.half_norms.len() * Line::LEN / self.width
+        self.half_norms.len() * PanelLine::LEN / self.width
     }
 
     /// How scores are computed.
-    pub(crate) fn form(&self) -> Form {
+    pub(crate) fn form(&self) -> ScoreForm {
         self.form
     }
 
@@ -211,37 +216,37 @@ impl Panels {
 
     /// The coordinates of panel `index`.
     #[inline(always)]
-    pub(crate) fn panel(&self, index: usize) -> &[Line] {
-        let count = self.depth * self.width / Line::LEN;
+    pub(crate) fn panel(&self, index: usize) -> &[PanelLine] {
+        let count = self.depth * self.width / PanelLine::LEN;
         &self.lines[index * count..(index + 1) * count]
     }
 
-    fn panel_mut(&mut self, index: usize) -> &mut [Line] {
-        let count = self.depth * self.width / Line::LEN;
+    fn panel_mut(&mut self, index: usize) -> &mut [PanelLine] {
+        let count = self.depth * self.width / PanelLine::LEN;
         &mut self.lines[index * count..(index + 1) * count]
     }
 
     /// `½‖c‖²` of the centroids of panel `index`.
     #[inline(always)]
-    pub(crate) fn half_norms(&self, index: usize) -> &[Line] {
-        let count = self.width / Line::LEN;
+    pub(crate) fn half_norms(&self, index: usize) -> &[PanelLine] {
+        let count = self.width / PanelLine::LEN;
         &self.half_norms[index * count..(index + 1) * count]
     }
 }
 
 fn pack_panel<C: Centroid>(
     centroids: Matrix<C>,
-    frame: &Frame<C>,
-    form: Form,
+    frame: &PointTransform<C>,
+    form: ScoreForm,
     first: usize,
     row: &mut [f32],
-    lines: &mut [Line],
+    lines: &mut [PanelLine],
     half_norms: &mut [f64],
 ) {
     let width = half_norms.len();
     for (lane, half_norm) in half_norms.iter_mut().enumerate() {
         if first + lane >= centroids.rows() {
-            if form == Form::Difference {
+            if form == ScoreForm::Difference {
                 put(lines, width, lane, std::iter::repeat_n(FAR_AWAY, row.len()));
             }
             continue;
@@ -254,14 +259,14 @@ fn pack_panel<C: Centroid>(
 }
 
 /// Writes the coordinates of the centroid at `lane` of a panel.
-fn put(panel: &mut [Line], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
-    let lines = panel[lane / Line::LEN..].iter_mut().step_by(width / Line::LEN);
+fn put(panel: &mut [PanelLine], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
+    let lines = panel[lane / PanelLine::LEN..].iter_mut().step_by(width / PanelLine::LEN);
     for (line, coordinate) in lines.zip(coordinates) {
-        line.0[lane % Line::LEN] = coordinate;
+        line.0[lane % PanelLine::LEN] = coordinate;
     }
 }
 
-impl<C: Centroid> Frame<C> {
+impl<C: Centroid> PointTransform<C> {
     fn squared_norm(&self, centroid: &[C]) -> f64 {
         let mut sums = [0.0; 8];
         for (values, shifts) in centroid.chunks(8).zip(self.shift.chunks(8)) {

@@ -7,8 +7,8 @@
 //! Cost: `n·d²` operations, but for the tiles on the diagonal, which are computed whole.
 //! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.
 
-use crate::panels::Line;
-use crate::simd::{Job, Sums, Vector};
+use crate::panels::PanelLine;
+use crate::simd::{ProductSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Threads};
 use std::marker::PhantomData;
 
@@ -43,7 +43,7 @@ pub fn add_products<T: Centroid>(
     let chunk_values = width.next_multiple_of(panel) * DEPTH;
     let block_rows = (BLOCK_VALUES / width).next_multiple_of(DEPTH);
     let room = block_rows.min(rows.rows()).div_ceil(DEPTH) * chunk_values;
-    let mut lines = vec![Line::default(); (room * size_of::<T>()).div_ceil(size_of::<Line>())];
+    let mut lines = vec![PanelLine::default(); (room * size_of::<T>()).div_ceil(size_of::<PanelLine>())];
     let memory: &mut [T] = values_mut(&mut lines, room);
     for first in (0..rows.rows()).step_by(block_rows) {
         let block = rows.row_range(first, block_rows.min(rows.rows() - first));
@@ -78,12 +78,12 @@ pub fn add_products<T: Centroid>(
 /// Asks how many columns a panel has.
 struct PanelWidth<T>(PhantomData<T>);
 
-impl<T: Centroid> Job for PanelWidth<T> {
+impl<T: Centroid> VectorJob for PanelWidth<T> {
     type Output = usize;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const _VECTORS: usize>(self) -> usize {
-        VECTORS * <T::In<V> as Sums<T>>::COUNT
+        VECTORS * <T::In<V> as ProductSums<T>>::COUNT
     }
 }
 
@@ -96,7 +96,7 @@ struct Pack<'a, T> {
     chunk: &'a mut [T],
 }
 
-impl<T: Centroid> Job for Pack<'_, T> {
+impl<T: Centroid> VectorJob for Pack<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -132,7 +132,7 @@ struct Tiles<'a, T> {
     sums: &'a mut [f64],
 }
 
-impl<T: Centroid> Job for Tiles<'_, T> {
+impl<T: Centroid> VectorJob for Tiles<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -144,10 +144,10 @@ impl<T: Centroid> Job for Tiles<'_, T> {
 
 impl<T: Centroid> Tiles<'_, T> {
     #[inline(always)]
-    fn add<S: Sums<T>, const ROWS: usize>(self) {
+    fn add<S: ProductSums<T>, const ROWS: usize>(self) {
         let panel = VECTORS * S::COUNT;
         let size = panel * DEPTH;
-        let mut lines = [Line::default(); MANY_ROWS * VECTORS];
+        let mut lines = [PanelLine::default(); MANY_ROWS * VECTORS];
         let tile = values_mut(&mut lines, ROWS * panel);
         for (at, chunk) in self.packed.chunks_exact(self.chunk_values).enumerate() {
             let depth = DEPTH.min(self.row_count - at * DEPTH);
@@ -169,7 +169,7 @@ impl<T: Centroid> Tiles<'_, T> {
 
 /// Writes the products of `ROWS` columns of a panel, from `first` on, with all of another, added up over their rows.
 #[inline(always)]
-fn multiply<T: Centroid, S: Sums<T>, const ROWS: usize>(tops: &[T], lefts: &[T], first: usize, tile: &mut [T]) {
+fn multiply<T: Centroid, S: ProductSums<T>, const ROWS: usize>(tops: &[T], lefts: &[T], first: usize, tile: &mut [T]) {
     let panel = VECTORS * S::COUNT;
     assert!(tops.len() == lefts.len() && tops.len().is_multiple_of(panel));
     assert!(first + ROWS <= panel && tile.len() == ROWS * panel);
@@ -198,7 +198,7 @@ fn multiply<T: Centroid, S: Sums<T>, const ROWS: usize>(tops: &[T], lefts: &[T],
 }
 
 /// The first values of some lines.
-fn values_mut<T: Centroid>(lines: &mut [Line], count: usize) -> &mut [T] {
+fn values_mut<T: Centroid>(lines: &mut [PanelLine], count: usize) -> &mut [T] {
     assert!(count * size_of::<T>() <= size_of_val(lines), "as many as there is room for");
     // SAFETY: lines are f32 without gaps, enough of them; T is f32 or f64, of which any bits will do.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), count) }

@@ -11,7 +11,7 @@
 //! Gillespie, "Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977 (the times).
 
 use crate::distances::squared_distance;
-use crate::simd::{Job, Vector};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
 /// Cells: rows that lie together, and the centres that each cell has already.
@@ -73,38 +73,38 @@ pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) 
     let rows_each = cells.points.rows() / count.max(1);
     let operations = 4 * growth.trial_count * growth.centre_count * rows_each * cells.points.columns();
     threads.for_each(parts, operations, || (), {
-        |(), (cell, centres)| *centres = threads.simd().run(Grow { cells: &cells, cell, growth })
+        |(), (cell, centres)| *centres = threads.simd().run(CellGrowth { cells: &cells, cell, growth })
     });
     grown
 }
 
 /// One cell, and how far it is to grow.
-struct Grow<'a, P> {
+struct CellGrowth<'a, P> {
     cells: &'a Cells<'a, P>,
     cell: usize,
     growth: Growth,
 }
 
-impl<P: Point> Job for Grow<'_, P> {
+impl<P: Point> VectorJob for CellGrowth<'_, P> {
     type Output = Vec<Centre>;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Vec<Centre> {
-        let Grow { cells, cell, growth } = self;
+        let CellGrowth { cells, cell, growth } = self;
         let mut time = cells.times[cell];
         if time >= growth.until {
             return Vec::new();
         }
         let (first, end) = range(cells.ends, cell);
         let (chosen_first, chosen_end) = range(cells.chosen_ends, cell);
-        let mut state = State::new(cells.points.row_range(first, end - first), &cells.row_weights[first..end]);
+        let mut state = CellState::new(cells.points.row_range(first, end - first), &cells.row_weights[first..end]);
         for &row in &cells.chosen[chosen_first..chosen_end] {
             state.measure(row as usize - first);
             state.accept();
         }
         let mut grown = Vec::new();
         for number in chosen_end - chosen_first..growth.centre_count {
-            let mut numbers = Numbers::new(cells.streams[cell], number as u64);
+            let mut numbers = CellRandom::new(cells.streams[cell], number as u64);
             let total = state.add_up();
             if total.is_nan() || total <= 0.0 {
                 break;
@@ -128,7 +128,7 @@ fn range(ends: &[i64], index: usize) -> (usize, usize) {
 }
 
 /// Where a cell stands.
-struct State<'a, P: Point> {
+struct CellState<'a, P: Point> {
     points: Matrix<'a, P>,
     row_weights: &'a [f64],
     /// The squared distance of each row to its nearest centre; infinite before there is one.
@@ -141,10 +141,10 @@ struct State<'a, P: Point> {
     centre: Vec<P::Centroid>,
 }
 
-impl<'a, P: Point> State<'a, P> {
+impl<'a, P: Point> CellState<'a, P> {
     fn new(points: Matrix<'a, P>, row_weights: &'a [f64]) -> Self {
         let filled = |value: f64| vec![value; row_weights.len()];
-        State {
+        CellState {
             points,
             row_weights,
             nearest: filled(f64::INFINITY),
@@ -168,7 +168,7 @@ impl<'a, P: Point> State<'a, P> {
 
     /// Draws rows in proportion to their cost and makes the one a centre that leaves the least.
     #[inline(always)]
-    fn best_of(&mut self, trial_count: usize, numbers: &mut Numbers) -> usize {
+    fn best_of(&mut self, trial_count: usize, numbers: &mut CellRandom) -> usize {
         let (mut best_row, mut least) = (0, f64::INFINITY);
         for trial in 0..trial_count {
             let row = self.draw(numbers.uniform());
@@ -213,11 +213,11 @@ impl<'a, P: Point> State<'a, P> {
 }
 
 /// Random numbers of a centre of a cell: splitmix64.
-struct Numbers(u64);
+struct CellRandom(u64);
 
-impl Numbers {
+impl CellRandom {
     fn new(stream: u64, number: u64) -> Self {
-        Numbers(mixed(stream ^ mixed(number)))
+        CellRandom(mixed(stream ^ mixed(number)))
     }
 
     /// The next number of 0 … 1, without 1.

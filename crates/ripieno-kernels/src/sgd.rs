@@ -16,8 +16,8 @@ mod occurrences;
 
 use crate::logistic::to_chances;
 use home::Home;
-use occurrences::{Lists, of_step};
 pub use occurrences::{OrderedColumns, StepNumbers, sgd_meetings, sgd_occurrences, sgd_places};
+use occurrences::{StepLists, of_step};
 
 /// What is to become small, of the scores of a row. With one column they are of the second of two classes, else there
 /// is a column for each class.
@@ -33,7 +33,7 @@ pub enum Loss {
 
 /// How to descend.
 #[derive(Clone, Copy, Debug)]
-pub struct Descent {
+pub struct DescentOptions {
     /// What is descended.
     pub loss: Loss,
     /// The length of a feature's first step.
@@ -44,7 +44,7 @@ pub struct Descent {
 
 /// The rows here, in the order of steps, and where their features are at home.
 #[derive(Clone, Copy, Debug)]
-pub struct Batches<'a> {
+pub struct StepRows<'a> {
     /// Where the entries of each row begin, and where the last ones end.
     pub starts: &'a [i64],
     /// Where the feature of each entry stands in the vector of its step.
@@ -67,7 +67,7 @@ pub struct Batches<'a> {
 
 /// What is known of the features at home here, each features × k.
 #[derive(Debug)]
-pub struct State<'a> {
+pub struct FeatureState<'a> {
     /// Columns of weights.
     pub k: usize,
     /// The model.
@@ -88,10 +88,10 @@ pub struct State<'a> {
 /// # Panics
 /// If the shapes do not fit.
 pub fn sgd_epoch<E>(
-    batches: &Batches,
+    batches: &StepRows,
     order: &[i64],
-    descent: Descent,
-    state: State,
+    descent: DescentOptions,
+    state: FeatureState,
     exchange: impl FnMut(&mut Vec<f64>, &mut Vec<f64>) -> Result<(), E>,
 ) -> Result<f64, E> {
     assert_eq!(batches.classes.len() + 1, batches.starts.len(), "a class for every row");
@@ -106,17 +106,17 @@ pub fn sgd_epoch<E>(
 
 #[inline(always)]
 fn epoch<E>(
-    batches: &Batches,
+    batches: &StepRows,
     order: &[i64],
-    descent: Descent,
-    state: State,
+    descent: DescentOptions,
+    state: FeatureState,
     k: usize,
     mut exchange: impl FnMut(&mut Vec<f64>, &mut Vec<f64>) -> Result<(), E>,
 ) -> Result<f64, E> {
     let step_count = batches.chunk_lens.len();
-    let occurring = Lists::new(batches.counts, batches.penalties, step_count);
-    let asked = Lists::new(batches.asked.counts, batches.asked.numbers, step_count);
-    let met = Lists::new(batches.met.counts, batches.met.numbers, step_count);
+    let occurring = StepLists::new(batches.counts, batches.penalties, step_count);
+    let asked = StepLists::new(batches.asked.counts, batches.asked.numbers, step_count);
+    let met = StepLists::new(batches.met.counts, batches.met.numbers, step_count);
     let rank_count = asked.rank_count();
     let mut home = Home::new(&state, k);
     let (mut given, mut got, mut of_met, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -162,7 +162,7 @@ fn epoch<E>(
     Ok(loss)
 }
 
-impl Batches<'_> {
+impl StepRows<'_> {
     /// Adds what these rows add to the gradient; returns the sum of their losses.
     #[inline(always)]
     fn add_gradient(
@@ -261,7 +261,7 @@ mod tests {
     const STEP_COUNT: usize = 3;
     const FEATURE_COUNT: usize = 5;
     const PENALTIES: [f64; FEATURE_COUNT] = [0.1, 0.2, 0.0, 0.3, 0.1];
-    const DESCENT: Descent = Descent { loss: Loss::Logistic, eta0: 0.3, rows_per_step: 4.0 };
+    const DESCENT: DescentOptions = DescentOptions { loss: Loss::Logistic, eta0: 0.3, rows_per_step: 4.0 };
     /// The first step comes twice.
     const ORDER: [i64; 4] = [2, 0, 1, 0];
 
@@ -344,19 +344,19 @@ mod tests {
 
     /// The rows of a rank, one array for each of their parts.
     #[derive(Default)]
-    struct Part {
+    struct SgdRows {
         starts: Vec<i64>,
         columns: Vec<i32>,
         values: Vec<f64>,
         classes: Vec<i32>,
     }
 
-    impl Part {
-        fn of(rows: &[(i32, Vec<(i32, f64)>)]) -> Part {
+    impl SgdRows {
+        fn of(rows: &[(i32, Vec<(i32, f64)>)]) -> SgdRows {
             let (columns, values): (Vec<i32>, Vec<f64>) = rows.iter().flat_map(|(_, entries)| entries.clone()).unzip();
             let mut starts = vec![0];
             rows.iter().for_each(|(_, entries)| starts.push(starts[starts.len() - 1] + entries.len() as i64));
-            Part { starts, columns, values, classes: rows.iter().map(|(class, _)| *class).collect() }
+            SgdRows { starts, columns, values, classes: rows.iter().map(|(class, _)| *class).collect() }
         }
 
         fn columns(&self) -> OrderedColumns<'_> {
@@ -367,8 +367,8 @@ mod tests {
     /// The epoch by `p` ranks: of each the loss, the weights and the squares. The rows of a step go round the ranks;
     /// feature `f` is at home on rank `f % p`, and there it is number `f / p`.
     fn by_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
-        let part = |rank: usize| Part::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
-        let parts: Vec<Part> = (0..p).map(part).collect();
+        let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
+        let parts: Vec<SgdRows> = (0..p).map(part).collect();
         let homes: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
         let occurring: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &homes, p)).collect();
         let chunk_lens = [FEATURE_COUNT as i64; STEP_COUNT];
@@ -390,7 +390,7 @@ mod tests {
                     let (met, met_counts, asked_places) = sgd_meetings(asked, FEATURE_COUNT, STEP_COUNT);
                     let home_count = (FEATURE_COUNT - rank).div_ceil(p);
                     let (mut weights, mut squares) = (vec![0.1; home_count * k], vec![0.0; home_count * k]);
-                    let batches = Batches {
+                    let batches = StepRows {
                         starts: &part.starts,
                         places: &places,
                         values: &part.values,
@@ -411,7 +411,7 @@ mod tests {
                         }
                         Ok::<(), &str>(())
                     };
-                    let state = State { k, weights: &mut weights, squares: &mut squares };
+                    let state = FeatureState { k, weights: &mut weights, squares: &mut squares };
                     let loss = sgd_epoch(&batches, &ORDER, DESCENT, state, exchange);
                     (loss.unwrap(), weights, squares)
                 }));

@@ -1,6 +1,6 @@
 //! Vector instructions: which ones this machine has, and how the kernels are compiled for each.
 //!
-//! A kernel is a [`Job`], written once over [`Vector`]; [`Simd::run`] compiles it for every level and picks one at run
+//! A kernel is a [`VectorJob`], written once over [`Vector`]; [`Simd::run`] compiles it for every level and picks one at run
 //! time. The levels differ in speed only: what depends on the rounding of vector code is checked in f64 afterwards.
 
 mod bytes;
@@ -17,8 +17,8 @@ mod x86_bytes;
 
 pub(crate) use bytes::{ByteJob, ByteSums};
 pub(crate) use eight::{Eight, least_distance};
-pub(crate) use tiles::{Candidates, FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, products_apart, scores};
-pub(crate) use vector::{Job, Sums, Vector};
+pub(crate) use tiles::{FEW_COLUMNS, Lanes, Nearest, NearestRows, ROW_STEP, TileFilter, products_apart, scores};
+pub(crate) use vector::{ProductSums, Vector, VectorJob};
 
 /// A level of vector instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Simd {
     }
 
     /// Runs `job` with the vectors of this level.
-    pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
+    pub(crate) fn run<J: VectorJob>(self, job: J) -> J::Output {
         match self {
             // SAFETY: `Threads` refuses a level that the machine lacks, so these instructions are there.
             #[cfg(target_arch = "x86_64")]

@@ -6,7 +6,7 @@
 //!
 //! Cost: `e·k` for `e` entries, and `k·d`. Memory: a copy of the centroids.
 
-use crate::simd::{Job, Vector};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, SparseRows, Threads};
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub fn assign_sparse(
     if rows.count() == 0 || centroids.rows() == 0 {
         return;
     }
-    let packed = Packed::new(centroids, threads);
+    let packed = SparseTiles::new(centroids, threads);
     let mut parts = Vec::new();
     let (mut labels, mut distances) = (labels, squared_distances);
     for range in blocks(&rows) {
@@ -51,7 +51,7 @@ pub fn assign_sparse(
         || (),
         |(), (range, labels, distances)| {
             let packed = &packed;
-            threads.simd().run(Block { rows, range, packed, centroids, first_index, labels, distances });
+            threads.simd().run(SparseBlock { rows, range, packed, centroids, first_index, labels, distances });
         },
     );
 }
@@ -109,13 +109,13 @@ fn blocks(rows: &SparseRows) -> Vec<Range<usize>> {
 }
 
 /// Centroids in tiles, column by column, and the squared norm of each.
-struct Packed {
+struct SparseTiles {
     tiles: Vec<[f64; TILE]>,
     squared_norms: Vec<f64>,
 }
 
-impl Packed {
-    fn new(centroids: Matrix<f64>, threads: &Threads) -> Packed {
+impl SparseTiles {
+    fn new(centroids: Matrix<f64>, threads: &Threads) -> SparseTiles {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let mut tiles = vec![[0.0; TILE]; count.div_ceil(TILE) * columns];
         let parts = tiles.chunks_mut(columns).enumerate().collect();
@@ -132,22 +132,22 @@ impl Packed {
             },
         );
         let squared_norms = (0..count).map(|row| centroids.row(row).iter().map(|value| value * value).sum()).collect();
-        Packed { tiles, squared_norms }
+        SparseTiles { tiles, squared_norms }
     }
 }
 
 /// Rows of one block, and what they get.
-struct Block<'a> {
+struct SparseBlock<'a> {
     rows: SparseRows<'a>,
     range: Range<usize>,
-    packed: &'a Packed,
+    packed: &'a SparseTiles,
     centroids: Matrix<'a, f64>,
     first_index: i32,
     labels: &'a mut [i32],
     distances: &'a mut [f64],
 }
 
-impl Job for Block<'_> {
+impl VectorJob for SparseBlock<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -181,7 +181,7 @@ impl Job for Block<'_> {
     }
 }
 
-impl Block<'_> {
+impl SparseBlock<'_> {
     /// The squared distance of a row to a centroid: zero where they are equal, as both sums of the centroid's squares
     /// are added up alike.
     #[inline(always)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How the phases of a turn are given to threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum PhaseDispatch {
     /// The caller does one thread's share of each phase, and nobody else works: what no way can beat.
     Share,
     /// Threads that stay: an order for each phase, with a share for each thread.
@@ -28,15 +28,15 @@ pub enum Way {
 /// Of a phase that is given out in parts.
 pub const PARTS_PER_THREAD: usize = 4;
 
-impl Way {
+impl PhaseDispatch {
     /// All of them, with their names.
-    pub const ALL: [(&'static str, Way); 6] = [
-        ("share", Way::Share),
-        ("fork-join", Way::ForkJoin),
-        ("parts", Way::Parts),
-        ("bsp", Way::Bsp),
-        ("made", Way::Made),
-        ("std-barrier", Way::StdBarrier),
+    pub const ALL: [(&'static str, PhaseDispatch); 6] = [
+        ("share", PhaseDispatch::Share),
+        ("fork-join", PhaseDispatch::ForkJoin),
+        ("parts", PhaseDispatch::Parts),
+        ("bsp", PhaseDispatch::Bsp),
+        ("made", PhaseDispatch::Made),
+        ("std-barrier", PhaseDispatch::StdBarrier),
     ];
 }
 
@@ -44,27 +44,33 @@ impl Way {
 ///
 /// # Panics
 /// If `count` is zero, or the system gives no more threads.
-pub fn turn(way: Way, count: usize, phases: usize, rounds: usize) -> Duration {
+pub fn turn(way: PhaseDispatch, count: usize, phases: usize, rounds: usize) -> Duration {
     turn_of(way, count, phases, rounds, work)
 }
 
 /// The same, with work of the caller's for so many rounds.
-fn turn_of(way: Way, count: usize, phases: usize, rounds: usize, work: impl Fn(usize) + Sync + Copy) -> Duration {
+fn turn_of(
+    way: PhaseDispatch,
+    count: usize,
+    phases: usize,
+    rounds: usize,
+    work: impl Fn(usize) + Sync + Copy,
+) -> Duration {
     let threads = Threads::new(count);
     let share = || work(rounds / count);
     let begin = Instant::now();
     match way {
-        Way::Share => (0..phases).for_each(|_| share()),
-        Way::ForkJoin => (0..phases).for_each(|_| threads.run(|_| share())),
-        Way::Parts => (0..phases).for_each(|_| parts(&threads, rounds, work)),
-        Way::Bsp => threads.run(|member| {
+        PhaseDispatch::Share => (0..phases).for_each(|_| share()),
+        PhaseDispatch::ForkJoin => (0..phases).for_each(|_| threads.run(|_| share())),
+        PhaseDispatch::Parts => (0..phases).for_each(|_| parts(&threads, rounds, work)),
+        PhaseDispatch::Bsp => threads.run(|member| {
             for _ in 0..phases {
                 share();
                 member.wait();
             }
         }),
-        Way::Made => (0..phases).for_each(|_| made(count, share)),
-        Way::StdBarrier => {
+        PhaseDispatch::Made => (0..phases).for_each(|_| made(count, share)),
+        PhaseDispatch::StdBarrier => {
             let barrier = Barrier::new(count);
             made(count, || {
                 for _ in 0..phases {
@@ -121,11 +127,11 @@ mod tests {
     fn every_way_does_all_shares_of_all_phases_and_none_twice() {
         const PHASES: usize = 3;
         const ROUNDS: usize = 240;
-        for (name, way) in Way::ALL {
+        for (name, way) in PhaseDispatch::ALL {
             for count in [1, 2, 3] {
                 let done = AtomicUsize::new(0);
                 turn_of(way, count, PHASES, ROUNDS, |rounds| _ = done.fetch_add(rounds, Relaxed));
-                let shares = if way == Way::Share { 1 } else { count };
+                let shares = if way == PhaseDispatch::Share { 1 } else { count };
                 assert_eq!(done.into_inner(), PHASES * ROUNDS / count * shares, "{name}, {count} threads");
             }
         }

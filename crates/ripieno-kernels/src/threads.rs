@@ -1,7 +1,7 @@
 //! The threads of one rank, and a loop over parts of the work.
 
 use crate::Simd;
-use crate::team::{self, Member};
+use crate::team::{self, TeamThread};
 use std::sync::Mutex;
 
 /// How the threads of a rank go through the phases of a kernel.
@@ -113,12 +113,12 @@ impl Threads {
         });
     }
 
-    /// Calls `work` once on every thread, and returns when all are done: a loop whose threads meet in [`Member::wait`].
+    /// Calls `work` once on every thread, and returns when all are done: a loop whose threads meet in [`TeamThread::wait`].
     ///
     /// # Panics
     /// With the first panic of `work`; a member that waits for the one that panics ends its work there. Also if the
     /// system gives no more threads.
-    pub fn run(&self, work: impl Fn(&Member) + Sync) {
+    pub fn run(&self, work: impl Fn(&TeamThread) + Sync) {
         team::run(self.count, work);
     }
 }

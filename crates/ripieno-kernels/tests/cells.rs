@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::Numbers;
+use common::SplitMix64;
 use ripieno_kernels::{Cells, Centre, Growth, Matrix, Simd, Threads, grow_cells};
 
 const FOREVER: f64 = f64::INFINITY;
@@ -28,7 +28,7 @@ fn grown(values: &[f32], columns: usize, row_weights: &[f64], ends: &[i64], grow
 }
 
 fn reals(seed: u64, count: usize) -> Vec<f32> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count).map(|_| numbers.real() as f32).collect()
 }
 

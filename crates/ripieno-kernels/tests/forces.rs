@@ -2,14 +2,16 @@
 
 mod common;
 
-use common::Numbers;
-use ripieno_kernels::{Matrix, Share, Simd, Springs, Threads, attraction, barnes_hut, repulsion, wholes_per_one};
+use common::SplitMix64;
+use ripieno_kernels::{
+    Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, repulsion, wholes_per_one,
+};
 
-const WHOLE: Share = Share { index: 0, count: 1 };
+const WHOLE: BlockShare = BlockShare { index: 0, count: 1 };
 
 /// Positions of −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count * k).map(|_| numbers.real() as f32).collect()
 }
 
@@ -35,7 +37,7 @@ fn pushed_by_hand(all: &[f32], k: usize) -> Vec<f64> {
     out
 }
 
-fn exactly(all: &[f32], k: usize, share: Share, threads: &Threads) -> Vec<i64> {
+fn exactly(all: &[f32], k: usize, share: BlockShare, threads: &Threads) -> Vec<i64> {
     let mut out = vec![9; all.len()];
     repulsion(Matrix::new(all, all.len() / k, k), share, &mut out, threads);
     out
@@ -112,7 +114,7 @@ fn pushes_of_all_shares_add_up_to_the_same_wholes_for_any_number_of_shares_and_t
     for shares in [2, 3, 20] {
         let mut sums = vec![0; count * k];
         for index in 0..shares {
-            let part = exactly(&all, k, Share { index, count: shares }, &Threads::new(2));
+            let part = exactly(&all, k, BlockShare { index, count: shares }, &Threads::new(2));
             sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
         }
         assert_eq!(whole, sums, "{shares} shares");
@@ -212,7 +214,7 @@ fn edges_pull_by_their_formula() {
         let starts: Vec<i64> = (0..=(count - first) as i64).map(|row| 2 * row).collect();
         let columns: Vec<i32> = (0..2 * (count - first)).map(|edge| (edge * 7 % count) as i32).collect();
         let weights: Vec<f32> = (0..columns.len()).map(|edge| (edge % 3) as f32).collect();
-        let springs = Springs { first, starts: &starts, columns: &columns, weights: &weights };
+        let springs = Attraction { first, starts: &starts, columns: &columns, weights: &weights };
         let mut expected = vec![1.0; (count - first) * k];
         for edge in 0..columns.len() {
             let between = between(&all, k, first + edge / 2, columns[edge] as usize);

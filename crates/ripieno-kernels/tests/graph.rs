@@ -2,17 +2,18 @@
 
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Edges, Fold, Layout, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, Third, pagerank_step, parse_edges,
+    EdgeColumns, EdgeFormat, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, Third, pagerank_step,
+    parse_edges,
 };
 
-const PAIRS: Layout = Layout::Blanks { third: Third::Refused };
-const WEIGHTED: Layout = Layout::Blanks { third: Third::Weight };
-const CSV: Layout = Layout::Delimited { delimiter: b',', source: 2, target: 0, weight: None };
-const NAMED: Layout = Layout::Delimited { delimiter: b',', source: 1, target: 2, weight: None };
-const TABS: Layout = Layout::Delimited { delimiter: b'\t', source: 1, target: 2, weight: None };
+const PAIRS: EdgeFormat = EdgeFormat::Blanks { third: Third::Refused };
+const WEIGHTED: EdgeFormat = EdgeFormat::Blanks { third: Third::Weight };
+const CSV: EdgeFormat = EdgeFormat::Delimited { delimiter: b',', source: 2, target: 0, weight: None };
+const NAMED: EdgeFormat = EdgeFormat::Delimited { delimiter: b',', source: 1, target: 2, weight: None };
+const TABS: EdgeFormat = EdgeFormat::Delimited { delimiter: b'\t', source: 1, target: 2, weight: None };
 
-fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> Edges {
-    Edges {
+fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> EdgeColumns {
+    EdgeColumns {
         sources: pairs.iter().map(|pair| pair.0).collect(),
         targets: pairs.iter().map(|pair| pair.1).collect(),
         weights: weights.to_vec(),
@@ -22,8 +23,8 @@ fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> Edges {
 
 #[test]
 fn lines_of_every_layout_are_read() {
-    let skipped = Layout::Blanks { third: Third::Ignored };
-    let weighted_csv = Layout::Delimited { delimiter: b';', source: 0, target: 2, weight: Some(1) };
+    let skipped = EdgeFormat::Blanks { third: Third::Ignored };
+    let weighted_csv = EdgeFormat::Delimited { delimiter: b';', source: 0, target: 2, weight: Some(1) };
     for (text, layout, want) in [
         ("", PAIRS, edges(&[], &[], &[])),
         ("# by SNAP\n%\n\n1\t2\n 3  4 \r\n5 6", PAIRS, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
@@ -66,9 +67,9 @@ fn a_line_that_is_no_edge_is_named() {
         ("# a comment", NAMED, Reason::TooFewFields),
     ] {
         let good = match layout {
-            Layout::Delimited { .. } => "1,2,3\n",
-            Layout::Blanks { third: Third::Weight } => "1 2 3\n",
-            Layout::Blanks { .. } => "1 2\n",
+            EdgeFormat::Delimited { .. } => "1,2,3\n",
+            EdgeFormat::Blanks { third: Third::Weight } => "1 2 3\n",
+            EdgeFormat::Blanks { .. } => "1 2\n",
         };
         let error = parse_edges(format!("{good}{line}\n{good}").as_bytes(), layout).expect_err(line);
         assert_eq!((error.offset, error.reason), (good.len(), reason), "{line}");

@@ -1,6 +1,6 @@
 //! Hashes of keys, the table of integers, and rows by part.
 
-use ripieno_kernels::keyed::{IntTable, RowParts, Staged, hash_int, hash_ints, hash_string, part_of, scatter};
+use ripieno_kernels::keyed::{IntTable, RowParts, StagingBuffer, hash_int, hash_ints, hash_string, part_of, scatter};
 use ripieno_kernels::{Simd, Threads};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
@@ -89,7 +89,7 @@ fn scattered_rows_keep_their_order_for_any_number_of_ranges() {
     let mut next = random(4);
     for row_bytes in [0, 1, 2, 4, 8, 16, 24, 32, 64] {
         for range_count in [1, 2, 3] {
-            let (part_count, mut expected) = (37, vec![Staged::default(); 37]);
+            let (part_count, mut expected) = (37, vec![StagingBuffer::default(); 37]);
             let mut staged = expected.clone();
             for row_count in [0, 5, 900] {
                 let keys: Vec<i64> = (0..row_count).map(|_| next() as i64).collect();

@@ -2,17 +2,18 @@
 
 mod common;
 
-use common::Numbers;
+use common::SplitMix64;
 use proptest::prelude::*;
 use ripieno_kernels::{
-    Bounds, Centroid, Matrix, Pass, Point, Simd, Threads, assign_accumulate, assign_accumulate_within, recenter,
+    Centroid, DistanceBounds, Matrix, PassOutput, Point, Simd, Threads, assign_accumulate, assign_accumulate_within,
+    recenter,
 };
 
 const UNLIMITED: usize = usize::MAX;
 
 /// The result of a pass, compared bit by bit.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct BoundedPassResult {
     labels: Vec<i32>,
     squared_distances: Vec<f64>,
     sums: Vec<f64>,
@@ -24,13 +25,13 @@ fn pass<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
-    bounds: Option<&mut Bounds>,
+    bounds: Option<&mut DistanceBounds>,
     threads: &Threads,
-) -> Outcome {
+) -> BoundedPassResult {
     let (n, k) = (points.rows(), centroids.rows());
     let (mut labels, mut squared_distances) = (vec![-7; n], vec![-7.0; n]);
     let (mut sums, mut weight_sums) = (vec![-7.0; k * points.columns()], vec![-7.0; k]);
-    let places = Pass {
+    let places = PassOutput {
         labels: &mut labels,
         squared_distances: Some(&mut squared_distances),
         sums: &mut sums,
@@ -40,7 +41,7 @@ fn pass<P: Point>(
         Some(bounds) => assign_accumulate_within(points, centroids, weights, places, bounds, threads),
         None => assign_accumulate(points, centroids, weights, places, threads),
     };
-    Outcome { labels, squared_distances, sums, weight_sums, inertia }
+    BoundedPassResult { labels, squared_distances, sums, weight_sums, inertia }
 }
 
 /// Follows Lloyd's iteration with and without bounds; gives the part of the pairs that each pass compared.
@@ -55,7 +56,7 @@ fn followed<P: Point>(
     disturb: impl Fn(usize, &mut [P::Centroid]),
 ) -> Vec<f64> {
     let columns = points.columns();
-    let mut bounds = Bounds::new(limit_bytes);
+    let mut bounds = DistanceBounds::new(limit_bytes);
     let mut compared = Vec::new();
     for iteration in 0..9 {
         disturb(iteration, &mut centroids);
@@ -72,7 +73,7 @@ fn followed<P: Point>(
 
 /// Rows around a few places, with noise.
 fn clumps(seed: u64, rows: usize, columns: usize, noise: f64) -> Vec<f64> {
-    let (mut places, mut numbers) = (Numbers(7), Numbers(seed));
+    let (mut places, mut numbers) = (SplitMix64(7), SplitMix64(seed));
     let places: Vec<f64> = (0..40 * columns).map(|_| places.real()).collect();
     let at = |i: usize| places[(i / columns * 13 % 40) * columns + i % columns] + noise * numbers.real();
     (0..rows * columns).map(at).collect()
@@ -126,7 +127,7 @@ fn ties_go_to_the_lowest_index_also_between_groups() {
 #[test]
 fn bounds_begin_anew_with_other_shapes() {
     let points = f32s(&clumps(4, 3000, 16, 0.3));
-    let (mut bounds, threads) = (Bounds::new(UNLIMITED), Threads::new(2));
+    let (mut bounds, threads) = (DistanceBounds::new(UNLIMITED), Threads::new(2));
     for (rows, count) in [(3000, 100), (3000, 100), (3000, 100), (2000, 100), (2000, 90), (2000, 90), (0, 90), (9, 90)]
     {
         let (points, centroids) = (points[..rows * 16].to_vec(), points[..count * 16].to_vec());
@@ -155,7 +156,7 @@ proptest! {
         let start = moved(clumps(!seed, count, columns, 0.4));
         // Some centroids leap to another place, or far away, or to where another one is.
         let leap = |iteration: usize, index: usize, length: usize| {
-            let mut numbers = Numbers(jumps ^ ((iteration * 1000 + index) as u64));
+            let mut numbers = SplitMix64(jumps ^ ((iteration * 1000 + index) as u64));
             match numbers.below(60) {
                 0 => Some(numbers.below(length as u64 / columns as u64) as usize),
                 _ => None,

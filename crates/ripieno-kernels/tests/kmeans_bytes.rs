@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Numbers, expected};
+use common::{SplitMix64, expected};
 use proptest::prelude::*;
-use ripieno_kernels::{Matrix, Pass, Point, Simd, ThreadModel, Threads, assign_accumulate, update_min_distances};
+use ripieno_kernels::{Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign_accumulate, update_min_distances};
 
 /// The result of a pass and of a step of seeding, compared bit by bit.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct BytesPassResult {
     labels: Vec<i32>,
     squared_distances: Vec<f64>,
     sums: Vec<f64>,
@@ -17,12 +17,12 @@ struct Outcome {
     lowered: Vec<f64>,
 }
 
-fn outcome<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, threads: &Threads) -> Outcome {
+fn outcome<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, threads: &Threads) -> BytesPassResult {
     let (n, k) = (points.rows(), centroids.rows());
     let weights: Vec<f64> = (0..n).map(|row| 0.5 + (row % 3) as f64).collect();
     let (mut labels, mut squared_distances) = (vec![-7; n], vec![-7.0; n]);
     let (mut sums, mut weight_sums) = (vec![-7.0; k * points.columns()], vec![-7.0; k]);
-    let pass = Pass {
+    let pass = PassOutput {
         labels: &mut labels,
         squared_distances: Some(&mut squared_distances),
         sums: &mut sums,
@@ -31,11 +31,11 @@ fn outcome<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, threads:
     let inertia = assign_accumulate(points, centroids, Some(&weights), pass, threads);
     let mut lowered = vec![1e4; n];
     update_min_distances(points, centroids, 0, &mut lowered, None, threads);
-    Outcome { labels, squared_distances, sums, weight_sums, inertia, lowered }
+    BytesPassResult { labels, squared_distances, sums, weight_sums, inertia, lowered }
 }
 
 /// Checks on every level that bytes get what floats get; gives what that is.
-fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> Outcome {
+fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> BytesPassResult {
     let floats: Vec<f32> = bytes.iter().map(|&byte| byte.into()).collect();
     let (rows, count) = (bytes.len() / columns, centroids.len() / columns);
     let centroids = Matrix::new(centroids, count, columns);
@@ -50,11 +50,11 @@ fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> Outc
 
 /// Bytes around a few places, and centroids near these.
 fn clumps(seed: u64, rows: usize, columns: usize, count: usize) -> (Vec<u8>, Vec<f32>) {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     let places: Vec<f64> = (0..7 * columns).map(|_| 128.0 + 90.0 * numbers.real()).collect();
     let near = |i: usize, noise: f64| places[(i / columns * 5 % 7) * columns + i % columns] + noise;
     let bytes = (0..rows * columns).map(|i| near(i, 40.0 * numbers.real()).clamp(0.0, 255.0) as u8).collect();
-    let mut numbers = Numbers(!seed);
+    let mut numbers = SplitMix64(!seed);
     (bytes, (0..count * columns).map(|i| near(i, 20.0 * numbers.real()) as f32).collect())
 }
 
@@ -71,7 +71,7 @@ fn bytes_get_the_labels_of_plain_loops() {
 fn ties_and_centroids_that_repeat_go_to_the_lowest_index() {
     for columns in [9, 40] {
         // Few values: most distances are equal, and many rows are centroids.
-        let mut numbers = Numbers(3);
+        let mut numbers = SplitMix64(3);
         let bytes: Vec<u8> = (0..700 * columns).map(|_| (numbers.below(2) * 255) as u8).collect();
         let centroids: Vec<f32> = bytes[..100 * columns].iter().map(|&byte| byte.into()).collect();
         let got = same(&bytes, columns, &centroids.repeat(3), 2);
@@ -82,7 +82,7 @@ fn ties_and_centroids_that_repeat_go_to_the_lowest_index() {
 #[test]
 fn centroids_that_no_bytes_tell_apart_are_measured() {
     let (bytes, centroids) = clumps(5, 60, 24, 1);
-    let mut numbers = Numbers(6);
+    let mut numbers = SplitMix64(6);
     let near: Vec<f32> = (0..400 * 24).map(|i| centroids[i % 24] + 1e-4 * numbers.real() as f32).collect();
     let got = same(&bytes, 24, &near, 1);
     let of_one = got.labels.iter().filter(|&&label| label == got.labels[0]).count();

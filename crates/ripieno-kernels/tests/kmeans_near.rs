@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{Numbers, squared_distance};
+use common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
-    Before, Matrix, NearIndex, Pass, Point, Probing, Simd, SomeGroups, Threads, accumulate_run, assign_accumulate,
-    assign_accumulate_near, inertia_of, meet_groups, recenter,
+    Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, SomeGroups, Threads, accumulate_run,
+    assign_accumulate, assign_accumulate_near, inertia_of, meet_groups, recenter,
 };
 
 /// The result of a pass, compared bit by bit.
 #[derive(Clone, Debug, PartialEq)]
-struct Outcome {
+struct NearPassResult {
     labels: Vec<i32>,
     squared_distances: Vec<f64>,
     sums: Vec<f64>,
@@ -24,12 +24,12 @@ fn pass<P: Point>(
     centroids: Matrix<P::Centroid>,
     near: Option<(&mut NearIndex, usize)>,
     threads: &Threads,
-) -> Outcome {
+) -> NearPassResult {
     let (n, k) = (points.rows(), centroids.rows());
     let weights: Vec<f64> = (0..n).map(|row| 1.0 + (row % 2) as f64).collect();
     let (mut labels, mut squared_distances) = (vec![-7; n], vec![-7.0; n]);
     let (mut sums, mut weight_sums) = (vec![-7.0; k * points.columns()], vec![-7.0; k]);
-    let places = Pass {
+    let places = PassOutput {
         labels: &mut labels,
         squared_distances: Some(&mut squared_distances),
         sums: &mut sums,
@@ -41,12 +41,12 @@ fn pass<P: Point>(
         }
         None => assign_accumulate(points, centroids, Some(&weights), places, threads),
     };
-    Outcome { labels, squared_distances, sums, weight_sums, inertia }
+    NearPassResult { labels, squared_distances, sums, weight_sums, inertia }
 }
 
 /// Bytes around a hundred places.
 fn bytes(seed: u64, rows: usize, columns: usize) -> Vec<u8> {
-    let (mut places, mut numbers) = (Numbers(11), Numbers(seed));
+    let (mut places, mut numbers) = (SplitMix64(11), SplitMix64(seed));
     let places: Vec<f64> = (0..100 * columns).map(|_| 128.0 + 80.0 * places.real()).collect();
     let mut at = |i: usize| places[(i / columns * 37 % 100) * columns + i % columns] + 30.0 * numbers.real();
     (0..rows * columns).map(|i| at(i) as u8).collect()
@@ -133,7 +133,7 @@ fn pass_in_parts<P: Point>(
     (group_count, probes): (usize, usize),
     before: Option<&[i32]>,
     threads: &Threads,
-) -> Outcome {
+) -> NearPassResult {
     let (n, k, d) = (points.rows(), centroids.rows(), points.columns());
     let weights: Vec<f64> = (0..n).map(|row| 1.0 + (row % 2) as f64).collect();
     let members: Vec<Vec<u32>> =
@@ -156,7 +156,7 @@ fn pass_in_parts<P: Point>(
             numbers: &order[begin..begin + count],
             starts: &starts,
         };
-        let before = before.map(|labels| Before { places: &places, labels, first: begin });
+        let before = before.map(|labels| PreviousCentroids { places: &places, labels, first: begin });
         meet_groups(points, &probing, some, before, (&mut labels, &mut squared_distances), threads);
     }
     let (mut sums, mut weight_sums) = (vec![-7.0; k * d], vec![-7.0; k]);
@@ -166,7 +166,7 @@ fn pass_in_parts<P: Point>(
         accumulate_run(points, &labels, Some(&weights), first, into, threads);
     }
     let inertia = inertia_of(&squared_distances, Some(&weights), d);
-    Outcome { labels, squared_distances, sums, weight_sums, inertia }
+    NearPassResult { labels, squared_distances, sums, weight_sums, inertia }
 }
 
 #[test]

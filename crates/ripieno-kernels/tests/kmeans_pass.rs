@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Numbers, expected};
-use ripieno_kernels::{Centroid, Matrix, Pass, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
+use common::{SplitMix64, expected};
+use ripieno_kernels::{Centroid, Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
 
 /// The result of a pass, compared bit by bit.
 #[derive(Debug, PartialEq)]
-struct Outcome {
+struct PassResult {
     labels: Vec<i32>,
     squared_distances: Vec<f64>,
     sums: Vec<f64>,
@@ -20,17 +20,17 @@ fn pass<P: Point>(
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
     threads: &Threads,
-) -> Outcome {
+) -> PassResult {
     let (n, d, k) = (points.rows(), points.columns(), centroids.rows());
     // What was there before must not matter.
-    let mut outcome = Outcome {
+    let mut outcome = PassResult {
         labels: vec![-7; n],
         squared_distances: vec![-7.0; n],
         sums: vec![-7.0; k * d],
         weight_sums: vec![-7.0; k],
         inertia: 0.0,
     };
-    let places = Pass {
+    let places = PassOutput {
         labels: &mut outcome.labels,
         squared_distances: Some(&mut outcome.squared_distances),
         sums: &mut outcome.sums,
@@ -64,7 +64,7 @@ fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: 
 }
 
 fn reals<T>(seed: u64, count: usize, from: impl Fn(f64) -> T) -> Vec<T> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count).map(|_| from(numbers.real())).collect()
 }
 
@@ -260,6 +260,6 @@ fn rows_without_a_centroid_are_refused() {
 }
 
 #[allow(dead_code)]
-fn a_centroid_type_is_its_own_point_type<C: Centroid>(points: Matrix<C>) -> Outcome {
+fn a_centroid_type_is_its_own_point_type<C: Centroid>(points: Matrix<C>) -> PassResult {
     pass(points, points, None, &Threads::new(1))
 }

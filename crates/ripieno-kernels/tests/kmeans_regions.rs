@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::{Numbers, expected};
-use ripieno_kernels::{Matrix, Pass, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
+use common::{SplitMix64, expected};
+use ripieno_kernels::{Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
 
 const ROWS: usize = 60_000;
 
 fn reals(seed: u64, count: usize) -> Vec<f64> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count).map(|_| numbers.real()).collect()
 }
 
@@ -21,7 +21,7 @@ fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: 
         for count in [1, 3] {
             let (mut labels, mut distances) = (vec![-7; n], vec![-7.0; n]);
             let (mut sums, mut weight_sums) = (vec![-7.0; k * d], vec![-7.0; k]);
-            let pass = Pass {
+            let pass = PassOutput {
                 labels: &mut labels,
                 squared_distances: Some(&mut distances),
                 sums: &mut sums,

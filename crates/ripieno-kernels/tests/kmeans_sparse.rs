@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Numbers, expected};
+use common::{SplitMix64, expected};
 use ripieno_kernels::{Matrix, Simd, SparseRows, Threads, accumulate_sparse, assign_sparse};
 
 /// Whole numbers, most of them zero: rows in full, and the same as entries.
-struct Rows {
+struct TestRows {
     full: Vec<f64>,
     starts: Vec<i64>,
     columns: Vec<i32>,
@@ -14,12 +14,12 @@ struct Rows {
     weights: Vec<f64>,
 }
 
-impl Rows {
-    fn new(seed: u64, count: usize, columns: usize) -> Rows {
-        let mut numbers = Numbers(seed);
+impl TestRows {
+    fn new(seed: u64, count: usize, columns: usize) -> TestRows {
+        let mut numbers = SplitMix64(seed);
         let mut value = |_| if numbers.below(6) == 0 { numbers.below(9) as f64 - 4.0 } else { 0.0 };
         let full: Vec<f64> = (0..count * columns).map(&mut value).collect();
-        let mut rows = Rows { full, starts: vec![0], columns: vec![], values: vec![], weights: vec![] };
+        let mut rows = TestRows { full, starts: vec![0], columns: vec![], values: vec![], weights: vec![] };
         for (at, row) in rows.full.chunks(columns).enumerate() {
             // Entries that are zero may be there, too.
             for (column, &value) in row.iter().enumerate().filter(|&(column, &value)| value != 0.0 || column == 1) {
@@ -33,7 +33,7 @@ impl Rows {
     }
 
     fn sparse(&self, column_count: usize) -> SparseRows<'_> {
-        let Rows { starts, columns, values, weights, .. } = self;
+        let TestRows { starts, columns, values, weights, .. } = self;
         SparseRows { starts, columns, values, column_count, weights }
     }
 }
@@ -42,9 +42,9 @@ impl Rows {
 fn sparse_rows_get_the_labels_distances_and_sums_of_the_same_rows_in_full() {
     for (count, columns, clusters) in [(700, 40, 70), (300, 7, 33), (50, 200, 1), (9, 3, 40), (0, 5, 2), (5000, 12, 32)]
     {
-        let rows = Rows::new(1, count, columns);
+        let rows = TestRows::new(1, count, columns);
         // Some centroids repeat, so there are ties and clusters without rows.
-        let mut centroids = Rows::new(2, clusters, columns).full;
+        let mut centroids = TestRows::new(2, clusters, columns).full;
         let (first, last) = centroids.split_at_mut((clusters - clusters / 3) * columns);
         last.copy_from_slice(&first[..last.len()]);
         let (points, centres) = (Matrix::new(&rows.full, count, columns), Matrix::new(&centroids, clusters, columns));
@@ -73,7 +73,7 @@ fn sparse_rows_get_the_labels_distances_and_sums_of_the_same_rows_in_full() {
 #[test]
 fn a_row_that_is_a_centroid_is_at_distance_zero() {
     let (count, columns) = (40, 90);
-    let mut rows = Rows::new(3, count, columns);
+    let mut rows = TestRows::new(3, count, columns);
     rows.values.iter_mut().for_each(|value| *value *= 0.1);
     rows.full.iter_mut().for_each(|value| *value *= 0.1);
     let centres = Matrix::new(&rows.full, count, columns);
@@ -85,7 +85,7 @@ fn a_row_that_is_a_centroid_is_at_distance_zero() {
 #[test]
 #[should_panic(expected = "the same columns")]
 fn centroids_of_other_columns_are_refused() {
-    let rows = Rows::new(4, 2, 3);
+    let rows = TestRows::new(4, 2, 3);
     let (mut labels, mut distances) = (vec![0; 2], vec![0.0; 2]);
     let centroids = Matrix::new(&[1.0, 2.0], 1, 2);
     assign_sparse(rows.sparse(3), centroids, 0, (&mut labels, &mut distances), &Threads::new(1));

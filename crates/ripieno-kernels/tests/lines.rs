@@ -1,7 +1,7 @@
 //! Lines that match a pattern.
 
 use regex::bytes::RegexBuilder;
-use ripieno_kernels::text::{LineSearch, Search};
+use ripieno_kernels::text::{LineQuery, LineSearch};
 
 const TEXTS: [&[u8]; 8] = [
     b"",
@@ -63,7 +63,7 @@ fn lines_are_found_that_match_alone() {
     for text in TEXTS {
         for pattern in PATTERNS {
             for (ignore_case, invert) in [(false, false), (true, false), (false, true), (true, true)] {
-                let search = LineSearch::new(pattern, Search { fixed: false, ignore_case, invert }).unwrap();
+                let search = LineSearch::new(pattern, LineQuery { fixed: false, ignore_case, invert }).unwrap();
                 let want = expected(text, pattern, ignore_case, invert);
                 for at_most in [0, 1, 2, usize::MAX] {
                     let found = search.find(text, at_most);
@@ -88,7 +88,7 @@ fn lines_are_found_that_match_alone() {
 #[test]
 fn fixed_strings_are_no_expressions() {
     let find = |pattern, ignore_case| {
-        let search = Search { fixed: true, ignore_case, invert: false };
+        let search = LineQuery { fixed: true, ignore_case, invert: false };
         LineSearch::new(pattern, search).unwrap().find(b"a.c\nabc\nA.C\n(", usize::MAX).numbers
     };
     assert_eq!(find("a.c", false), [0]);
@@ -98,7 +98,7 @@ fn fixed_strings_are_no_expressions() {
 
 #[test]
 fn a_pattern_that_is_no_expression_is_refused_in_one_sentence() {
-    let told = |pattern| LineSearch::new(pattern, Search::default()).unwrap_err().to_string();
+    let told = |pattern| LineSearch::new(pattern, LineQuery::default()).unwrap_err().to_string();
     assert_eq!(told("a(b"), "unclosed group, at character 2");
     assert_eq!(told("a\n(b"), "unclosed group, at character 1 of line 2");
     assert_eq!(told(r"\p{Nothing}"), "Unicode property not found, at character 1");
@@ -107,7 +107,7 @@ fn a_pattern_that_is_no_expression_is_refused_in_one_sentence() {
 
 #[test]
 fn lines_are_printed_with_label_and_number() {
-    let found = LineSearch::new("b", Search::default()).unwrap().find(b"ab\nc\nb", usize::MAX);
+    let found = LineSearch::new("b", LineQuery::default()).unwrap().find(b"ab\nc\nb", usize::MAX);
     assert_eq!(found.printed(b"", None, 2), b"ab\nb\n");
     assert_eq!(found.printed(b"x:", Some(10), 2), b"x:10:ab\nx:12:b\n");
     assert_eq!(found.printed(b"", None, 1), b"ab\n");
@@ -121,7 +121,7 @@ fn nothing_is_looked_at_beyond_the_line_of_a_match() {
     for (line, counts) in [("quote \" open\n", [0, 0, 0]), ("{ ERROR x\n", [0, n, n]), ("quote \u{e9}\n", [0, 0, n])] {
         let text = [line.repeat(n).into_bytes(), b"end".to_vec()].concat();
         for (pattern, count) in patterns.into_iter().zip(counts) {
-            let search = LineSearch::new(pattern, Search::default()).unwrap();
+            let search = LineSearch::new(pattern, LineQuery::default()).unwrap();
             assert_eq!(search.count(&text, usize::MAX), count, "{pattern:?} in {line:?}");
         }
     }

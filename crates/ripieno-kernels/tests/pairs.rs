@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::Numbers;
+use common::SplitMix64;
 use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
 
 /// Positions of −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count * k).map(|_| numbers.real() as f32).collect()
 }
 
@@ -41,7 +41,7 @@ fn a_step_of_majorization_is_that_of_its_formula_on_every_simd_level_and_for_eve
     for simd in Simd::available() {
         for (rows, count, k) in [(5, 37, 2), (20, 1024, 3), (3, 2500, 3), (4, 48, 1), (2, 70, 64), (0, 9, 2)] {
             let (own, all) = (positions(rows, k, 1), positions(count, k, 2));
-            let mut numbers = Numbers(3);
+            let mut numbers = SplitMix64(3);
             let small: Vec<i16> = (0..rows * count).map(|_| numbers.below(3) as i16).collect();
             let real: Vec<f32> = small.iter().map(|&x| f32::from(x) * 0.75).collect();
             let weights: Vec<f32> = (0..rows * count).map(|_| numbers.below(4) as f32).collect();
@@ -85,7 +85,7 @@ fn points_on_the_same_place_add_no_direction_and_their_whole_dissimilarity_to_th
 fn sums_of_a_row_are_the_same_bits_with_any_number_of_threads_and_any_other_rows() {
     let (count, k) = (1500, 3);
     let all = positions(count, k, 4);
-    let mut numbers = Numbers(5);
+    let mut numbers = SplitMix64(5);
     let wanted: Vec<f32> = (0..count * count).map(|_| numbers.real().abs() as f32).collect();
     let step = |first: usize, rows: usize, threads: usize| {
         let mut out = vec![0.0; rows * (k + 2)];
@@ -106,7 +106,7 @@ fn weighted_differences_are_products_with_the_laplacian_of_the_weights() {
         let (rows, count, k) = (33, 100, 3);
         let all = positions(count, k, 6);
         let own = &all[..rows * k];
-        let mut numbers = Numbers(7);
+        let mut numbers = SplitMix64(7);
         let weights: Vec<f32> = (0..rows * count).map(|_| numbers.below(3) as f32).collect();
         let mut out = vec![9.0; rows * k];
         let threads = Threads::with_simd(2, simd);

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Numbers, squared_distance};
+use common::{SplitMix64, squared_distance};
 use ripieno_kernels::{Matrix, Simd, Threads, distances, first_non_finite};
 use ripieno_kernels::{recenter, squared_distances, update_min_distances};
 
 fn reals(seed: u64, count: usize) -> Vec<f32> {
-    let mut numbers = Numbers(seed);
+    let mut numbers = SplitMix64(seed);
     (0..count).map(|_| numbers.real() as f32).collect()
 }
 

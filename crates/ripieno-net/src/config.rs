@@ -102,7 +102,7 @@ pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NetError> {
 /// Which links carry data between ranks of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Links {
+pub enum LinkPolicy {
     /// Shared memory where it works, else TCP.
     #[default]
     Auto,
@@ -152,7 +152,7 @@ pub struct Config {
     /// The ports to listen on.
     pub ports: Ports,
     /// Which links carry data between ranks of one host.
-    pub links: Links,
+    pub links: LinkPolicy,
     /// Which TCP connections are encrypted; all ranks say the same.
     pub tls: Encryption,
     /// How long ranks wait for each other to start.
@@ -174,7 +174,7 @@ impl Config {
             host: None,
             rack: None,
             ports: Ports::default(),
-            links: Links::Auto,
+            links: LinkPolicy::Auto,
             tls: Encryption::default(),
             rendezvous_timeout: Duration::from_secs(60),
             heartbeat_timeout: Duration::from_secs(10),

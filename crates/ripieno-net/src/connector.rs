@@ -1,7 +1,7 @@
 //! Reaching a peer: every place it can be reached at is tried in order; the first that proves to be the peer wins.
 
-use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
-use crate::config::{Config, Credentials, Links};
+use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
+use crate::config::{Config, Credentials, LinkPolicy};
 use crate::error::{Address, Attempt, NetError};
 use crate::lack::lack;
 use crate::peer_address::PeerAddress;
@@ -23,7 +23,7 @@ pub(crate) struct Connector {
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
-    pub links: Links,
+    pub links: LinkPolicy,
 }
 
 /// A connection that stands.
@@ -42,9 +42,14 @@ impl Connector {
     /// Connects to `peer` before `deadline`. Places that all refuse are an error at once. Where somebody answers, but
     /// proves nothing, the rank may be late, or may have shown this one out among a crowd of strangers: such a place is
     /// tried again.
-    pub fn connect(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Connection, NetError> {
+    pub fn connect(
+        &self,
+        peer: &PeerAddress,
+        purpose: ConnectionPurpose,
+        deadline: Instant,
+    ) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
-        if purpose == Purpose::Data && self.links == Links::SharedMemory {
+        if purpose == ConnectionPurpose::Data && self.links == LinkPolicy::SharedMemory {
             candidates.retain(|address| matches!(address, Address::Unix(_)));
         }
         self.connect_at(peer, purpose, &candidates, deadline)
@@ -54,7 +59,7 @@ impl Connector {
     pub fn connect_by_tcp(
         &self,
         peer: &PeerAddress,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         deadline: Instant,
     ) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
@@ -65,7 +70,7 @@ impl Connector {
     fn connect_at(
         &self,
         peer: &PeerAddress,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         candidates: &[Address],
         deadline: Instant,
     ) -> Result<Connection, NetError> {
@@ -80,7 +85,7 @@ impl Connector {
                         if let Some(cause) = failure.lack() {
                             return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
                         }
-                        may_come |= matches!(&failure, Failure::Denied(denied) if !denied.is_proven());
+                        may_come |= matches!(&failure, ConnectFailure::Denied(denied) if !denied.is_proven());
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
                     }
                 }
@@ -99,7 +104,12 @@ impl Connector {
     }
 
     /// Connects to `peer` before `deadline`, or tells whether it has ended: then every place refuses at once.
-    pub fn reach(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Stream, Unreached> {
+    pub fn reach(
+        &self,
+        peer: &PeerAddress,
+        purpose: ConnectionPurpose,
+        deadline: Instant,
+    ) -> Result<Stream, UnreachedPeer> {
         loop {
             let mut has_ended = true;
             for address in self.candidates(peer) {
@@ -109,12 +119,12 @@ impl Connector {
                 }
             }
             if has_ended {
-                return Err(Unreached::Ended);
+                return Err(UnreachedPeer::Ended);
             }
             // One that is ending takes connections to the last, and answers none.
             std::thread::sleep(RETRY_PAUSE);
             if Instant::now() >= deadline {
-                return Err(Unreached::Silent);
+                return Err(UnreachedPeer::Silent);
             }
         }
     }
@@ -123,7 +133,7 @@ impl Connector {
         let same_host = peer.identity == self.own.identity;
         let tcp = |ip: &std::net::IpAddr| Address::Tcp(SocketAddr::new(*ip, peer.port));
         let mut candidates = Vec::new();
-        if same_host && self.links != Links::Tcp {
+        if same_host && self.links != LinkPolicy::Tcp {
             candidates.extend(peer.unix.clone().map(Address::Unix));
         }
         if same_host {
@@ -138,10 +148,10 @@ impl Connector {
     fn try_one(
         &self,
         peer: &PeerAddress,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         address: &Address,
         deadline: Instant,
-    ) -> Result<Stream, Failure> {
+    ) -> Result<Stream, ConnectFailure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let stream = match address {
             Address::Unix(name) => Stream::connect_unix(name),
@@ -155,13 +165,13 @@ impl Connector {
             nonce: self.nonce,
         };
         let deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
-        call(stream, &self.credentials, &greeting, deadline).map_err(Failure::Denied)
+        call(stream, &self.credentials, &greeting, deadline).map_err(ConnectFailure::Denied)
     }
 }
 
 /// Why a rank was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unreached {
+pub(crate) enum UnreachedPeer {
     /// Nobody listens there any more.
     Ended,
     /// Nothing answers.
@@ -169,27 +179,27 @@ pub(crate) enum Unreached {
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum ConnectFailure {
     #[error(transparent)]
     Connect(#[from] std::io::Error),
     #[error("{0}")]
     Denied(Denied),
 }
 
-impl Failure {
+impl ConnectFailure {
     /// What this process lacks for a connection, if it does.
     fn lack(&self) -> Option<String> {
         match self {
-            Failure::Connect(error) => lack(error),
-            Failure::Denied(_) => None,
+            ConnectFailure::Connect(error) => lack(error),
+            ConnectFailure::Denied(_) => None,
         }
     }
 
     /// Whether nobody of this job is there, and never will be again.
     fn is_end(&self) -> bool {
         match self {
-            Failure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-            Failure::Denied(denied) => denied.is_proven(),
+            ConnectFailure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+            ConnectFailure::Denied(denied) => denied.is_proven(),
         }
     }
 }
@@ -203,7 +213,12 @@ pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> 
         greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
             Err(Refusal::Rank(rank))
         }
-        greeting if !matches!(greeting.purpose, Purpose::Control | Purpose::Data | Purpose::Agreement) => {
+        greeting
+            if !matches!(
+                greeting.purpose,
+                ConnectionPurpose::Control | ConnectionPurpose::Data | ConnectionPurpose::Agreement
+            ) =>
+        {
             Err(Refusal::Purpose)
         }
         _ => Ok(()),

@@ -1,6 +1,6 @@
 //! What can go wrong between ranks, before a job runs: one enum, whose texts name rank, peer, address and what to do.
 
-use ripieno_run::{Failure, LinkError};
+use ripieno_run::{JobFailure, LinkError};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -52,7 +52,7 @@ pub enum NetError {
     /// Some ranks did not come in time.
     #[error(
         "rank {rank} waited {elapsed_ms} ms for {}: {cause}; are they started, and can they reach this host?",
-        Ranks(.missing)
+        RankList(.missing)
     )]
     Missing {
         /// The rank that waited.
@@ -90,7 +90,7 @@ pub enum NetError {
     },
     /// The job failed while the ranks met.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] JobFailure),
     /// The operating system refused something that every rank needs.
     #[error("rank {rank}: {what}: {cause}")]
     Os {
@@ -140,9 +140,9 @@ impl fmt::Display for Address {
     }
 }
 
-struct Ranks<'a>(&'a [usize]);
+struct RankList<'a>(&'a [usize]);
 
-impl fmt::Display for Ranks<'_> {
+impl fmt::Display for RankList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             [] => write!(f, "other ranks"),

@@ -5,10 +5,10 @@
 //! end does not know the token, `TimedOut` if it says too little in time, `ConnectionAborted` if it is gone or speaks
 //! another language, `ConnectionRefused` if it is of the job but wants something else.
 
-use crate::auth::{Answer, Denied, Greeting, JobNonce, Purpose, Refusal, call, tell_other_token};
+use crate::acceptor::Acceptor;
+use crate::auth::{Answer, ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call, tell_other_token};
 use crate::config::Credentials;
-use crate::entrance::Entrance;
-use crate::listeners::Doors;
+use crate::listeners::ListenerSet;
 use crate::stream::Stream;
 use crate::tls::Tunnel;
 use std::io::{self, ErrorKind};
@@ -17,13 +17,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// What a member says first: the server asks for all else later.
-const MEMBER: Greeting = Greeting { purpose: Purpose::Member, from: 0, to: 0, world_size: 0, nonce: JobNonce([0; 16]) };
+const MEMBER: Greeting =
+    Greeting { purpose: ConnectionPurpose::Member, from: 0, to: 0, world_size: 0, nonce: JobNonce([0; 16]) };
 
 /// What takes an encrypted connection's place.
-pub type Tunneled = Option<(Tunnel, OwnedFd)>;
+pub type TunneledConnection = Option<(Tunnel, OwnedFd)>;
 
 /// Introduces a member to who listens at the other end of a TCP connection. The connection is blocking afterwards.
-pub fn join(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Duration) -> io::Result<Tunneled> {
+pub fn join(
+    connection: BorrowedFd<'_>,
+    credentials: &Credentials,
+    timeout: Duration,
+) -> io::Result<TunneledConnection> {
     let socket = TcpStream::from(connection.try_clone_to_owned()?);
     socket.set_nodelay(true)?;
     socket.set_nonblocking(false)?;
@@ -40,26 +45,26 @@ pub fn join(connection: BorrowedFd<'_>, credentials: &Credentials, timeout: Dura
 }
 
 /// A member that has introduced itself.
-pub struct Member {
+pub struct IntroducedMember {
     /// Its connection, which does not block.
     pub connection: OwnedFd,
     /// What takes the connection's place.
-    pub tunneled: Tunneled,
+    pub tunneled: TunneledConnection,
 }
 
 /// Where members come in: each introduces itself while nobody waits for it, and strangers cost what they cost a rank.
 ///
 /// Its descriptor is readable when somebody may have something to say.
-pub struct Reception {
-    entrance: Entrance,
+pub struct MemberAcceptor {
+    entrance: Acceptor,
     credentials: Credentials,
 }
 
-impl Reception {
+impl MemberAcceptor {
     /// Hears whoever comes by `listener`, which becomes non-blocking.
-    pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<Reception> {
-        let doors = Doors::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
-        Ok(Reception { entrance: Entrance::new(doors)?, credentials })
+    pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<MemberAcceptor> {
+        let doors = ListenerSet::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
+        Ok(MemberAcceptor { entrance: Acceptor::new(doors)?, credentials })
     }
 
     /// When to look in again, even if the descriptor is not readable.
@@ -73,12 +78,12 @@ impl Reception {
     }
 
     /// The next member; `None` when that is all for now.
-    pub fn next_member(&mut self) -> Option<Member> {
+    pub fn next_member(&mut self) -> Option<IntroducedMember> {
         loop {
             match self.entrance.hear(&self.credentials, &mut judge)? {
                 Answer::Welcome(stream, _) => {
                     // For want of a descriptor or a thread a member is sent away, and comes again.
-                    if let Ok(member) = Member::on(stream) {
+                    if let Ok(member) = IntroducedMember::on(stream) {
                         return Some(member);
                     }
                 }
@@ -89,28 +94,28 @@ impl Reception {
     }
 }
 
-impl AsFd for Reception {
+impl AsFd for MemberAcceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.entrance.as_fd()
     }
 }
 
-impl Member {
-    fn on(stream: Stream) -> io::Result<Member> {
+impl IntroducedMember {
+    fn on(stream: Stream) -> io::Result<IntroducedMember> {
         let connection = match &stream {
             Stream::Tls(session) => session.socket().as_fd(),
             Stream::Tcp(socket) => socket.as_fd(),
             Stream::Unix(socket) => socket.as_fd(),
         };
-        Ok(Member { connection: connection.try_clone_to_owned()?, tunneled: tunneled(stream)? })
+        Ok(IntroducedMember { connection: connection.try_clone_to_owned()?, tunneled: tunneled(stream)? })
     }
 }
 
 fn judge(greeting: &Greeting) -> Result<(), Refusal> {
-    if greeting.purpose == Purpose::Member { Ok(()) } else { Err(Refusal::Purpose) }
+    if greeting.purpose == ConnectionPurpose::Member { Ok(()) } else { Err(Refusal::Purpose) }
 }
 
-fn tunneled(stream: Stream) -> io::Result<Tunneled> {
+fn tunneled(stream: Stream) -> io::Result<TunneledConnection> {
     match stream {
         Stream::Tls(session) => Tunnel::open(*session).map(Some),
         Stream::Tcp(_) | Stream::Unix(_) => Ok(None),
@@ -129,10 +134,10 @@ mod tests {
     const PROMPT: Duration = Duration::from_secs(10);
     const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-    fn reception(credentials: &Credentials) -> (Reception, SocketAddr) {
+    fn reception(credentials: &Credentials) -> (MemberAcceptor, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        (Reception::new(listener.as_fd(), credentials.clone()).unwrap(), address)
+        (MemberAcceptor::new(listener.as_fd(), credentials.clone()).unwrap(), address)
     }
 
     fn credentials(secret: &str, tls: bool) -> Credentials {
@@ -140,7 +145,7 @@ mod tests {
     }
 
     /// Receives until `is_over`; who has come in.
-    fn receive(reception: &mut Reception, is_over: &dyn Fn() -> bool) -> Option<Member> {
+    fn receive(reception: &mut MemberAcceptor, is_over: &dyn Fn() -> bool) -> Option<IntroducedMember> {
         let deadline = Instant::now() + PROMPT;
         loop {
             let member = reception.next_member();
@@ -152,7 +157,7 @@ mod tests {
         }
     }
 
-    fn meet(members: &Credentials, servers: &Credentials) -> [Option<Result<Tunneled, ErrorKind>>; 2] {
+    fn meet(members: &Credentials, servers: &Credentials) -> [Option<Result<TunneledConnection, ErrorKind>>; 2] {
         let (mut reception, address) = reception(servers);
         let member = TcpStream::connect(address).unwrap();
         std::thread::scope(|scope| {
@@ -210,7 +215,7 @@ mod tests {
     fn a_rank_is_no_member() {
         let credentials = credentials("a", false);
         let (mut reception, address) = reception(&credentials);
-        let rank = Greeting { purpose: Purpose::Data, ..MEMBER };
+        let rank = Greeting { purpose: ConnectionPurpose::Data, ..MEMBER };
         std::thread::scope(|scope| {
             let called = scope.spawn(|| {
                 let stream = Stream::connect_tcp(address, PROMPT).unwrap();

@@ -2,11 +2,11 @@
 //!
 //! The only crate that meets the operating system. Knows no algorithms.
 
+mod acceptor;
 mod auth;
 pub mod config;
 mod connector;
 pub mod endpoint;
-mod entrance;
 pub mod error;
 pub mod exchange;
 mod fences;
@@ -23,7 +23,7 @@ mod stream;
 pub mod threads;
 pub mod tls;
 
-pub use config::{Config, Credentials, Encryption, Links, MAX_WORLD_SIZE, Ports, Token};
+pub use config::{Config, Credentials, Encryption, LinkPolicy, MAX_WORLD_SIZE, Ports, Token};
 pub use endpoint::{Alarm, Endpoint};
 pub use error::NetError;
 pub use exchange::Exchange;

@@ -19,7 +19,7 @@ const BACKLOG: i32 = 1024;
 /// Both listeners of a worker and what peers must know of them.
 #[derive(Debug)]
 pub(crate) struct Listeners {
-    pub doors: Doors,
+    pub doors: ListenerSet,
     pub port: u16,
     /// The name of the Unix socket; `None` where these cannot be had.
     pub unix: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) struct Listeners {
 
 /// Where callers come in.
 #[derive(Debug)]
-pub(crate) struct Doors {
+pub(crate) struct ListenerSet {
     tcp: TcpListener,
     unix: Option<UnixListener>,
 }
@@ -42,17 +42,17 @@ impl Listeners {
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
         let port = listener.local_addr().map_err(os("listen"))?.port();
         let (unix, name) = unix()?.unzip();
-        let doors = Doors::new(listener, unix).map_err(os("listen"))?;
+        let doors = ListenerSet::new(listener, unix).map_err(os("listen"))?;
         Ok(Listeners { doors, port, unix: name, addresses })
     }
 }
 
-impl Doors {
+impl ListenerSet {
     /// The doors of these listeners, which become non-blocking.
-    pub fn new(tcp: TcpListener, unix: Option<UnixListener>) -> io::Result<Doors> {
+    pub fn new(tcp: TcpListener, unix: Option<UnixListener>) -> io::Result<ListenerSet> {
         tcp.set_nonblocking(true)?;
         unix.as_ref().map_or(Ok(()), |unix| unix.set_nonblocking(true))?;
-        Ok(Doors { tcp, unix })
+        Ok(ListenerSet { tcp, unix })
     }
 
     pub fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {

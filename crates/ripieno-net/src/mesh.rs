@@ -5,13 +5,13 @@
 //! Both ends may open a link at once; that of the lower rank stands. A mesh listens on a port of its own, so that it
 //! outlives the job's links. Connections prove the token, as ranks do.
 
-use crate::auth::{Answer, Greeting, JobNonce, Purpose, Refusal};
+use crate::acceptor::Acceptor;
+use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
 use crate::config::Config;
 use crate::connector::{Connector, judge};
-use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::lack::{no_thread, told};
-use crate::links::{Bell, Doorbell, TcpLink, Watch};
+use crate::links::{Bell, Doorbell, TcpLink, WatchedDescriptor};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
@@ -31,7 +31,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A member that listens, and whose address the others have still to learn.
-pub struct Invited {
+pub struct MeshMember {
     config: Config,
     listeners: Listeners,
     own: PeerAddress,
@@ -44,15 +44,15 @@ pub struct Mesh {
     own: PeerAddress,
     nonce: JobNonce,
     connector: Arc<Connector>,
-    entrance: Entrance,
-    slots: BTreeMap<usize, Slot>,
+    entrance: Acceptor,
+    slots: BTreeMap<usize, MeshSlot>,
     newcomers: Vec<usize>,
     doorbell: Doorbell,
     opened: Receiver<(usize, Result<Stream, LinkError>)>,
     opener: Sender<(usize, Result<Stream, LinkError>)>,
 }
 
-enum Slot {
+enum MeshSlot {
     /// Being opened, until then; what went wrong so far.
     Opening {
         until: Instant,
@@ -62,13 +62,13 @@ enum Slot {
     Closed(LinkError),
 }
 
-impl Invited {
+impl MeshMember {
     /// Listens where `config` says.
-    pub fn new(config: Config) -> Result<Invited, NetError> {
+    pub fn new(config: Config) -> Result<MeshMember, NetError> {
         config.check()?;
         let listeners = Listeners::open(&config)?;
         let own = PeerAddress::new(&config, &listeners)?;
-        Ok(Invited { config, listeners, own })
+        Ok(MeshMember { config, listeners, own })
     }
 
     /// What all others are to be told.
@@ -78,13 +78,13 @@ impl Invited {
 
     /// The mesh of all who have told their addresses, by rank.
     pub fn meet(self, addresses: &[String]) -> Result<Mesh, NetError> {
-        let Invited { config, listeners, own } = self;
+        let MeshMember { config, listeners, own } = self;
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: told(&error) };
         let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        let entrance = Entrance::new(listeners.doors).map_err(os("watch its doors"))?;
+        let entrance = Acceptor::new(listeners.doors).map_err(os("watch its doors"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -121,13 +121,15 @@ impl Mesh {
     /// Sleeps until one of `wants` can be done, somebody comes, the bell rings, or `timeout` is over.
     pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) {
+            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.peer) {
                 link.prepare_sleep();
             }
         }
-        let entrance = Watch { fd: self.entrance.as_fd(), readable: true, writable: false };
+        let entrance = WatchedDescriptor { fd: self.entrance.as_fd(), readable: true, writable: false };
         let links = wants.iter().filter_map(|want| match self.slots.get(&want.peer)? {
-            Slot::Open(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
+            MeshSlot::Open(link) => {
+                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
+            }
             _ => None,
         });
         let due = self.entrance.due().map(|due| due.saturating_duration_since(Instant::now()));
@@ -143,7 +145,7 @@ impl Mesh {
         // The first is the entrance.
         let mut index = 1;
         for want in wants {
-            let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
+            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -177,25 +179,25 @@ impl Mesh {
             let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX as u32);
             TcpLink::over(stream)
         });
-        self.slots.insert(peer, link.map_or_else(Slot::Closed, Slot::Open));
+        self.slots.insert(peer, link.map_or_else(MeshSlot::Closed, MeshSlot::Open));
     }
 
     fn take_opened(&mut self) {
         while let Ok((peer, outcome)) = self.opened.try_recv() {
             match (self.slots.get_mut(&peer), outcome) {
-                (Some(Slot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
+                (Some(MeshSlot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
                     if peer < self.own.rank =>
                 {
                     // It may have refused this one because it opens one itself.
                     (*until, *cause) = (Instant::now() + CROSSING_TIMEOUT, error);
                 }
-                (Some(Slot::Opening { .. }), outcome) => self.open(peer, outcome),
+                (Some(MeshSlot::Opening { .. }), outcome) => self.open(peer, outcome),
                 // The peer was faster, or is lost.
                 _ => {}
             }
         }
         let late = self.slots.iter().filter_map(|(&peer, slot)| match slot {
-            Slot::Opening { until, cause } if *until <= Instant::now() => Some((peer, cause.clone())),
+            MeshSlot::Opening { until, cause } if *until <= Instant::now() => Some((peer, cause.clone())),
             _ => None,
         });
         late.collect::<Vec<_>>().into_iter().for_each(|(peer, cause)| self.open(peer, Err(cause)));
@@ -205,11 +207,11 @@ impl Mesh {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // A little longer than the thread that connects: its reason is the better one.
-        self.slots.insert(peer, Slot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
+        self.slots.insert(peer, MeshSlot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
         let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
         let connect = move || {
-            let reached = connector.connect_by_tcp(&address, Purpose::Data, deadline);
+            let reached = connector.connect_by_tcp(&address, ConnectionPurpose::Data, deadline);
             // A mesh that is gone takes no links.
             let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(LinkError::from)));
             bell.ring();
@@ -221,26 +223,26 @@ impl Mesh {
 }
 
 /// Whether a link from there is welcome: none is open or was closed, and this rank opens none that stands.
-fn expects(own: usize, slot: Option<&Slot>, greeting: &Greeting) -> Result<(), Refusal> {
+fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(), Refusal> {
     match slot {
-        _ if greeting.purpose != Purpose::Data => Err(Refusal::Purpose),
+        _ if greeting.purpose != ConnectionPurpose::Data => Err(Refusal::Purpose),
         None => Ok(()),
-        Some(Slot::Opening { .. }) if (greeting.from as usize) < own => Ok(()),
+        Some(MeshSlot::Opening { .. }) if (greeting.from as usize) < own => Ok(()),
         Some(_) => Err(Refusal::Taken),
     }
 }
 
 impl Wires for Mesh {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if !matches!(self.slots.get(&peer), Some(Slot::Open(_))) {
+        if !matches!(self.slots.get(&peer), Some(MeshSlot::Open(_))) {
             self.take_opened();
         }
         if !self.slots.contains_key(&peer) {
             self.connect(peer);
         }
         match self.slots.get_mut(&peer) {
-            Some(Slot::Open(link)) => Ok(Some(link)),
-            Some(Slot::Closed(error)) => Err(error.clone()),
+            Some(MeshSlot::Open(link)) => Ok(Some(link)),
+            Some(MeshSlot::Closed(error)) => Err(error.clone()),
             _ => Ok(None),
         }
     }
@@ -252,6 +254,6 @@ impl Wires for Mesh {
     }
 
     fn close(&mut self, peer: usize, cause: &str) {
-        self.slots.insert(peer, Slot::Closed(LinkError::Closed { cause: cause.to_string() }));
+        self.slots.insert(peer, MeshSlot::Closed(LinkError::Closed { cause: cause.to_string() }));
     }
 }

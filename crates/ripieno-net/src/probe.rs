@@ -32,7 +32,7 @@ pub struct Check {
     /// What, in a few words.
     pub name: String,
     /// How it went.
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
     /// What was found, in one sentence.
     pub found: String,
     /// What to do about it; empty when there is nothing to do.
@@ -42,7 +42,7 @@ pub struct Check {
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// As it should be.
     Good,
     /// Works, but not as well as it could.
@@ -53,12 +53,12 @@ pub enum Outcome {
 
 impl Findings {
     /// The worst outcome.
-    pub fn worst(&self) -> Outcome {
+    pub fn worst(&self) -> ProbeOutcome {
         let outcomes = || self.checks.iter().map(|check| check.outcome);
         match () {
-            () if outcomes().any(|outcome| outcome == Outcome::Bad) => Outcome::Bad,
-            () if outcomes().any(|outcome| outcome == Outcome::Warning) => Outcome::Warning,
-            () => Outcome::Good,
+            () if outcomes().any(|outcome| outcome == ProbeOutcome::Bad) => ProbeOutcome::Bad,
+            () if outcomes().any(|outcome| outcome == ProbeOutcome::Warning) => ProbeOutcome::Warning,
+            () => ProbeOutcome::Good,
         }
     }
 }
@@ -88,24 +88,26 @@ pub fn probe(config: &Config) -> Findings {
     }
 }
 
-fn check(name: &str, outcome: Outcome, found: impl ToString, advice: &str) -> Check {
-    let advice = if outcome == Outcome::Good { String::new() } else { advice.to_string() };
+fn check(name: &str, outcome: ProbeOutcome, found: impl ToString, advice: &str) -> Check {
+    let advice = if outcome == ProbeOutcome::Good { String::new() } else { advice.to_string() };
     Check { name: name.to_string(), outcome, found: found.to_string(), advice }
 }
 
 fn check_settings(config: &Config) -> Check {
     let name = "settings";
     match config.check() {
-        Ok(()) => check(name, Outcome::Good, format!("rank {} of {}", config.rank, config.world_size), ""),
-        Err(error) => check(name, Outcome::Bad, error, "correct the setting"),
+        Ok(()) => check(name, ProbeOutcome::Good, format!("rank {} of {}", config.rank, config.world_size), ""),
+        Err(error) => check(name, ProbeOutcome::Bad, error, "correct the setting"),
     }
 }
 
 fn check_listening(config: &Config) -> Check {
     let advice = "ask for port 0 or for a range of free ports, on a host name or address of this machine";
     match Listeners::open(config) {
-        Ok(listeners) => check("listening", Outcome::Good, format!("TCP port {} could be had", listeners.port), ""),
-        Err(error) => check("listening", Outcome::Bad, error, advice),
+        Ok(listeners) => {
+            check("listening", ProbeOutcome::Good, format!("TCP port {} could be had", listeners.port), "")
+        }
+        Err(error) => check("listening", ProbeOutcome::Bad, error, advice),
     }
 }
 
@@ -113,8 +115,8 @@ fn check_addresses(addresses: &Addresses) -> Check {
     let advice = "this host works alone; to work with others it needs an interface that is up and has an address";
     let usable: Vec<String> = addresses.usable.iter().map(ToString::to_string).collect();
     match usable.is_empty() {
-        false => check("addresses", Outcome::Good, format!("others may reach {}", usable.join(", ")), ""),
-        true => check("addresses", Outcome::Warning, addresses.explain(), advice),
+        false => check("addresses", ProbeOutcome::Good, format!("others may reach {}", usable.join(", ")), ""),
+        true => check("addresses", ProbeOutcome::Warning, addresses.explain(), advice),
     }
 }
 
@@ -123,10 +125,10 @@ fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
     match named {
         Ok(named) if !named.usable.is_empty() => {
             let usable: Vec<String> = named.usable.iter().map(ToString::to_string).collect();
-            check("host name", Outcome::Good, format!("{host} is {}", usable.join(", ")), "")
+            check("host name", ProbeOutcome::Good, format!("{host} is {}", usable.join(", ")), "")
         }
-        Ok(named) => check("host name", Outcome::Warning, format!("{host}: {}", named.explain()), advice),
-        Err(error) => check("host name", Outcome::Warning, format!("{host} cannot be resolved: {error}"), advice),
+        Ok(named) => check("host name", ProbeOutcome::Warning, format!("{host}: {}", named.explain()), advice),
+        Err(error) => check("host name", ProbeOutcome::Warning, format!("{host} cannot be resolved: {error}"), advice),
     }
 }
 
@@ -134,9 +136,11 @@ fn check_unix_sockets(config: &Config) -> Check {
     let advice = "ranks of this host will talk over TCP";
     let any_port = Config { ports: Default::default(), host: None, ..config.clone() };
     match Listeners::open(&any_port) {
-        Ok(Listeners { unix: Some(_), .. }) => check("Unix sockets", Outcome::Good, "abstract names can be had", ""),
-        Ok(_) => check("Unix sockets", Outcome::Warning, "abstract names cannot be had", advice),
-        Err(error) => check("Unix sockets", Outcome::Warning, error, advice),
+        Ok(Listeners { unix: Some(_), .. }) => {
+            check("Unix sockets", ProbeOutcome::Good, "abstract names can be had", "")
+        }
+        Ok(_) => check("Unix sockets", ProbeOutcome::Warning, "abstract names cannot be had", advice),
+        Err(error) => check("Unix sockets", ProbeOutcome::Warning, error, advice),
     }
 }
 
@@ -144,8 +148,8 @@ fn check_shared_memory() -> Check {
     let advice =
         "ranks of this host will talk over TCP; a sandbox may forbid memfd_create, eventfd or passing descriptors";
     match share_memory() {
-        Ok(()) => check("shared memory", Outcome::Good, "memory can be made, passed and mapped", ""),
-        Err(error) => check("shared memory", Outcome::Warning, error, advice),
+        Ok(()) => check("shared memory", ProbeOutcome::Good, "memory can be made, passed and mapped", ""),
+        Err(error) => check("shared memory", ProbeOutcome::Warning, error, advice),
     }
 }
 
@@ -162,8 +166,10 @@ fn check_cores(config: &Config) -> Check {
     let cores = core_count();
     let found = format!("{cores} cores may be used");
     match config.world_size > cores {
-        true => check("cores", Outcome::Warning, found, "if all ranks run on this host, they take turns on its cores"),
-        false => check("cores", Outcome::Good, found, ""),
+        true => {
+            check("cores", ProbeOutcome::Warning, found, "if all ranks run on this host, they take turns on its cores")
+        }
+        false => check("cores", ProbeOutcome::Good, found, ""),
     }
 }
 
@@ -172,8 +178,8 @@ fn check_descriptors(config: &Config) -> Check {
     let needed = DESCRIPTORS_PER_PEER * config.world_size as u64 + DESCRIPTORS_BESIDES;
     let found = format!("{limit} files may be open, {needed} may be needed by {} ranks", config.world_size);
     match limit < needed {
-        true => check("open files", Outcome::Warning, found, "raise it with `ulimit -n`"),
-        false => check("open files", Outcome::Good, found, ""),
+        true => check("open files", ProbeOutcome::Warning, found, "raise it with `ulimit -n`"),
+        false => check("open files", ProbeOutcome::Good, found, ""),
     }
 }
 
@@ -191,14 +197,14 @@ mod tests {
     fn a_sound_host_is_found_sound_and_a_port_in_use_is_not() {
         let mut config = Config::new(0, 1, Token::from_secret("test"));
         let report = probe(&config);
-        assert_ne!(report.worst(), Outcome::Bad, "{report:?}");
+        assert_ne!(report.worst(), ProbeOutcome::Bad, "{report:?}");
 
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = holder.local_addr().unwrap().port();
         config.host = Some("127.0.0.1".to_string());
         config.ports = Ports::one(port);
         let report = probe(&config);
-        let bad: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == Outcome::Bad).collect();
+        let bad: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == ProbeOutcome::Bad).collect();
         assert!(bad.len() == 1 && bad[0].found.contains(&port.to_string()), "{report:?}");
     }
 }

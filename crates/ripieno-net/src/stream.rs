@@ -1,7 +1,7 @@
 //! A connection, whichever family it is of, encrypted or not.
 
 use crate::config::Encryption;
-use crate::tls::{BINDING_BYTES, Session};
+use crate::tls::{BINDING_BYTES, TlsSession};
 use rustix::net::RecvFlags;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
-    Tls(Box<Session>),
+    Tls(Box<TlsSession>),
     Unix(UnixStream),
 }
 

@@ -3,8 +3,10 @@
 use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
-use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
-use ripieno_run::{CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Remote, Told, Topology, Want};
+use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
+use ripieno_run::{
+    CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, Remote, Topology, Want,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,19 +18,19 @@ pub struct ThreadFabric {
     rank: usize,
     doorbell: Doorbell,
     links: Vec<Option<RingLink>>,
-    world: Arc<World>,
+    world: Arc<ThreadWorld>,
 }
 
 /// What the threads share.
-struct World {
+struct ThreadWorld {
     started: Instant,
     has_core_per_rank: bool,
     topology: Arc<Topology>,
     bells: Vec<Bell>,
     failed: AtomicBool,
-    failure: Mutex<Option<Failure>>,
-    histories: Vec<Mutex<History>>,
-    waits: Mutex<Waits>,
+    failure: Mutex<Option<JobFailure>>,
+    histories: Vec<Mutex<CallHistory>>,
+    waits: Mutex<BlockedWaits>,
     /// Who has left in good order.
     left: Vec<AtomicBool>,
     /// Ends of links that wait for their rank to ask, by (rank, peer).
@@ -45,7 +47,7 @@ impl ThreadFabric {
     pub fn placed(topology: Topology) -> io::Result<Vec<ThreadFabric>> {
         let world_size = topology.size();
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
-        let world = Arc::new(World {
+        let world = Arc::new(ThreadWorld {
             started: Instant::now(),
             has_core_per_rank: doorbells.len() <= core_count(),
             topology: Arc::new(topology),
@@ -95,19 +97,19 @@ impl Drop for ThreadFabric {
     }
 }
 
-impl World {
-    fn fail(&self, failure: Failure) {
+impl ThreadWorld {
+    fn fail(&self, failure: JobFailure) {
         lock(&self.failure).get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
         self.bells.iter().for_each(Bell::ring);
     }
 
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         lock(&self.failure).clone()
     }
 
     /// The failure, if `peer` will never take part in `header`.
-    fn judge(&self, header: Header, peer: usize) -> Option<Failure> {
+    fn judge(&self, header: Header, peer: usize) -> Option<JobFailure> {
         // Whether it has left is read first: its last call was noted before.
         let has_left = self.left[peer].load(Ordering::Acquire);
         let id = header.collective_id();
@@ -127,34 +129,34 @@ impl World {
         lock(&self.histories[rank]).lasts().lack(id)
     }
 
-    fn mismatch(&self, id: CollectiveId) -> Failure {
-        let called = |history: &Mutex<History>| {
+    fn mismatch(&self, id: CollectiveId) -> JobFailure {
+        let called = |history: &Mutex<CallHistory>| {
             let history = lock(history);
             history.at(id).map(|header| history.told(header))
         };
         let calls = self.histories.iter().enumerate();
-        let calls: BTreeMap<usize, Told> =
+        let calls: BTreeMap<usize, DescribedCall> =
             calls.filter_map(|(rank, history)| called(history).map(|call| (rank, call))).collect();
-        Failure::Mismatch { description: describe(id, &calls) }
+        JobFailure::Mismatch { description: describe(id, &calls) }
     }
 
     /// The failure, if blocked ranks wait for each other, `rank` among them.
-    fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<Failure> {
+    fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<JobFailure> {
         let mut waits = lock(&self.waits);
         waits.note(self.started.elapsed(), rank, header, peers);
         let circle = waits.circle(rank, |rank, id, _| self.is_absent(rank, id));
-        circle.map(|description| Failure::Mismatch { description })
+        circle.map(|description| JobFailure::Mismatch { description })
     }
 }
 
-fn rank_failed(rank: usize, cause: String) -> Failure {
-    Failure::RankFailed { rank, host: host_name(), cause, traceback: String::new() }
+fn rank_failed(rank: usize, cause: String) -> JobFailure {
+    JobFailure::RankFailed { rank, host: host_name(), cause, traceback: String::new() }
 }
 
 /// A rank as other threads than its own reach it.
 struct ThreadRemote {
     rank: usize,
-    world: Arc<World>,
+    world: Arc<ThreadWorld>,
 }
 
 impl Remote for ThreadRemote {
@@ -162,7 +164,7 @@ impl Remote for ThreadRemote {
         self.world.bells[self.rank].ring();
     }
 
-    fn report(&self, failure: Failure) {
+    fn report(&self, failure: JobFailure) {
         self.world.fail(failure);
     }
 }
@@ -191,15 +193,15 @@ impl Fabric for ThreadFabric {
         self.world.failed.load(Ordering::Acquire)
     }
 
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         self.world.failure()
     }
 
-    fn report(&mut self, failure: Failure) {
+    fn report(&mut self, failure: JobFailure) {
         self.world.fail(failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
         // Whoever fails says so before its links close, so there is nothing to wait for.
         let left = self.world.left[peer].load(Ordering::Acquire);
         let cause = match left {
@@ -230,7 +232,7 @@ impl Fabric for ThreadFabric {
         let told = |rank: usize, header| (rank, lock(&self.world.histories[rank]).told(header));
         let failure = match is_one_collective(&mine, &theirs) {
             true => self.world.mismatch(mine.collective_id()),
-            false => Failure::Mismatch { description: describe_pair([told(self.rank, mine), told(peer, theirs)]) },
+            false => JobFailure::Mismatch { description: describe_pair([told(self.rank, mine), told(peer, theirs)]) },
         };
         self.world.fail(failure);
     }

@@ -1,6 +1,6 @@
 //! A doorbell wakes its owner when somebody rings, and only then.
 
-use ripieno_net::links::{Bell, Doorbell, Watch};
+use ripieno_net::links::{Bell, Doorbell, WatchedDescriptor};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -61,7 +61,7 @@ fn a_watched_socket_wakes_for_bytes_for_room_and_for_its_end() {
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut sleep = |readable, writable, timeout| {
         doorbell.prepare();
-        let woken = doorbell.wait([Watch { fd: here.as_fd(), readable, writable }], timeout).unwrap();
+        let woken = doorbell.wait([WatchedDescriptor { fd: here.as_fd(), readable, writable }], timeout).unwrap();
         doorbell.cancel();
         woken
     };

@@ -5,17 +5,17 @@ mod common;
 use common::{PATIENCE, deliver, header, meet_threads, next_failure, send_and_receive};
 use ripieno_net::endpoint::LinkKind;
 use ripieno_net::exchange::ThreadExchange;
-use ripieno_net::{Config, Encryption, Endpoint, Links, Token};
+use ripieno_net::{Config, Encryption, Endpoint, LinkPolicy, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Fabric, Failure};
+use ripieno_run::{Fabric, JobFailure};
 use std::time::{Duration, Instant};
 
 #[test]
 fn every_pair_exchanges_bytes_over_every_kind_of_link() {
-    let encrypted = (Links::Tcp, true, LinkKind::Tls);
-    let kinds = [(Links::Auto, false, LinkKind::SharedMemory), (Links::Tcp, false, LinkKind::Tcp), encrypted];
+    let encrypted = (LinkPolicy::Tcp, true, LinkKind::Tls);
+    let kinds = [(LinkPolicy::Auto, false, LinkKind::SharedMemory), (LinkPolicy::Tcp, false, LinkKind::Tcp), encrypted];
     // Ranks that encrypt still share the memory of their host.
-    for (links, tls, kind) in kinds.into_iter().chain([(Links::Auto, true, LinkKind::SharedMemory)]) {
+    for (links, tls, kind) in kinds.into_iter().chain([(LinkPolicy::Auto, true, LinkKind::SharedMemory)]) {
         for world_size in [1, 2, 3, 5] {
             let endpoints =
                 meet_threads(world_size, |config| Config { links, tls: Encryption::meant_by(Some(tls)), ..config });
@@ -51,7 +51,8 @@ fn ranks_of_which_one_encrypts_do_not_meet_and_both_name_it() {
 #[test]
 fn a_rank_bound_to_an_ipv6_address_is_met_there() {
     for host in ["::1", "127.0.0.1", "localhost"] {
-        let endpoints = meet_threads(3, |config| Config { links: Links::Tcp, host: Some(host.to_string()), ..config });
+        let endpoints =
+            meet_threads(3, |config| Config { links: LinkPolicy::Tcp, host: Some(host.to_string()), ..config });
         std::thread::scope(|scope| {
             endpoints.into_iter().for_each(|mut endpoint| drop(scope.spawn(move || send_and_receive(&mut endpoint))));
         });
@@ -61,7 +62,7 @@ fn a_rank_bound_to_an_ipv6_address_is_met_there() {
 #[test]
 fn a_reported_failure_wakes_every_parked_rank() {
     let mut endpoints = meet_threads(3, |config| config);
-    let failure = Failure::RankFailed {
+    let failure = JobFailure::RankFailed {
         rank: 2,
         host: endpoints[0].host(2).to_string(),
         cause: "ValueError: no".to_string(),
@@ -88,7 +89,9 @@ fn a_mismatch_is_told_to_all_and_names_all() {
     }
     endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
     for endpoint in &mut endpoints {
-        let Some(Failure::Mismatch { description }) = next_failure(endpoint, Duration::from_secs(2)) else { panic!() };
+        let Some(JobFailure::Mismatch { description }) = next_failure(endpoint, Duration::from_secs(2)) else {
+            panic!()
+        };
         assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called allgather"));
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Rank, Role, expect_verdict, run_child};
+use common::process::{RankProcess, Role, expect_verdict, run_child};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn child_rank() {
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 
-fn watch(ranks: &mut [Rank], command: impl Fn(usize) -> String) {
+fn watch(ranks: &mut [RankProcess], command: impl Fn(usize) -> String) {
     for rank in ranks.iter_mut() {
         rank.tell(&command(rank.rank));
         rank.expect("watching", PATIENCE);
@@ -78,7 +78,7 @@ fn what_a_rank_sent_before_it_left_still_arrives() {
         leaver.close();
         ranks[1].tell("receive 2");
         ranks[1].expect("received", PATIENCE);
-        ranks.into_iter().rev().for_each(Rank::close);
+        ranks.into_iter().rev().for_each(RankProcess::close);
     }
 }
 

@@ -6,7 +6,7 @@ use common::header;
 use ripieno_net::ThreadFabric;
 use ripieno_net::links::Region;
 use ripieno_plan::{Buffer, Collective, Plan, Span};
-use ripieno_run::{Executor, Memory, Prepared, Schedule, Traffic};
+use ripieno_run::{BufferMemory, Executor, PreparedCall, RunTraffic, Schedule};
 use std::sync::Arc;
 
 const LENGTH_BYTES: usize = 8 << 20;
@@ -25,7 +25,7 @@ fn plan(rank: usize) -> Plan {
 }
 
 /// What each rank's part in the chain cost, with vectors that `vector` makes.
-fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<Traffic> {
+fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<RunTraffic> {
     let run = |(rank, mut fabric): (usize, ThreadFabric)| {
         let mut vector = vector();
         let bytes = &mut vector.as_mut()[..LENGTH_BYTES];
@@ -34,12 +34,12 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync) -> Vec<Traffic> {
             bytes.copy_from_slice(&expected);
         }
         let mut executor = Executor::default();
-        let mut traffic = Traffic::default();
+        let mut traffic = RunTraffic::default();
         for sequence in 0..3 {
             let schedule = Arc::new(Schedule::new(&plan(rank)));
             let header = header(sequence, Collective::Broadcast);
-            let prepared = Prepared::new(header.communicator, header.call, schedule).unwrap();
-            traffic = executor.run(&mut fabric, sequence, &prepared, &mut [Memory::Write(bytes)]).unwrap();
+            let prepared = PreparedCall::new(header.communicator, header.call, schedule).unwrap();
+            traffic = executor.run(&mut fabric, sequence, &prepared, &mut [BufferMemory::Write(bytes)]).unwrap();
             assert!(*bytes == expected, "rank {rank} has the bytes");
         }
         traffic

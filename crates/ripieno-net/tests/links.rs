@@ -1,8 +1,10 @@
 //! Every kind of link keeps the laws of links.
 
-use ripieno_net::links::{DEFAULT_CAPACITY_BYTES, Doorbell, Region, RingLink, TcpLink, Watch, shared_memory, thread};
-use ripieno_run::conformance::lending::Lendable;
-use ripieno_run::conformance::{End, Pair, Sleeper};
+use ripieno_net::links::{
+    DEFAULT_CAPACITY_BYTES, Doorbell, Region, RingLink, TcpLink, WatchedDescriptor, shared_memory, thread,
+};
+use ripieno_run::conformance::lending::LendingLink;
+use ripieno_run::conformance::{LinkEnd, LinkPair, Sleeper};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -84,24 +86,24 @@ mod over_tcp_on_ipv6 {
     ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("[::1]:0")), || super::tcp_ends("[::1]:0"));
 }
 
-fn thread_ends(capacity_bytes: usize) -> (End, End) {
+fn thread_ends(capacity_bytes: usize) -> (LinkEnd, LinkEnd) {
     let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
     let links = thread::pair(capacity_bytes, first.bell(), second.bell()).unwrap();
     (ring_end(links.0, first), ring_end(links.1, second))
 }
 
-fn shared_memory_ends() -> (End, End) {
+fn shared_memory_ends() -> (LinkEnd, LinkEnd) {
     shared_memory_ends_at(Doorbell::new().unwrap(), Doorbell::new().unwrap())
 }
 
-fn shared_memory_ends_with_barriers() -> (End, End) {
+fn shared_memory_ends_with_barriers() -> (LinkEnd, LinkEnd) {
     let (mut first, mut second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
     first.make_barriers();
     second.make_barriers();
     shared_memory_ends_at(first, second)
 }
 
-fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (End, End) {
+fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (LinkEnd, LinkEnd) {
     let (here, there) = UnixStream::pair().unwrap();
     let offer = shared_memory::offer(&here, &first.bell(), SMALL_CAPACITY_BYTES).unwrap();
     let accepted = shared_memory::accept(&there, &second.bell()).unwrap();
@@ -109,43 +111,43 @@ fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (End, End) {
     (ring_end(offer.into_link(peer), first), ring_end(accepted, second))
 }
 
-fn region(length_bytes: usize) -> Lendable {
+fn region(length_bytes: usize) -> LendingLink {
     Box::new(Region::new(length_bytes).unwrap().unwrap())
 }
 
-fn tcp_ends(address: &str) -> (End, End) {
+fn tcp_ends(address: &str) -> (LinkEnd, LinkEnd) {
     let listener = TcpListener::bind(address).unwrap();
     let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (there, _) = listener.accept().unwrap();
     (tcp_end(here), tcp_end(there))
 }
 
-fn ring_end(link: RingLink, doorbell: Doorbell) -> End {
-    End { link: Box::new(link), sleeper: Box::new(AtDoorbell { doorbell, socket: None }) }
+fn ring_end(link: RingLink, doorbell: Doorbell) -> LinkEnd {
+    LinkEnd { link: Box::new(link), sleeper: Box::new(LinkDoorbell { doorbell, socket: None }) }
 }
 
-fn tcp_end(stream: TcpStream) -> End {
+fn tcp_end(stream: TcpStream) -> LinkEnd {
     let socket = Some(stream.try_clone().unwrap());
-    let sleeper = AtDoorbell { doorbell: Doorbell::new().unwrap(), socket };
-    End { link: Box::new(TcpLink::new(stream).unwrap()), sleeper: Box::new(sleeper) }
+    let sleeper = LinkDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+    LinkEnd { link: Box::new(TcpLink::new(stream).unwrap()), sleeper: Box::new(sleeper) }
 }
 
-fn unwoken((first, second): (End, End)) -> Pair {
+fn unwoken((first, second): (LinkEnd, LinkEnd)) -> LinkPair {
     (first.link, second.link)
 }
 
-struct AtDoorbell {
+struct LinkDoorbell {
     doorbell: Doorbell,
     socket: Option<TcpStream>,
 }
 
-impl Sleeper for AtDoorbell {
+impl Sleeper for LinkDoorbell {
     fn prepare(&mut self) {
         self.doorbell.prepare();
     }
 
     fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
-        let watches = self.socket.iter().map(|socket| Watch { fd: socket.as_fd(), readable, writable });
+        let watches = self.socket.iter().map(|socket| WatchedDescriptor { fd: socket.as_fd(), readable, writable });
         self.doorbell.wait(watches, timeout).unwrap();
     }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Rank, Role, expect_verdict, free_port, run_child};
+use common::process::{RankProcess, Role, expect_verdict, free_port, run_child};
 use ripieno_net::exchange::TcpStore;
 use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
 use rustix::process::Signal;
@@ -51,7 +51,7 @@ fn ranks_meet_by_every_supplier_and_leave() {
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
         for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
-            Role::new(world_size, &supplier).meet_all().into_iter().rev().for_each(Rank::close);
+            Role::new(world_size, &supplier).meet_all().into_iter().rev().for_each(RankProcess::close);
         }
     }
     assert_eq!(entries(&directory.0), [""; 0], "nothing is left behind");
@@ -102,7 +102,7 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
         std::thread::yield_now();
     }
     drop(killed);
-    part.meet_all().into_iter().rev().for_each(Rank::close);
+    part.meet_all().into_iter().rev().for_each(RankProcess::close);
     assert_eq!(entries(&directory.0), [""; 0]);
 }
 

@@ -4,7 +4,7 @@
 mod common;
 
 use common::PATIENCE;
-use common::process::{Rank, Role, expect_verdict, run_child};
+use common::process::{RankProcess, Role, expect_verdict, run_child};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn child_rank() {
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 
 /// Signals the ranks of `order` after each other; the others are told of each in time.
-fn lose_in_order(ranks: &mut Vec<Rank>, order: &[usize], signal: Signal) -> Vec<Rank> {
+fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) -> Vec<RankProcess> {
     let mut lost = Vec::new();
     let mut known: Vec<usize> = Vec::new();
     for &rank in order {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{deliver, meet_threads, next_failure, send_and_receive};
-use ripieno_net::{Config, Encryption, Links};
+use ripieno_net::{Config, Encryption, LinkPolicy};
 use ripieno_run::Fabric;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ const CROWD: usize = 300;
 
 #[test]
 fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
-    let mut endpoints = meet_threads(2, |config| Config { links: Links::Tcp, ..config });
+    let mut endpoints = meet_threads(2, |config| Config { links: LinkPolicy::Tcp, ..config });
     let port = endpoints[1].describe().port;
     let visit = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -51,7 +51,7 @@ fn a_flood_of_strangers_does_not_keep_ranks_from_opening_links() {
 
 fn open_links_in_a_flood(tls: bool) {
     let mut endpoints =
-        meet_threads(2, |config| Config { links: Links::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
+        meet_threads(2, |config| Config { links: LinkPolicy::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
     let port = endpoints[1].describe().port;
     let is_over = AtomicBool::new(false);
     let flood = || {

@@ -1,6 +1,6 @@
 //! What TCP links keep beyond the laws of all links.
 
-use ripieno_net::links::{Doorbell, TcpLink, Watch};
+use ripieno_net::links::{Doorbell, TcpLink, WatchedDescriptor};
 use ripieno_run::Link;
 use rustix::net::sockopt;
 use std::io::Write;
@@ -66,7 +66,7 @@ fn a_sleeper_is_woken_for_all_that_it_expects_or_the_end() {
     let mut doorbell = Doorbell::new().unwrap();
     let mut woken = |link: &mut TcpLink, timeout| {
         link.prepare_sleep();
-        doorbell.wait([Watch { fd: link.as_fd(), readable: true, writable: false }], timeout).unwrap()
+        doorbell.wait([WatchedDescriptor { fd: link.as_fd(), readable: true, writable: false }], timeout).unwrap()
     };
     link.expect(16 << 10);
     there.write_all(&[0; 8 << 10]).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use common::{header, next_failure, send_and_receive};
 use ripieno_net::ThreadFabric;
 use ripieno_plan::Collective;
-use ripieno_run::{Fabric, Failure};
+use ripieno_run::{Fabric, JobFailure};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ fn a_panic_is_the_failure_of_its_rank_on_all_others() {
         panic!("on purpose");
     });
     for fabric in &mut fabrics {
-        let Some(Failure::RankFailed { rank, cause, .. }) = next_failure(fabric, PATIENCE) else { panic!() };
+        let Some(JobFailure::RankFailed { rank, cause, .. }) = next_failure(fabric, PATIENCE) else { panic!() };
         assert_eq!((rank, cause.as_str()), (2, "its thread panicked"));
     }
     assert!(panicked.join().is_err());
@@ -46,7 +46,7 @@ fn a_mismatch_and_an_early_leaver_are_told_to_all() {
     assert!(!fabrics[0].has_failed());
     fabrics[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
     for fabric in &mut fabrics {
-        let Some(Failure::Mismatch { description }) = next_failure(fabric, PATIENCE) else { panic!() };
+        let Some(JobFailure::Mismatch { description }) = next_failure(fabric, PATIENCE) else { panic!() };
         assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called gather"));
     }
 

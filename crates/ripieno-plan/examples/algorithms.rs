@@ -4,11 +4,13 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use common::{Layout, topologies};
+use common::{DataLayout, topologies};
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Buffer, Case, Collective, Needs, Op, Order, Places, Plan, Request, promises};
+use ripieno_plan::{
+    Algorithm, Buffer, Collective, Needs, Op, Order, PlacementUse, Plan, Request, TheoryCase, promises,
+};
 use std::fmt::Write;
 
 /// Where the document lies.
@@ -79,13 +81,13 @@ pub fn document() -> String {
 }
 
 fn row(algorithm: &Algorithm) -> String {
-    let layout = Layout::equal(COUNTED_SIZE, 8 * COUNTED_SIZE);
+    let layout = DataLayout::equal(COUNTED_SIZE, 8 * COUNTED_SIZE);
     let requests = requests(algorithm, &layout);
     let plans = plans(algorithm, &requests);
     let report = check(&plans, &promises(&requests)).expect("the laws hold");
     let rounds = cost_s(&plans, &Model::ROUNDS).expect("the laws hold");
 
-    let n = Case::of(&requests).n as f64;
+    let n = TheoryCase::of(&requests).n as f64;
     let sent = |bytes: usize| decimal(bytes as f64 / n);
     let busiest = report.ranks.iter().map(|rank| rank.sent_bytes.max(rank.received_bytes)).max().unwrap_or(0);
     let messages: usize = report.ranks.iter().map(|rank| rank.sent_count).sum();
@@ -110,7 +112,7 @@ fn source(algorithm: &Algorithm) -> String {
 }
 
 fn shown(algorithm: &Algorithm) -> String {
-    let layout = Layout::equal(SHOWN_SIZE, 2 * SHOWN_SIZE);
+    let layout = DataLayout::equal(SHOWN_SIZE, 2 * SHOWN_SIZE);
     let plans = plans(algorithm, &requests(algorithm, &layout));
     format!("{}\n{}", algorithm.name, table(&plans).expect("the laws hold"))
 }
@@ -121,17 +123,17 @@ fn picture(algorithm: &Algorithm) -> String {
     format!("![{collective} by {name} among {COUNTED_SIZE} ranks](algorithms/{collective}-{name}.svg)\n")
 }
 
-fn requests<'a>(algorithm: &Algorithm, layout: &'a Layout) -> Vec<Request<'a>> {
+fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<Request<'a>> {
     let root = if algorithm.collective() == Collective::Rotate { DISTANCE } else { ROOT };
     layout.requests(algorithm.collective(), root, 1, Op::Sum)
 }
 
 fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
     match algorithm.places {
-        Places::TwoLevels => {
+        PlacementUse::TwoLevels => {
             topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests)
         }
-        Places::Ignored | Places::Ordered => {
+        PlacementUse::Ignored | PlacementUse::Ordered => {
             algorithm.plans(requests).expect("equal chunks and an even number of ranks suit all")
         }
     }

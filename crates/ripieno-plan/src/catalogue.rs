@@ -6,7 +6,7 @@
 
 use crate::algorithms::ENTRIES;
 use crate::ordered::{Stops, in_order};
-use crate::request::{Collective, Planner, Request};
+use crate::request::{Collective, PlanFunction, Request};
 use crate::theory::Theory;
 use crate::{Group, Plan};
 use alloc::vec::Vec;
@@ -22,11 +22,11 @@ pub struct Entry {
     /// The name that users know, unique within the collective.
     pub name: &'static str,
     /// How to make its plans.
-    pub planner: Planner,
+    pub planner: PlanFunction,
     /// What its plans do.
     pub theory: Theory,
     /// What it makes of the places of its ranks.
-    pub places: Places,
+    pub places: PlacementUse,
     /// What a request must have for it.
     pub needs: Needs,
     /// Whether its messages may be several chunks at once, which so must lie one after the other.
@@ -58,7 +58,7 @@ impl Deref for Algorithm {
 
 /// What an algorithm makes of the places of its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Places {
+pub enum PlacementUse {
     /// Nothing: ranks are their numbers.
     Ignored,
     /// Its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
@@ -129,8 +129,8 @@ impl Algorithm {
 
 impl Entry {
     /// An algorithm that ignores places, needs nothing, and leaves chunks and links as they are.
-    pub const fn new(name: &'static str, planner: Planner, theory: Theory) -> Entry {
-        let (places, needs) = (Places::Ignored, Needs::Nothing);
+    pub const fn new(name: &'static str, planner: PlanFunction, theory: Theory) -> Entry {
+        let (places, needs) = (PlacementUse::Ignored, Needs::Nothing);
         Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true, in_rank_order: false }
     }
 
@@ -142,12 +142,12 @@ impl Entry {
     /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of
     /// them no more than that each rank has one.
     pub const fn ordered(self) -> Entry {
-        Entry { places: Places::Ordered, ..self }
+        Entry { places: PlacementUse::Ordered, ..self }
     }
 
     /// The same algorithm, in two levels.
     pub const fn two_levels(self) -> Entry {
-        Entry { places: Places::TwoLevels, ..self }
+        Entry { places: PlacementUse::TwoLevels, ..self }
     }
 
     /// The same algorithm, for requests that have what it needs.
@@ -209,8 +209,8 @@ impl Entry {
         request: impl Fn(usize) -> Request<'a> + 'a,
     ) -> impl Iterator<Item = Result<Plan, Unsuitable>> + 'a {
         let stops = match self.places {
-            Places::Ordered => Stops::of(group, request(0).root()),
-            Places::Ignored | Places::TwoLevels => None,
+            PlacementUse::Ordered => Stops::of(group, request(0).root()),
+            PlacementUse::Ignored | PlacementUse::TwoLevels => None,
         };
         group.ranks().map(move |rank| {
             let (group, request) = (group.seen_by(rank), request(rank));
@@ -229,8 +229,8 @@ impl Entry {
             return Err(Unsuitable { algorithm: self.name, needs });
         }
         Ok(match self.places {
-            Places::Ordered => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
-            Places::Ignored | Places::TwoLevels => self.plan_by_rank(group, request),
+            PlacementUse::Ordered => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
+            PlacementUse::Ignored | PlacementUse::TwoLevels => self.plan_by_rank(group, request),
         })
     }
 

@@ -11,18 +11,18 @@
 //! wins. In shared memory look at arrays of `rp.empty`, too: they are lent, and so are most results of calls from
 //! Python. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
-use crate::catalogue::{ALGORITHMS, Algorithm, Needs, Places};
+use crate::catalogue::{ALGORITHMS, Algorithm, Needs, PlacementUse};
 use crate::group::Group;
 use crate::request::Collective;
 use Collective::*;
-use Limit::{Any, Bytes, PerRank};
+use SizeLimit::{Any, Bytes, PerRank};
 
 /// Up to here a two-level allreduce goes through one rank of each node; from here on bytes count more than messages.
 pub(crate) const ONE_LEADER_BYTES: usize = 16 * KIB;
 
 /// Ranks that share memory. From measurements with 2, 4, 8 and 32 ranks on 2 cores.
-static NODE: &[Table] = &[
-    Table(
+static NODE: &[ChoiceTable] = &[
+    ChoiceTable(
         Broadcast,
         &rows(
             Broadcast,
@@ -35,7 +35,7 @@ static NODE: &[Table] = &[
             ],
         ),
     ),
-    Table(
+    ChoiceTable(
         Reduce,
         &rows(
             Reduce,
@@ -46,7 +46,7 @@ static NODE: &[Table] = &[
             ],
         ),
     ),
-    Table(
+    ChoiceTable(
         Allreduce,
         &rows(
             Allreduce,
@@ -63,7 +63,7 @@ static NODE: &[Table] = &[
             ],
         ),
     ),
-    Table(
+    ChoiceTable(
         Allgather,
         &rows(
             Allgather,
@@ -75,7 +75,7 @@ static NODE: &[Table] = &[
             ],
         ),
     ),
-    Table(
+    ChoiceTable(
         ReduceScatter,
         &rows(
             ReduceScatter,
@@ -90,11 +90,11 @@ static NODE: &[Table] = &[
 ];
 
 /// Ranks of different nodes. From measurements with 8, 16 and 32 emulated hosts of 100 Mbit/s.
-static NETWORK: &[Table] = &[
-    Table(Broadcast, &rows(Broadcast, TREES_OR_CHAIN)),
+static NETWORK: &[ChoiceTable] = &[
+    ChoiceTable(Broadcast, &rows(Broadcast, TREES_OR_CHAIN)),
     // A reduction is a broadcast backwards.
-    Table(Reduce, &rows(Reduce, TREES_OR_CHAIN)),
-    Table(
+    ChoiceTable(Reduce, &rows(Reduce, TREES_OR_CHAIN)),
+    ChoiceTable(
         Allreduce,
         &rows(
             Allreduce,
@@ -114,30 +114,30 @@ static NETWORK: &[Table] = &[
             ],
         ),
     ),
-    Table(Allgather, &rows(Allgather, DIRECT_THEN_RING)),
-    Table(ReduceScatter, &rows(ReduceScatter, DIRECT_THEN_RING)),
+    ChoiceTable(Allgather, &rows(Allgather, DIRECT_THEN_RING)),
+    ChoiceTable(ReduceScatter, &rows(ReduceScatter, DIRECT_THEN_RING)),
 ];
 
 /// Collectives to which it makes no difference where the ranks are.
-static ANYWHERE: &[Table] = &[
-    Table(Gather, &rows(Gather, TREE_OR_DIRECT)),
-    Table(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
+static ANYWHERE: &[ChoiceTable] = &[
+    ChoiceTable(Gather, &rows(Gather, TREE_OR_DIRECT)),
+    ChoiceTable(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
     // Of 32 emulated hosts pairwise took 1.03 to 1.09 times as long, whether queues dropped packets or not.
-    Table(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
-    Table(Barrier, &rows(Barrier, [row(FEW, Any, "dissemination"), row(MANY, Any, "tree")])),
-    Table(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
-    Table(Scan, &rows(Scan, [row(MANY, Any, "chain")])),
-    Table(Exscan, &rows(Exscan, [row(MANY, Any, "chain")])),
-    Table(Rotate, &rows(Rotate, [row(MANY, Any, "direct")])),
-    Table(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
+    ChoiceTable(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
+    ChoiceTable(Barrier, &rows(Barrier, [row(FEW, Any, "dissemination"), row(MANY, Any, "tree")])),
+    ChoiceTable(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
+    ChoiceTable(Scan, &rows(Scan, [row(MANY, Any, "chain")])),
+    ChoiceTable(Exscan, &rows(Exscan, [row(MANY, Any, "chain")])),
+    ChoiceTable(Rotate, &rows(Rotate, [row(MANY, Any, "direct")])),
+    ChoiceTable(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
 ];
 
 /// Between hosts two trees fill the cables as a chain does, with fewer hops, until every rank has a segment to forward.
-const TREES_OR_CHAIN: [Named; 3] =
+const TREES_OR_CHAIN: [NamedRow; 3] =
     [row(MANY, Bytes(8 * KIB), "binomial"), row(MANY, PerRank(32 * KIB), "double-tree"), row(MANY, Any, "chain")];
 /// Between hosts many streams into one port lose packets: only short chunks go directly.
-const DIRECT_THEN_RING: [Named; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
-const TREE_OR_DIRECT: [Named; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
+const DIRECT_THEN_RING: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
+const TREE_OR_DIRECT: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
 
 /// Up to this number of ranks a link between every two is cheap, and direct sending has the fewest hops.
 const FEW: usize = 8;
@@ -147,7 +147,7 @@ const KIB: usize = 1 << 10;
 /// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
-    let in_two_levels = |algorithm: &&Algorithm| algorithm.places == Places::TwoLevels;
+    let in_two_levels = |algorithm: &&Algorithm| algorithm.places == PlacementUse::TwoLevels;
     let two_level = if is_mixed { Algorithm::of(collective).find(in_two_levels) } else { None };
     two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }
@@ -170,25 +170,25 @@ fn first(
     is_able: impl Fn(&Algorithm) -> bool,
 ) -> &'static Algorithm {
     let level = if group.topology().node_count() == 1 { NODE } else { NETWORK };
-    let Table(_, rows) =
+    let ChoiceTable(_, rows) =
         level.iter().chain(ANYWHERE).find(|table| table.0 == collective).expect("every collective has one");
-    let fits = |row: &&Row| row.fits(group.size(), bytes) && is_able(row.algorithm);
+    let fits = |row: &&ChoiceRow| row.fits(group.size(), bytes) && is_able(row.algorithm);
     rows.iter().find(fits).expect("the last row of a table fits always").algorithm
 }
 
 /// The rows of one collective.
-struct Table(Collective, &'static [Row]);
+struct ChoiceTable(Collective, &'static [ChoiceRow]);
 
 /// Up to so many ranks and bytes, this algorithm is taken.
-struct Row {
+struct ChoiceRow {
     ranks: usize,
-    limit: Limit,
+    limit: SizeLimit,
     algorithm: &'static Algorithm,
 }
 
 /// Up to how many bytes a row is for.
 #[derive(Clone, Copy)]
-enum Limit {
+enum SizeLimit {
     /// So many in all.
     Bytes(usize),
     /// So many times the number of ranks.
@@ -197,7 +197,7 @@ enum Limit {
     Any,
 }
 
-impl Row {
+impl ChoiceRow {
     fn fits(&self, ranks: usize, bytes: usize) -> bool {
         let limit_bytes = match self.limit {
             Bytes(limit) => limit,
@@ -209,19 +209,19 @@ impl Row {
 }
 
 /// A row that still has to find its algorithm.
-type Named = (usize, Limit, &'static str);
+type NamedRow = (usize, SizeLimit, &'static str);
 
-const fn row(ranks: usize, limit: Limit, name: &'static str) -> Named {
+const fn row(ranks: usize, limit: SizeLimit, name: &'static str) -> NamedRow {
     (ranks, limit, name)
 }
 
 /// The rows with their algorithms of `collective`; that they exist is checked when this is compiled.
-const fn rows<const N: usize>(collective: Collective, named: [Named; N]) -> [Row; N] {
-    let mut rows = [const { Row { ranks: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
+const fn rows<const N: usize>(collective: Collective, named: [NamedRow; N]) -> [ChoiceRow; N] {
+    let mut rows = [const { ChoiceRow { ranks: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
     let mut index = 0;
     while index < N {
         let (ranks, limit, name) = named[index];
-        rows[index] = Row { ranks, limit, algorithm: algorithm(collective, name) };
+        rows[index] = ChoiceRow { ranks, limit, algorithm: algorithm(collective, name) };
         index += 1;
     }
     rows

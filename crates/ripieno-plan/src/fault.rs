@@ -7,7 +7,7 @@ use core::fmt;
 
 /// A fault in a set of plans, and where it shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct PlanFault {
     /// The rank whose plan shows it.
     pub rank: usize,
     /// The operation of that rank's plan; `None` if the plan as a whole is at fault.
@@ -15,12 +15,12 @@ pub struct Fault {
     /// The bytes it shows on.
     pub span: Span,
     /// What is wrong.
-    pub what: What,
+    pub what: FaultKind,
 }
 
 /// What is wrong with a set of plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum FaultKind {
     /// The operation names a peer that does not exist, or the rank itself.
     NoSuchPeer {
         /// The peer.
@@ -94,7 +94,7 @@ pub enum What {
     },
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PlanFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Span { buffer, start_bytes, .. } = self.span;
         write!(f, "rank {}, ", self.rank)?;
@@ -105,29 +105,31 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            What::NoSuchPeer { peer } => write!(f, "there is no peer {peer}"),
-            What::Undelivered { to } => write!(f, "rank {to} never takes these bytes"),
-            What::NeverSent { from } => write!(f, "rank {from} never sends these bytes"),
-            What::SizeMismatch { from, send, sent_bytes } => {
+            FaultKind::NoSuchPeer { peer } => write!(f, "there is no peer {peer}"),
+            FaultKind::Undelivered { to } => write!(f, "rank {to} never takes these bytes"),
+            FaultKind::NeverSent { from } => write!(f, "rank {from} never sends these bytes"),
+            FaultKind::SizeMismatch { from, send, sent_bytes } => {
                 write!(f, "operation {send} of rank {from} sends {sent_bytes} bytes")
             }
-            What::Overlapping => write!(f, "source and target overlap"),
-            What::NoSuchRow { row, row_count } => write!(f, "there is no row {row} among {row_count}"),
-            What::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
-            What::MixedOperations { op } => {
+            FaultKind::Overlapping => write!(f, "source and target overlap"),
+            FaultKind::NoSuchRow { row, row_count } => write!(f, "there is no row {row} among {row_count}"),
+            FaultKind::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
+            FaultKind::MixedOperations { op } => {
                 let or = if op.is_commutative() { "" } else { ", or one of ranks that do not come next" };
                 write!(f, "{op:?} meets a value combined otherwise, or a constant of another operation{or}")
             }
-            What::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
-            What::Repeated { source, count } => write!(f, "the contribution of rank {source} is there {count} times"),
-            What::Foreign { source } => write!(f, "bytes of rank {source} that do not belong here"),
-            What::WrongOperation { found } => write!(f, "combined with {found:?}"),
-            What::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
+            FaultKind::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
+            FaultKind::Repeated { source, count } => {
+                write!(f, "the contribution of rank {source} is there {count} times")
+            }
+            FaultKind::Foreign { source } => write!(f, "bytes of rank {source} that do not belong here"),
+            FaultKind::WrongOperation { found } => write!(f, "combined with {found:?}"),
+            FaultKind::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
         }
     }
 }
 
-impl core::error::Error for Fault {}
+impl core::error::Error for PlanFault {}

@@ -26,7 +26,7 @@ pub struct Terms {
 ///
 /// If it is no formula.
 pub fn value(formula: &str, terms: &Terms) -> f64 {
-    let mut reader = Reader { formula, rest: formula, terms };
+    let mut reader = FormulaParser { formula, rest: formula, terms };
     let value = reader.sum();
     reader.skip_spaces();
     if reader.rest.is_empty() { value } else { reader.fail() }
@@ -37,13 +37,13 @@ pub fn has_segments(formula: &str) -> bool {
     formula.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "k")
 }
 
-struct Reader<'a> {
+struct FormulaParser<'a> {
     formula: &'a str,
     rest: &'a str,
     terms: &'a Terms,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> FormulaParser<'a> {
     fn sum(&mut self) -> f64 {
         let mut sum = self.product();
         loop {

@@ -29,17 +29,17 @@ pub mod table;
 pub mod theory;
 mod topology;
 
-pub use catalogue::{Algorithm, Entry, Needs, Places, Unsuitable};
+pub use catalogue::{Algorithm, Entry, Needs, PlacementUse, Unsuitable};
 pub use check::{Promise, PromisedSpan, promises};
 pub use choice::{choose, choose_in_rank_order};
-pub use fault::{Fault, What};
+pub use fault::{FaultKind, PlanFault};
 pub use group::Group;
 pub use order::{Order, next_random};
 pub use plan::{Constant, Op, Operation, Plan};
-pub use request::{Asked, Collective, Extents, PeerSpan, Planner, Request};
+pub use request::{Collective, CollectiveArguments, Extents, PeerSpan, PlanFunction, Request};
 pub use rows::Rows;
 pub use span::{Buffer, Span};
-pub use theory::{Case, Cost, Theory};
+pub use theory::{Cost, Theory, TheoryCase};
 pub use topology::Topology;
 
 /// The page on adding an algorithm: its code is compiled and run with the doc tests.

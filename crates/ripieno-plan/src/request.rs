@@ -1,7 +1,7 @@
 //! Requests: a collective and its arguments, as one rank asks for it.
 //!
 //! [`collectives!`] is the one list of collectives with their arguments. A request of it is for plans, with spans of
-//! buffers, or for callers, with counts of elements: see [`Asked`].
+//! buffers, or for callers, with counts of elements: see [`CollectiveArguments`].
 
 use crate::Group;
 use crate::plan::{Op, Plan};
@@ -97,31 +97,31 @@ macro_rules! collectives {
         /// consecutive chunks, one per rank, of any sizes, and for peers with what is for them or comes from them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
-        pub enum Asked<Vector, Chunks, Peers> {
+        pub enum CollectiveArguments<Vector, Chunks, Peers> {
             $($(#[$about])* $collective { $($argument: $kind),* },)*
         }
 
-        impl<V, C, P> Asked<V, C, P> {
+        impl<V, C, P> CollectiveArguments<V, C, P> {
             /// Which collective is asked for.
             pub fn collective(&self) -> Collective {
                 match self {
-                    $(Asked::$collective { .. } => Collective::$collective,)*
+                    $(CollectiveArguments::$collective { .. } => Collective::$collective,)*
                 }
             }
 
             /// How elements combine, where they do.
             pub fn op(&self) -> Option<Op> {
                 match self {
-                    $(Asked::$collective { $($argument),* } => { $(op_of!($argument, $kind);)* })*
+                    $(CollectiveArguments::$collective { $($argument),* } => { $(op_of!($argument, $kind);)* })*
                 }
                 None
             }
 
             /// The same with other extents.
             #[inline]
-            pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> Asked<E::Vector, E::Chunks, E::Peers> {
+            pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> CollectiveArguments<E::Vector, E::Chunks, E::Peers> {
                 match self {
-                    $(Asked::$collective { $($argument),* } => Asked::$collective {
+                    $(CollectiveArguments::$collective { $($argument),* } => CollectiveArguments::$collective {
                         $($argument: with_extent!(extents, $argument, $kind)),*
                     },)*
                 }
@@ -131,22 +131,22 @@ macro_rules! collectives {
         /// The `plan` function of an algorithm; the variant is its collective.
         #[derive(Clone, Copy, Debug)]
         #[allow(missing_docs)]
-        pub enum Planner {
+        pub enum PlanFunction {
             $($collective(fn(&Group, $(planned!($kind)),*) -> Plan),)*
         }
 
-        impl Planner {
+        impl PlanFunction {
             /// Whose plans it makes.
             pub const fn collective(&self) -> Collective {
                 match self {
-                    $(Planner::$collective(_) => Collective::$collective,)*
+                    $(PlanFunction::$collective(_) => Collective::$collective,)*
                 }
             }
 
             /// A rank's plan for `request`; `None` if that asks for another collective.
             pub(crate) fn plan(&self, group: &Group, request: &Request) -> Option<Plan> {
                 match (self, *request) {
-                    $((Planner::$collective(plan), Asked::$collective { $($argument),* }) => {
+                    $((PlanFunction::$collective(plan), CollectiveArguments::$collective { $($argument),* }) => {
                         Some(plan(group, $($argument),*))
                     })*
                     _ => None,
@@ -202,7 +202,7 @@ collectives! {
 pub type PeerSpan = (usize, Span);
 
 /// A collective with its arguments, whose extents are spans: what plans are made for.
-pub type Request<'a> = Asked<Span, &'a [Span], &'a [PeerSpan]>;
+pub type Request<'a> = CollectiveArguments<Span, &'a [Span], &'a [PeerSpan]>;
 
 /// Makes other extents of those of a request, which come in order: first those of the buffer that is worked on or
 /// given, then those of the one for what arrives, if there are two.
@@ -229,28 +229,33 @@ impl Collective {
     }
 }
 
-impl<V, C, P> Asked<V, C, P> {
+impl<V, C, P> CollectiveArguments<V, C, P> {
     /// The root, where there is one.
     pub fn root(&self) -> Option<usize> {
         match *self {
-            Asked::Broadcast { root, .. }
-            | Asked::Reduce { root, .. }
-            | Asked::Gather { root, .. }
-            | Asked::Scatter { root, .. } => Some(root),
+            CollectiveArguments::Broadcast { root, .. }
+            | CollectiveArguments::Reduce { root, .. }
+            | CollectiveArguments::Gather { root, .. }
+            | CollectiveArguments::Scatter { root, .. } => Some(root),
             _ => None,
         }
     }
 
     /// Whether what arrives goes to a buffer of its own.
     pub fn has_output(&self) -> bool {
-        matches!(self, Asked::Alltoall { .. } | Asked::Rotate { .. } | Asked::NeighbourExchange { .. })
+        matches!(
+            self,
+            CollectiveArguments::Alltoall { .. }
+                | CollectiveArguments::Rotate { .. }
+                | CollectiveArguments::NeighbourExchange { .. }
+        )
     }
 
     /// Whether `rank` only reads the first buffer.
     pub fn only_reads(&self, rank: usize) -> bool {
         match *self {
-            Asked::Broadcast { root, .. } | Asked::Scatter { root, .. } => root == rank,
-            Asked::PointToPoint { from, .. } => from == rank,
+            CollectiveArguments::Broadcast { root, .. } | CollectiveArguments::Scatter { root, .. } => root == rank,
+            CollectiveArguments::PointToPoint { from, .. } => from == rank,
             _ => self.has_output(),
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! A round is as long as a message, whatever its size; a rank sends one and receives one in each.
 
-use crate::fault::Fault;
+use crate::fault::PlanFault;
 use crate::matching::stretches;
 use crate::plan::{Operation, Plan};
-use crate::simulate::{Model, Transfer, timeline};
+use crate::simulate::{Model, SimulatedTransfer, timeline};
 use crate::span::Span;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use core::fmt::Write;
 /// The table of the given plans, one per rank: `sender -> receiver [elements]`, `+>` where the receiver combines, and
 /// for spans of other buffers than the first `b1[elements]`. Chosen rows are runs of elements; `at` says where they go,
 /// where the receiver chooses.
-pub fn table(plans: &[Plan]) -> Result<String, Fault> {
+pub fn table(plans: &[Plan]) -> Result<String, PlanFault> {
     let mut transfers = timeline(plans, &Model::ROUNDS)?;
     transfers.sort_by(|a, b| a.end_s.total_cmp(&b.end_s).then(a.sender.cmp(&b.sender)));
     let mut text = String::new();
@@ -25,8 +25,8 @@ pub fn table(plans: &[Plan]) -> Result<String, Fault> {
     Ok(text)
 }
 
-fn cell(plans: &[Plan], transfer: &Transfer) -> String {
-    let Transfer { sender, send, receiver, receive, .. } = *transfer;
+fn cell(plans: &[Plan], transfer: &SimulatedTransfer) -> String {
+    let SimulatedTransfer { sender, send, receiver, receive, .. } = *transfer;
     let (send, receive) = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
     let arrow = if matches!(receive, Operation::Reduce { .. }) { "+>" } else { "->" };
     let at = receive.rows().map(|_| alloc::format!(" at {}", place(stretches::written(receive))));

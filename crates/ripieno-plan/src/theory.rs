@@ -6,7 +6,7 @@
 
 use crate::check::{Report, check, promises};
 use crate::choice::choose;
-use crate::fault::Fault;
+use crate::fault::PlanFault;
 use crate::formula::{self, Terms};
 use crate::plan::{Operation, Plan};
 use crate::request::Request;
@@ -20,12 +20,12 @@ use core::ops::RangeInclusive;
 #[derive(Clone, Copy, Debug)]
 pub struct Theory {
     /// Bytes that a rank sends: exact, for chunks of any sizes.
-    pub sent_bytes: fn(&Case, usize) -> usize,
+    pub sent_bytes: fn(&TheoryCase, usize) -> usize,
     /// The longest chain of messages that wait for each other, where a rank may talk to all others at once and no
     /// message is empty.
-    pub hops: fn(&Case) -> RangeInclusive<usize>,
+    pub hops: fn(&TheoryCase) -> RangeInclusive<usize>,
     /// The same where a rank sends one message and receives one at a time.
-    pub rounds: fn(&Case) -> RangeInclusive<usize>,
+    pub rounds: fn(&TheoryCase) -> RangeInclusive<usize>,
     /// Seconds.
     pub cost: Cost,
     /// Who described it, and where.
@@ -50,7 +50,7 @@ pub enum Cost {
 
 /// One call, which a theory speaks of: what all ranks ask for.
 #[derive(Clone, Copy, Debug)]
-pub struct Case<'a> {
+pub struct TheoryCase<'a> {
     /// How many ranks.
     pub p: usize,
     /// Bytes of the vector, of all chunks together where there are chunks, of what a rank gives away in an alltoall, a
@@ -65,7 +65,7 @@ pub struct Case<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Untrue {
     /// The plans do not do what is asked for.
-    Plans(Fault),
+    Plans(PlanFault),
     /// They do, but otherwise than the theory says.
     Theory(Misstatement),
 }
@@ -115,7 +115,7 @@ pub(crate) fn ceil_log2(p: usize) -> usize {
 
 impl Theory {
     /// Holds plans of all ranks against the promises of `case`, and bytes and hops against the plans.
-    pub fn check(&self, case: &Case, plans: &[Plan]) -> Result<Report, Untrue> {
+    pub fn check(&self, case: &TheoryCase, plans: &[Plan]) -> Result<Report, Untrue> {
         let report = check(plans, &promises(case.requests)).map_err(Untrue::Plans)?;
         for (rank, traffic) in report.ranks.iter().enumerate() {
             case.holds(Claim::SentBytes(rank), exactly((self.sent_bytes)(case, rank)), traffic.sent_bytes)?;
@@ -129,13 +129,13 @@ impl Theory {
     }
 
     /// Holds rounds against plans of all ranks for `case`.
-    pub fn check_rounds(&self, case: &Case, plans: &[Plan]) -> Result<(), Untrue> {
+    pub fn check_rounds(&self, case: &TheoryCase, plans: &[Plan]) -> Result<(), Untrue> {
         let round_count = cost_s(plans, &Model::ROUNDS).map_err(Untrue::Plans)?;
         case.holds(Claim::Rounds, (self.rounds)(case), round_count as usize)
     }
 
     /// Holds the cost against plans of all ranks for `case`, whose chunks are equally long.
-    pub fn check_cost(&self, case: &Case, plans: &[Plan], model: &Model) -> Result<(), Untrue> {
+    pub fn check_cost(&self, case: &TheoryCase, plans: &[Plan], model: &Model) -> Result<(), Untrue> {
         let Some(formula) = self.cost.formula() else {
             return case.chosen().theory.check_cost(case, plans, model);
         };
@@ -192,14 +192,14 @@ impl fmt::Display for Cost {
     }
 }
 
-impl<'a> Case<'a> {
+impl<'a> TheoryCase<'a> {
     /// What `requests`, one per rank, ask for.
-    pub fn of(requests: &'a [Request<'a>]) -> Case<'a> {
+    pub fn of(requests: &'a [Request<'a>]) -> TheoryCase<'a> {
         let first = requests[0];
-        let case = Case { p: requests.len(), n: first.length_bytes(), root: first.root().unwrap_or(0), requests };
+        let case = TheoryCase { p: requests.len(), n: first.length_bytes(), root: first.root().unwrap_or(0), requests };
         match first {
             // What stays where it is is not given away.
-            Request::NeighbourExchange { .. } => Case { n: case.given_bytes(0), ..case },
+            Request::NeighbourExchange { .. } => TheoryCase { n: case.given_bytes(0), ..case },
             _ => case,
         }
     }
@@ -282,7 +282,7 @@ impl<'a> Case<'a> {
         if stated.contains(&found) {
             return Ok(());
         }
-        let Case { p, n, root, .. } = *self;
+        let TheoryCase { p, n, root, .. } = *self;
         Err(Untrue::Theory(Misstatement { claim, stated, found, p, n, root }))
     }
 }

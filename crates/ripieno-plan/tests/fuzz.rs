@@ -1,12 +1,12 @@
 //! Key sets that a peer sends while ranks configure a sparse reduction, damaged: they are refused, or make a plan.
 
-use ripieno_fuzz::{Counting, Fuzz};
+use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::team::Alone;
 use ripieno_plan::sparse::{Configuring, Degrees};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
 /// Two ranks over the keys `0..n`, of which these contribute and want the same keys.
 fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {

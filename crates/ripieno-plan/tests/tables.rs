@@ -4,9 +4,9 @@
 
 mod common;
 
-use common::{Layout, topologies};
+use common::{DataLayout, topologies};
 use ripieno_plan::table::table;
-use ripieno_plan::{Algorithm, Collective, Needs, Op, Order, Places, Topology};
+use ripieno_plan::{Algorithm, Collective, Needs, Op, Order, PlacementUse, Topology};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ fn every_algorithm_has_its_textbook_table() {
 fn tables_of(algorithm: &Algorithm) -> String {
     let mut text = String::new();
     for p in if algorithm.needs == Needs::EvenWorld { [2, 4, 6] } else { [3, 4, 5] } {
-        let layout = Layout::suiting(algorithm, p, 2 * p);
+        let layout = DataLayout::suiting(algorithm, p, 2 * p);
         let plans = match algorithm.places {
             // Two ranks to a node.
-            Places::TwoLevels => {
+            PlacementUse::TwoLevels => {
                 let nodes = (0..p).map(|rank| rank / 2).collect();
                 let requests = layout.requests(algorithm.collective(), 1, 0, Op::Sum);
                 topologies::plans(algorithm, &Arc::new(Topology::new(nodes, vec![0; p])), Order::Racks, &requests)
             }
-            Places::Ignored | Places::Ordered => layout.plans(algorithm, 1),
+            PlacementUse::Ignored | PlacementUse::Ordered => layout.plans(algorithm, 1),
         };
         let rows = table(&plans).unwrap();
         writeln!(text, "{} {}, p = {p}\n{rows}", algorithm.collective().name(), algorithm.name).unwrap();

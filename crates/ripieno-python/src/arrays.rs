@@ -6,7 +6,7 @@ use numpy::npyffi::{PY_ARRAY_API, PyArray_CheckExact, npy_intp};
 use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use ripieno::{Element, Memory};
+use ripieno::{BufferMemory, Element};
 use std::ffi::c_int;
 
 /// So many bytes are copied in some microseconds, for which the interpreter need not be released.
@@ -14,7 +14,7 @@ pub const SHORT_BYTES: usize = 64 << 10;
 
 /// The memory of an array, for as long as the call that it was passed to.
 #[derive(Clone, Copy)]
-pub struct Bytes {
+pub struct ArrayBytes {
     data: *mut u8,
     length_bytes: usize,
     writable: bool,
@@ -25,38 +25,40 @@ pub struct Bytes {
 // SAFETY: the memory belongs to an array that the calling thread holds a reference to until the call returns, and NumPy
 // does not move it. As for any NumPy function that releases the interpreter, not writing to an array that another
 // thread works on is up to the program.
-unsafe impl Send for Bytes {}
+unsafe impl Send for ArrayBytes {}
 // SAFETY: as above; shared references only read.
-unsafe impl Sync for Bytes {}
+unsafe impl Sync for ArrayBytes {}
 
-impl Bytes {
+impl ArrayBytes {
     /// The memory of `array`, which must be C-contiguous.
-    pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<Bytes> {
+    pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrayBytes> {
         if !array.is_c_contiguous() {
             return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
         }
-        Ok(Bytes::of_elements(array, element(array)?))
+        Ok(ArrayBytes::of_elements(array, element(array)?))
     }
 
-    fn of_elements(array: &Bound<'_, PyUntypedArray>, element: Element) -> Bytes {
+    fn of_elements(array: &Bound<'_, PyUntypedArray>, element: Element) -> ArrayBytes {
         let length_bytes = array.len() * element.size_bytes();
         // SAFETY: the pointer is that of a live array object.
         let fields = unsafe { &(*array.as_array_ptr()).fields };
         // An empty array may have any pointer, a slice may not be made of a null one.
         let data = if length_bytes == 0 { std::ptr::dangling_mut() } else { fields.data.cast() };
-        Bytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
+        ArrayBytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
     }
 
     /// The memory of `value`, to change, if it is an array of NumPy's own class and of numbers as this machine has
     /// them, which lie one after the other.
     #[inline]
-    pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(Bytes, &'a Bound<'py, PyUntypedArray>)> {
-        Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
+    pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
+        ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
     }
 
     /// The same, to read.
     #[inline]
-    pub fn plain_to_read<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(Bytes, &'a Bound<'py, PyUntypedArray>)> {
+    pub fn plain_to_read<'a, 'py>(
+        value: &'a Bound<'py, PyAny>,
+    ) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
         // SAFETY: the pointer is that of a live object.
         if unsafe { PyArray_CheckExact(value.py(), value.as_ptr()) } == 0 {
             return None;
@@ -66,7 +68,7 @@ impl Bytes {
         // SAFETY: the pointer is that of a live array object.
         let flags = unsafe { (*array.as_array_ptr()).fields.flags };
         let element = number(&array.dtype()).filter(|_| flags & NPY_ARRAY_CARRAY_RO == NPY_ARRAY_CARRAY_RO)?;
-        Some((Bytes::of_elements(array, element), array))
+        Some((ArrayBytes::of_elements(array, element), array))
     }
 
     /// Whether there are at most [`SHORT_BYTES`].
@@ -75,7 +77,7 @@ impl Bytes {
     }
 
     /// Copies them to `other`, which has as many and may be changed.
-    pub fn copy_to(self, other: Bytes) {
+    pub fn copy_to(self, other: ArrayBytes) {
         assert!(other.writable && self.length_bytes == other.length_bytes);
         // SAFETY: see `Send`; both are `length_bytes` long, and may overlap.
         unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
@@ -97,8 +99,8 @@ impl Bytes {
     }
 
     /// The bytes, to read only if `read_only`, else to change.
-    pub fn memory<'a>(self, read_only: bool) -> PyResult<Memory<'a>> {
-        if read_only { Ok(Memory::Read(self.read())) } else { Ok(Memory::Write(self.write()?)) }
+    pub fn memory<'a>(self, read_only: bool) -> PyResult<BufferMemory<'a>> {
+        if read_only { Ok(BufferMemory::Read(self.read())) } else { Ok(BufferMemory::Write(self.write()?)) }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::errors;
 use pyo3::prelude::*;
-use ripieno::block_file::{self, Blocks, Digest};
+use ripieno::block_file::{self, BlockDigests, Digest};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct BlockFile {
     inner: Mutex<Option<block_file::BlockFile>>,
-    blocks: Blocks,
+    blocks: BlockDigests,
     #[pyo3(get)]
     found_bytes: usize,
 }
@@ -89,7 +89,7 @@ fn made(path: &Path, made: io::Result<block_file::BlockFile>) -> PyResult<BlockF
     Ok(BlockFile { inner: Mutex::new(Some(file)), blocks, found_bytes })
 }
 
-fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<Blocks> {
+fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDigests> {
     let (digests, rest) = digests.as_chunks::<{ size_of::<Digest>() }>();
     if block_bytes == 0 || !rest.is_empty() || digests.len() != bytes.div_ceil(block_bytes) {
         return Err(errors::input(format!(
@@ -97,7 +97,7 @@ fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<Blocks> 
             digests.len()
         )));
     }
-    Ok(Blocks { bytes, block_bytes, digests: digests.to_vec() })
+    Ok(BlockDigests { bytes, block_bytes, digests: digests.to_vec() })
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,6 +1,6 @@
 //! Broadcast variables for Python: their bytes as memory that is only read.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::block_files::BlockFile;
 use crate::errors;
 use crate::interruption::Interruption;
@@ -51,7 +51,7 @@ fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
 /// A rank that listens, and whose address the others have still to learn.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Invited {
-    inner: Mutex<Option<mesh::Invited>>,
+    inner: Mutex<Option<mesh::MeshMember>>,
     interruption: Interruption,
     rank: usize,
     world_size: usize,
@@ -62,7 +62,7 @@ pub struct Invited {
 impl Invited {
     pub fn new(config: Config, interruption: Interruption) -> PyResult<Invited> {
         let (rank, world_size) = (config.rank, config.world_size);
-        let inner = mesh::Invited::new(config).map_err(errors::from_meeting)?;
+        let inner = mesh::MeshMember::new(config).map_err(errors::from_meeting)?;
         let address = inner.address();
         Ok(Invited { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
     }
@@ -102,8 +102,8 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> PyResult<Variable> {
         let discipline = discipline(strategy)?;
-        let read = |(offset, array): &(usize, Bound<'_, PyUntypedArray>)| Ok((*offset, Bytes::of(array)?));
-        let pieces: Vec<(usize, Bytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
+        let read = |(offset, array): &(usize, Bound<'_, PyUntypedArray>)| Ok((*offset, ArrayBytes::of(array)?));
+        let pieces: Vec<(usize, ArrayBytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
         let offered = py.detach(|| {
             let pieces: Vec<(usize, &[u8])> = pieces.iter().map(|(offset, piece)| (*offset, piece.read())).collect();
             self.inner.offer(length_bytes, &pieces, discipline, block_bytes, order)
@@ -148,7 +148,7 @@ impl Broadcasts {
 }
 
 /// Sender, block, bytes, and the seconds when the first and the last bytes came.
-type Fetch = (usize, usize, usize, f64, f64);
+type FetchTuple = (usize, usize, usize, f64, f64);
 
 /// A value of a communicator's ranks, released when it is dropped.
 #[pyclass(frozen, module = "ripieno._native")]
@@ -194,10 +194,11 @@ impl Variable {
 
     /// What was recorded: senders, blocks, bytes, and the seconds since the variable began here when the first and the
     /// last bytes came; and the bytes for which the record had no room.
-    fn record(&self) -> (Vec<Fetch>, usize) {
+    fn record(&self) -> (Vec<FetchTuple>, usize) {
         let record = self.inner.record();
-        let told =
-            |it: &broadcasts::Fetched| (it.from, it.block, it.bytes, it.first.as_secs_f64(), it.last.as_secs_f64());
+        let told = |it: &broadcasts::MeteredBlock| {
+            (it.from, it.block, it.bytes, it.first.as_secs_f64(), it.last.as_secs_f64())
+        };
         (record.fetches.iter().map(told).collect(), record.left_out_bytes)
     }
 

@@ -2,28 +2,29 @@
 //!
 //! Every collective waits for its end, or with `later=True` returns a handle at once.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::broadcasts::Invited;
 use crate::errors;
-use crate::functions::{self, Combine, Raised};
-use crate::handle::{Handle, Kept};
+use crate::functions::{self, Raised, RowCombiner};
+use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
-use crate::keyed::{self, Aggregation, Asked, Block};
+use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
 use crate::recorder::{self, Whose};
 use crate::supplier::Supplier;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::net::{Config, Encryption, Links, Ports, Token};
+use ripieno::net::{Config, Encryption, LinkPolicy, Ports, Token};
 use ripieno::{
-    Algorithm, Collective, Element, Elements, Error, Failure, Memory, NO_MEMORY, Op, Overrides, Shape, Task, Whole,
+    Algorithm, BufferMemory, Collective, CollectiveTask, Element, ElementShape, ElementType, Error, JobFailure,
+    NO_MEMORY, Op, Overrides, Whole,
 };
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
+type InputArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
 /// What a collective gives back: nothing, or a handle if it was to go on by itself.
 type Begun = PyResult<Option<Handle>>;
@@ -126,13 +127,13 @@ impl Communicator {
     fn broadcast(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         root: usize,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
     }
 
     /// The root's array becomes the combination of all; the others' are scratch.
@@ -141,14 +142,22 @@ impl Communicator {
     fn reduce(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         op: &str,
         root: usize,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Reduce { op: parse_op(op)?, root, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(
+            py,
+            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: Whole },
+            array,
+            None,
+            algorithm,
+            form,
+            later,
+        )
     }
 
     /// Every rank's array becomes the combination of all.
@@ -156,13 +165,21 @@ impl Communicator {
     fn allreduce(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         op: &str,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Allreduce { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(
+            py,
+            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: Whole },
+            array,
+            None,
+            algorithm,
+            form,
+            later,
+        )
     }
 
     /// Every rank's array becomes the combination of those of all ranks up to it.
@@ -170,13 +187,21 @@ impl Communicator {
     fn scan(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         op: &str,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Scan { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(
+            py,
+            &CollectiveTask::Scan { op: parse_op(op)?, vector: Whole },
+            array,
+            None,
+            algorithm,
+            form,
+            later,
+        )
     }
 
     /// Every rank's array becomes the combination of those of all ranks before it; the first keeps its own.
@@ -184,13 +209,21 @@ impl Communicator {
     fn exscan(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         op: &str,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Exscan { op: parse_op(op)?, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(
+            py,
+            &CollectiveTask::Exscan { op: parse_op(op)?, vector: Whole },
+            array,
+            None,
+            algorithm,
+            form,
+            later,
+        )
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank gives its own and gets all.
@@ -198,13 +231,13 @@ impl Communicator {
     fn allgather(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         counts: Vec<usize>,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Allgather { chunks: &counts }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; each rank's own become the combination of all.
@@ -213,14 +246,14 @@ impl Communicator {
     fn reduce_scatter(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         counts: Vec<usize>,
         op: &str,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let task = Task::ReduceScatter { chunks: &counts, op: parse_op(op)? };
+        let task = CollectiveTask::ReduceScatter { chunks: &counts, op: parse_op(op)? };
         self.perform(py, &task, array, None, algorithm, form, later)
     }
 
@@ -230,14 +263,14 @@ impl Communicator {
     fn gather(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// The array holds `counts[rank]` elements per rank; the root gives all, each rank gets its own.
@@ -246,14 +279,14 @@ impl Communicator {
     fn scatter(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        self.perform(py, &Task::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
     /// `out_array` holds `out_counts[rank]` elements for each rank; `in_array` gets `in_counts[rank]` from each.
@@ -262,15 +295,15 @@ impl Communicator {
     fn alltoall(
         &self,
         py: Python<'_>,
-        out_array: Array,
+        out_array: InputArray,
         out_counts: Vec<usize>,
-        in_array: Array,
+        in_array: InputArray,
         in_counts: Vec<usize>,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let task = Task::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
+        let task = CollectiveTask::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
@@ -280,8 +313,8 @@ impl Communicator {
     fn rotate(
         &self,
         py: Python<'_>,
-        out_array: Array,
-        in_array: Array,
+        out_array: InputArray,
+        in_array: InputArray,
         distance: usize,
         algorithm: Option<&str>,
         form: Option<&str>,
@@ -289,7 +322,7 @@ impl Communicator {
     ) -> Begun {
         self.perform(
             py,
-            &Task::Rotate { distance, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
             out_array,
             Some(in_array),
             algorithm,
@@ -304,41 +337,49 @@ impl Communicator {
     fn neighbour_exchange(
         &self,
         py: Python<'_>,
-        out_array: Array,
+        out_array: InputArray,
         out_peers: Vec<(usize, usize)>,
-        in_array: Array,
+        in_array: InputArray,
         in_peers: Vec<(usize, usize)>,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
+        let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
     /// Returns once every rank has come.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
-        let task = Task::Barrier { token: Whole };
+        let task = CollectiveTask::Barrier { token: Whole };
         if later {
-            return self.begin(py, &task, Element::U8.into(), algorithm, Kept::Token([0]));
+            return self.begin(py, &task, Element::U8.into(), algorithm, HandleMemory::Token([0]));
         }
-        let memory = [Memory::Write(&mut [0]), NO_MEMORY];
+        let memory = [BufferMemory::Write(&mut [0]), NO_MEMORY];
         self.run(py, &task, Element::U8.into(), algorithm, memory).map(|()| None)
     }
 
     /// Gives the array to rank `to`.
     #[pyo3(signature = (array, to, form=None, *, later=false))]
-    fn send(&self, py: Python<'_>, array: Array, to: usize, form: Option<&str>, later: bool) -> Begun {
-        self.perform(py, &Task::PointToPoint { from: self.rank, to, vector: Whole }, array, None, None, form, later)
+    fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> Begun {
+        self.perform(
+            py,
+            &CollectiveTask::PointToPoint { from: self.rank, to, vector: Whole },
+            array,
+            None,
+            None,
+            form,
+            later,
+        )
     }
 
     /// Fills the array with what rank `source` gives.
     #[pyo3(signature = (array, source, form=None, *, later=false))]
-    fn receive(&self, py: Python<'_>, array: Array, source: usize, form: Option<&str>, later: bool) -> Begun {
+    fn receive(&self, py: Python<'_>, array: InputArray, source: usize, form: Option<&str>, later: bool) -> Begun {
         self.perform(
             py,
-            &Task::PointToPoint { from: source, to: self.rank, vector: Whole },
+            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: Whole },
             array,
             None,
             None,
@@ -355,9 +396,9 @@ impl Communicator {
     fn reduce_by(
         &self,
         py: Python<'_>,
-        array: Array,
+        array: InputArray,
         collective: &str,
-        combine: Combine,
+        combine: RowCombiner,
         row_bytes: usize,
         form: &str,
         algorithm: Option<&str>,
@@ -365,7 +406,7 @@ impl Communicator {
         counts: Option<Vec<usize>>,
         later: bool,
     ) -> Begun {
-        let asked = functions::Asked { collective, root, counts: counts.unwrap_or_default() };
+        let asked = functions::FunctionReduction { collective, root, counts: counts.unwrap_or_default() };
         functions::perform(py, self, &asked, array, combine, row_bytes, form, algorithm, later)
     }
 
@@ -400,8 +441,9 @@ impl Communicator {
         threads: Option<NonZeroUsize>,
         memory_limit_bytes: Option<u64>,
         on_block: Option<Py<PyAny>>,
-    ) -> PyResult<(Option<Block>, Bound<'py, PyDict>)> {
-        let asked = Asked { call, merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
+    ) -> PyResult<(Option<KeyedArrays>, Bound<'py, PyDict>)> {
+        let asked =
+            RegroupArguments { call, merge, balanced, wave_bytes, eager_bytes, pulls, threads, memory_limit_bytes };
         keyed::regroup(py, self, aggregation, &asked, on_block)
     }
 
@@ -450,9 +492,9 @@ impl Communicator {
     /// The ranks of the world that have died of which a replica lives.
     fn lost(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let losses = self.call(py, ripieno::Communicator::losses)?;
-        let rank = |failure: &Failure| match failure {
-            Failure::RankFailed { rank, .. } => Some(*rank),
-            Failure::Mismatch { .. } => None,
+        let rank = |failure: &JobFailure| match failure {
+            JobFailure::RankFailed { rank, .. } => Some(*rank),
+            JobFailure::Mismatch { .. } => None,
         };
         Ok(losses.iter().filter_map(rank).collect())
     }
@@ -544,26 +586,26 @@ impl Communicator {
     fn perform(
         &self,
         py: Python<'_>,
-        task: &Task<'_>,
-        main: Array,
-        output: Option<Array>,
+        task: &CollectiveTask<'_>,
+        main: InputArray,
+        output: Option<InputArray>,
         algorithm: Option<&str>,
         form: Option<&str>,
         later: bool,
     ) -> Begun {
-        let (bytes, only_reads) = (Bytes::of(main)?, task.only_reads(self.rank));
+        let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
         let shape = match form {
-            Some(words) => Shape::Told(words),
-            None if main.ndim() == 1 => Shape::Line,
-            None => Shape::Axes(main.shape()),
+            Some(words) => ElementShape::Told(words),
+            None if main.ndim() == 1 => ElementShape::Line,
+            None => ElementShape::Axes(main.shape()),
         };
-        let elements = Elements { element: bytes.element, shape };
+        let elements = ElementType { element: bytes.element, shape };
         if later {
-            return self.begin(py, task, elements, algorithm, Kept::arrays(main, output, only_reads)?);
+            return self.begin(py, task, elements, algorithm, HandleMemory::arrays(main, output, only_reads)?);
         }
         let memory = bytes.memory(only_reads)?;
-        let into = output.map(|output| Bytes::of(output)?.write()).transpose()?;
-        let into = into.map_or(NO_MEMORY, Memory::Write);
+        let into = output.map(|output| ArrayBytes::of(output)?.write()).transpose()?;
+        let into = into.map_or(NO_MEMORY, BufferMemory::Write);
         self.run(py, task, elements, algorithm, [memory, into]).map(|()| None)
     }
 
@@ -573,10 +615,10 @@ impl Communicator {
     pub(crate) fn run(
         &self,
         py: Python<'_>,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         algorithm: Option<&str>,
-        mut memory: [Memory<'_>; 2],
+        mut memory: [BufferMemory<'_>; 2],
     ) -> PyResult<()> {
         let apart = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
         let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, apart);
@@ -587,17 +629,17 @@ impl Communicator {
     fn begin(
         &self,
         py: Python<'_>,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         algorithm: Option<&str>,
-        kept: Kept,
+        kept: HandleMemory,
     ) -> Begun {
         let handle = self.call(py, |inner| inner.start(task, elements, algorithm, kept))?;
         Ok(Some(self.handle(handle, None)))
     }
 
     /// The handle of a call that has begun; what its function raises, if it has one, is `raised`.
-    pub(crate) fn handle(&self, inner: ripieno::Handle<Kept>, raised: Option<Raised>) -> Handle {
+    pub(crate) fn handle(&self, inner: ripieno::Handle<HandleMemory>, raised: Option<Raised>) -> Handle {
         Handle::new(inner, self.interruption.clone(), raised)
     }
 
@@ -696,11 +738,11 @@ pub(crate) fn parse_op(name: &str) -> PyResult<Op> {
     op.ok_or_else(|| errors::input(format!("op={name:?}: expected one of {}", Op::ALL.map(Op::name).join(", "))))
 }
 
-fn parse_links(name: &str) -> PyResult<Links> {
+fn parse_links(name: &str) -> PyResult<LinkPolicy> {
     match name {
-        "auto" => Ok(Links::Auto),
-        "tcp" => Ok(Links::Tcp),
-        "shared-memory" => Ok(Links::SharedMemory),
+        "auto" => Ok(LinkPolicy::Auto),
+        "tcp" => Ok(LinkPolicy::Tcp),
+        "shared-memory" => Ok(LinkPolicy::SharedMemory),
         _ => Err(errors::input(format!("links={name:?}: expected auto, tcp or shared-memory"))),
     }
 }

@@ -5,7 +5,7 @@ use crate::errors;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::density::{Curve, Empirical, PowerLaw};
-use ripieno::design::{self, Design, Flow, LayerEstimate, Sets};
+use ripieno::design::{self, Design, DirectionSets, LayerEstimate, LayerFlow};
 use ripieno::{Degrees, packets};
 
 /// Adds the classes and functions of this module.
@@ -181,7 +181,7 @@ fn packet_curve(py: Python<'_>, communicator: &Communicator) -> PyResult<PacketC
 #[pyfunction]
 fn design_by_packet(p: usize, curve: &DensityCurve, rows: f64, row_bytes: usize, least_bytes: f64) -> PyResult<String> {
     check_ranks(p)?;
-    Ok(design::by_packet(p, Sets { curve: &curve.0, rows }, row_bytes, least_bytes).to_string())
+    Ok(design::by_packet(p, DirectionSets { curve: &curve.0, rows }, row_bytes, least_bytes).to_string())
 }
 
 /// All degrees for `p` ranks, the cheapest first. `out` and `wanted` are a curve and the rows of a rank.
@@ -219,8 +219,8 @@ fn check_ranks(p: usize) -> PyResult<()> {
     if p == 0 { Err(errors::input("ranks=0: expected at least 1".to_string())) } else { Ok(()) }
 }
 
-fn sets<'a>(of: &'a (PyRef<'_, DensityCurve>, f64)) -> Sets<'a> {
-    Sets { curve: &of.0.0, rows: of.1 }
+fn sets<'a>(of: &'a (PyRef<'_, DensityCurve>, f64)) -> DirectionSets<'a> {
+    DirectionSets { curve: &of.0.0, rows: of.1 }
 }
 
 fn design_dict<'py>(py: Python<'py>, design: &Design) -> PyResult<Bound<'py, PyDict>> {
@@ -247,7 +247,7 @@ fn layer_dict<'py>(py: Python<'py>, layer: &LayerEstimate) -> PyResult<Bound<'py
     Ok(dict)
 }
 
-fn flow_dict(py: Python<'_>, flow: Flow) -> PyResult<Bound<'_, PyDict>> {
+fn flow_dict(py: Python<'_>, flow: LayerFlow) -> PyResult<Bound<'_, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("density", flow.density)?;
     dict.set_item("rows", flow.rows)?;

@@ -3,8 +3,8 @@
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
-use ripieno::broadcasts::{BroadcastError, Ending};
-use ripieno::{Error, Failure, net::NetError};
+use ripieno::broadcasts::{BroadcastEnding, BroadcastError};
+use ripieno::{Error, JobFailure, net::NetError};
 use std::io;
 use std::path::Path;
 
@@ -40,7 +40,7 @@ pub fn from_broadcast(error: &BroadcastError) -> PyErr {
     match error {
         BroadcastError::Closed => raise("CommunicatorClosed", (error.to_string(),)),
         BroadcastError::Interrupted => PyKeyboardInterrupt::new_err(()),
-        BroadcastError::Ended(Ending::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
+        BroadcastError::Ended(BroadcastEnding::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
         BroadcastError::Ended(_) => raise("BroadcastError", (error.to_string(),)),
     }
 }
@@ -66,10 +66,10 @@ pub fn serialization(message: String) -> PyErr {
     raise("SerializationError", (message,))
 }
 
-fn from_failure(failure: Failure) -> PyErr {
+fn from_failure(failure: JobFailure) -> PyErr {
     match failure {
-        Failure::RankFailed { rank, host, cause, traceback } => raise("RankFailed", (rank, host, cause, traceback)),
-        Failure::Mismatch { .. } => raise("CollectiveMismatch", (failure.to_string(),)),
+        JobFailure::RankFailed { rank, host, cause, traceback } => raise("RankFailed", (rank, host, cause, traceback)),
+        JobFailure::Mismatch { .. } => raise("CollectiveMismatch", (failure.to_string(),)),
     }
 }
 

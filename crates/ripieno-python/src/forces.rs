@@ -4,7 +4,7 @@ use crate::kernels::with_threads;
 use crate::pairs::positions;
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2};
 use pyo3::prelude::*;
-use ripieno_kernels::{Share, Springs};
+use ripieno_kernels::{Attraction, BlockShare};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -30,7 +30,7 @@ fn repulsion(
 ) -> PyResult<()> {
     let (index, count) = share;
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::repulsion(all, Share { index, count }, out, threads));
+    with_threads(py, threads, |threads| ripieno_kernels::repulsion(all, BlockShare { index, count }, out, threads));
     Ok(())
 }
 
@@ -61,7 +61,7 @@ fn attraction(
     threads: NonZeroUsize,
 ) -> PyResult<()> {
     let springs =
-        Springs { first, starts: starts.as_slice()?, columns: columns.as_slice()?, weights: weights.as_slice()? };
+        Attraction { first, starts: starts.as_slice()?, columns: columns.as_slice()?, weights: weights.as_slice()? };
     let (all, out) = (positions(&all)?, out.as_slice_mut()?);
     with_threads(py, threads, |threads| ripieno_kernels::attraction(springs, length, all, out, threads));
     Ok(())

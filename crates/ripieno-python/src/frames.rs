@@ -5,8 +5,8 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
-use ripieno::frame::{Content, Frame, ROOM_BYTES};
-use ripieno::{Element, Elements, Memory, NO_MEMORY, Shape, Task, Whole};
+use ripieno::frame::{Content, MessageFrame, ROOM_BYTES};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Whole};
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -17,7 +17,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// A frame for Python: its kind, and bytes or a number.
-pub fn to_python<'py>(py: Python<'py>, frame: &Frame) -> PyResult<Bound<'py, PyAny>> {
+pub fn to_python<'py>(py: Python<'py>, frame: &MessageFrame) -> PyResult<Bound<'py, PyAny>> {
     let tuple = match frame.read() {
         (kind, Content::Here(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
         (kind, Content::Later(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
@@ -25,10 +25,10 @@ pub fn to_python<'py>(py: Python<'py>, frame: &Frame) -> PyResult<Bound<'py, PyA
     Ok(tuple?.into_any())
 }
 
-fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Frame> {
+fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> {
     let frame = match content.cast::<PyBytes>() {
-        Ok(bytes) => Frame::new(kind, Content::Here(bytes.as_bytes())),
-        Err(_) => Frame::new(kind, Content::Later(content.extract()?)),
+        Ok(bytes) => MessageFrame::new(kind, Content::Here(bytes.as_bytes())),
+        Err(_) => MessageFrame::new(kind, Content::Later(content.extract()?)),
     };
     frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {ROOM_BYTES} bytes")))
 }
@@ -43,29 +43,29 @@ pub struct Frames<'a, 'py> {
 
 impl Frames<'_, '_> {
     /// Gives rank `to` a frame.
-    pub fn send(&self, mut frame: Frame, to: usize) -> PyResult<()> {
-        let task = Task::PointToPoint { from: self.rank(), to, vector: Whole };
+    pub fn send(&self, mut frame: MessageFrame, to: usize) -> PyResult<()> {
+        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
         self.run(&task, None, std::slice::from_mut(&mut frame))
     }
 
     /// The next frame of rank `source`.
-    pub fn receive(&self, source: usize) -> PyResult<Frame> {
-        let mut frame = Frame::EMPTY;
-        let task = Task::PointToPoint { from: source, to: self.rank(), vector: Whole };
+    pub fn receive(&self, source: usize) -> PyResult<MessageFrame> {
+        let mut frame = MessageFrame::EMPTY;
+        let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: Whole };
         self.run(&task, None, std::slice::from_mut(&mut frame))?;
         Ok(frame)
     }
 
     /// The root's frames, of which others give as many.
-    pub fn broadcast(&self, frames: &mut [Frame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
-        self.run(&Task::Broadcast { root, vector: Whole }, algorithm, frames)
+    pub fn broadcast(&self, frames: &mut [MessageFrame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
+        self.run(&CollectiveTask::Broadcast { root, vector: Whole }, algorithm, frames)
     }
 
     /// The frames of all ranks, of which this one's is given.
-    pub fn allgather(&self, mine: Frame, algorithm: Option<&str>) -> PyResult<Vec<Frame>> {
-        let mut frames = vec![Frame::EMPTY; self.comm.inner().world_size()];
+    pub fn allgather(&self, mine: MessageFrame, algorithm: Option<&str>) -> PyResult<Vec<MessageFrame>> {
+        let mut frames = vec![MessageFrame::EMPTY; self.comm.inner().world_size()];
         frames[self.rank()] = mine;
-        let task = Task::Allgather { chunks: &vec![size_of::<Frame>(); frames.len()] };
+        let task = CollectiveTask::Allgather { chunks: &vec![size_of::<MessageFrame>(); frames.len()] };
         self.run(&task, algorithm, &mut frames)?;
         Ok(frames)
     }
@@ -75,10 +75,10 @@ impl Frames<'_, '_> {
         self.comm.inner().rank()
     }
 
-    fn run(&self, task: &Task<'_>, algorithm: Option<&str>, frames: &mut [Frame]) -> PyResult<()> {
-        let elements = Elements { element: Element::U8, shape: Shape::Told(self.form) };
-        let bytes = Frame::bytes_of_mut(frames);
-        let memory = if task.only_reads(self.rank()) { Memory::Read(bytes) } else { Memory::Write(bytes) };
+    fn run(&self, task: &CollectiveTask<'_>, algorithm: Option<&str>, frames: &mut [MessageFrame]) -> PyResult<()> {
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(self.form) };
+        let bytes = MessageFrame::bytes_of_mut(frames);
+        let memory = if task.only_reads(self.rank()) { BufferMemory::Read(bytes) } else { BufferMemory::Write(bytes) };
         self.comm.run(self.py, task, elements, algorithm, [memory, NO_MEMORY])
     }
 }

@@ -1,13 +1,13 @@
 //! Reductions by a function of the program: of Python, called with the interpreter held, or a pointer to one of another
 //! language, called without.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, raised_by, told};
 use crate::errors;
-use crate::handle::{Handle, Kept};
+use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{Element, Elements, Function, FunctionError, Op, Shape, Task, Whole, place_keeper};
+use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, place_keeper};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A function of another language: combines `row_count` rows of `row_bytes` bytes from the first pointer into those at
@@ -19,7 +19,7 @@ pub type Raised = Arc<Mutex<Option<PyErr>>>;
 
 /// What combines rows.
 #[derive(FromPyObject)]
-pub enum Combine {
+pub enum RowCombiner {
     /// The address of a function of another language.
     #[pyo3(transparent)]
     Address(usize),
@@ -31,11 +31,13 @@ pub enum Combine {
     Callable(Py<PyAny>),
 }
 
-impl Combine {
+impl RowCombiner {
     fn function(self, comm: &Communicator, row_bytes: usize, raised: &Raised) -> PyResult<Function> {
         let made = match self {
-            Combine::Address(0) => return Err(errors::input("op: a null pointer: expected a function".to_string())),
-            Combine::Address(address) => {
+            RowCombiner::Address(0) => {
+                return Err(errors::input("op: a null pointer: expected a function".to_string()));
+            }
+            RowCombiner::Address(address) => {
                 // SAFETY: the program says that a function of this type is there, and keeps it.
                 let foreign = unsafe { std::mem::transmute::<usize, Foreign>(address) };
                 comm.inner().function(row_bytes, move |into, from| {
@@ -45,7 +47,7 @@ impl Combine {
                     Ok(())
                 })
             }
-            Combine::Place((name, element)) => {
+            RowCombiner::Place((name, element)) => {
                 let known = Element::ALL.into_iter().find(|known| known.name() == element);
                 let element = known.ok_or_else(|| errors::input(format!("dtype {element}: expected a number")))?;
                 let (expected_bytes, keep) = place_keeper(element, name == "argmax");
@@ -55,7 +57,7 @@ impl Combine {
                     Ok(())
                 })
             }
-            Combine::Callable(callable) => {
+            RowCombiner::Callable(callable) => {
                 let raised = raised.clone();
                 comm.inner().function(row_bytes, move |into, from| {
                     Python::attach(|py| {
@@ -74,22 +76,22 @@ impl Combine {
 }
 
 /// A reduction whose operation is a function.
-pub struct Asked<'a> {
+pub struct FunctionReduction<'a> {
     pub collective: &'a str,
     pub root: usize,
     /// Rows per rank.
     pub counts: Vec<usize>,
 }
 
-impl Asked<'_> {
-    fn task(&self) -> PyResult<Task<'_>> {
+impl FunctionReduction<'_> {
+    fn task(&self) -> PyResult<CollectiveTask<'_>> {
         let op = Op::Function;
         Ok(match self.collective {
-            "reduce" => Task::Reduce { op, root: self.root, vector: Whole },
-            "allreduce" => Task::Allreduce { op, vector: Whole },
-            "reduce_scatter" => Task::ReduceScatter { chunks: &self.counts, op },
-            "scan" => Task::Scan { op, vector: Whole },
-            "exscan" => Task::Exscan { op, vector: Whole },
+            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: Whole },
+            "allreduce" => CollectiveTask::Allreduce { op, vector: Whole },
+            "reduce_scatter" => CollectiveTask::ReduceScatter { chunks: &self.counts, op },
+            "scan" => CollectiveTask::Scan { op, vector: Whole },
+            "exscan" => CollectiveTask::Exscan { op, vector: Whole },
             other => return Err(errors::input(format!("collective={other:?}: expected one that combines"))),
         })
     }
@@ -100,19 +102,19 @@ impl Asked<'_> {
 pub fn perform(
     py: Python<'_>,
     comm: &Communicator,
-    asked: &Asked<'_>,
+    asked: &FunctionReduction<'_>,
     array: &Bound<'_, PyUntypedArray>,
-    combine: Combine,
+    combine: RowCombiner,
     row_bytes: usize,
     form: &str,
     algorithm: Option<&str>,
     later: bool,
 ) -> PyResult<Option<Handle>> {
-    let (task, bytes, raised) = (asked.task()?, Bytes::of(array)?, Raised::default());
+    let (task, bytes, raised) = (asked.task()?, ArrayBytes::of(array)?, Raised::default());
     let function = combine.function(comm, row_bytes, &raised)?;
-    let elements = Elements { element: bytes.element, shape: Shape::Told(form) };
+    let elements = ElementType { element: bytes.element, shape: ElementShape::Told(form) };
     if later {
-        let kept = Kept::arrays(array, None, false)?;
+        let kept = HandleMemory::arrays(array, None, false)?;
         let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, kept))?;
         return Ok(Some(comm.handle(handle, Some(raised))));
     }

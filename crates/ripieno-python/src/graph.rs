@@ -9,13 +9,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Csr, Edges, Fold, Layout, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
+    Csr, EdgeColumns, EdgeFormat, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
 };
 use std::num::NonZeroUsize;
 
 /// Adds the graph kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Matrix>()?;
+    module.add_class::<EdgeMatrix>()?;
     module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(parse_columns, module)?)?;
     module.add_function(wrap_pyfunction!(local_graph, module)?)?;
@@ -23,8 +23,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 type Ids<'py> = Bound<'py, PyArray1<i64>>;
-type Reals<'py> = Bound<'py, PyArray1<f64>>;
-type Parsed<'py> = (Ids<'py>, Ids<'py>, Reals<'py>, Ids<'py>);
+type RealVector<'py> = Bound<'py, PyArray1<f64>>;
+type Parsed<'py> = (Ids<'py>, Ids<'py>, RealVector<'py>, Ids<'py>);
 
 #[pyfunction]
 fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parsed<'py>> {
@@ -34,7 +34,7 @@ fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parse
         "refused" => Third::Refused,
         _ => return Err(errors::input(format!("third={third:?}: expected weight, ignored or refused"))),
     };
-    parse(py, text, Layout::Blanks { third })
+    parse(py, text, EdgeFormat::Blanks { third })
 }
 
 #[pyfunction]
@@ -46,22 +46,22 @@ fn parse_columns<'py>(
     target: usize,
     weight: Option<usize>,
 ) -> PyResult<Parsed<'py>> {
-    parse(py, text, Layout::Delimited { delimiter, source, target, weight })
+    parse(py, text, EdgeFormat::Delimited { delimiter, source, target, weight })
 }
 
 /// A malformed line is a `ValueError` with the byte at which it begins and what is wrong.
-fn parse<'py>(py: Python<'py>, text: &[u8], layout: Layout) -> PyResult<Parsed<'py>> {
+fn parse<'py>(py: Python<'py>, text: &[u8], layout: EdgeFormat) -> PyResult<Parsed<'py>> {
     let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, layout));
-    let Edges { sources, targets, weights, lone } =
+    let EdgeColumns { sources, targets, weights, lone } =
         parsed.map_err(|error| PyValueError::new_err((error.offset, error.reason.to_string())))?;
     Ok((sources.into_pyarray(py), targets.into_pyarray(py), weights.into_pyarray(py), lone.into_pyarray(py)))
 }
 
-type Entries<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Option<Reals<'py>>);
+type Entries<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u32>>, Option<RealVector<'py>>);
 
 /// The matrix of a rank's edges.
 #[pyclass(frozen, module = "ripieno._native")]
-struct Matrix(Csr);
+struct EdgeMatrix(Csr);
 
 #[pyfunction]
 fn local_graph<'py>(
@@ -71,17 +71,17 @@ fn local_graph<'py>(
     weights: Option<PyReadonlyArray1<'py, f64>>,
     once: bool,
     threads: NonZeroUsize,
-) -> PyResult<(Ids<'py>, Ids<'py>, Matrix)> {
+) -> PyResult<(Ids<'py>, Ids<'py>, EdgeMatrix)> {
     let (sources, targets) = (sources.as_slice()?, targets.as_slice()?);
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
     let LocalGraph { rows, columns, matrix } = py
         .detach(|| LocalGraph::new(sources, targets, weights, once, &Threads::new(threads.get())))
         .map_err(|error| errors::input(error.to_string()))?;
-    Ok((rows.into_pyarray(py), columns.into_pyarray(py), Matrix(matrix)))
+    Ok((rows.into_pyarray(py), columns.into_pyarray(py), EdgeMatrix(matrix)))
 }
 
 #[pymethods]
-impl Matrix {
+impl EdgeMatrix {
     #[getter]
     fn shape(&self) -> (usize, usize) {
         (self.0.row_count(), self.0.column_count())
@@ -92,7 +92,7 @@ impl Matrix {
         self.0.entry_count()
     }
 
-    fn column_sums<'py>(&self, py: Python<'py>) -> Reals<'py> {
+    fn column_sums<'py>(&self, py: Python<'py>) -> RealVector<'py> {
         py.detach(|| self.0.column_sums()).into_pyarray(py)
     }
 
@@ -106,25 +106,25 @@ impl Matrix {
     fn product(
         &self,
         py: Python<'_>,
-        x: Values<'_>,
+        x: ProductValues<'_>,
         out: &Bound<'_, PyAny>,
         op: &str,
         threads: NonZeroUsize,
     ) -> PyResult<()> {
         let product = Product { matrix: &self.0, op, threads };
         match x {
-            Values::F64(x) => product.of_reals(py, x, out.extract()?),
-            Values::F32(x) => product.of_reals(py, x, out.extract()?),
-            Values::I32(x) => product.of_bits(py, x, out.extract()?),
-            Values::I64(x) => product.of_bits(py, x, out.extract()?),
-            Values::U64(x) => product.of_bits(py, x, out.extract()?),
+            ProductValues::F64(x) => product.of_reals(py, x, out.extract()?),
+            ProductValues::F32(x) => product.of_reals(py, x, out.extract()?),
+            ProductValues::I32(x) => product.of_bits(py, x, out.extract()?),
+            ProductValues::I64(x) => product.of_bits(py, x, out.extract()?),
+            ProductValues::U64(x) => product.of_bits(py, x, out.extract()?),
         }
     }
 }
 
 /// A vector, or rows of values, of any of the types that products are made of.
 #[derive(FromPyObject)]
-enum Values<'py> {
+enum ProductValues<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
     F32(PyReadonlyArrayDyn<'py, f32>),
     I32(PyReadonlyArrayDyn<'py, i32>),

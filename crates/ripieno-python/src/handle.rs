@@ -1,32 +1,32 @@
 //! Handles of asynchronous calls: the arrays live until the call has ended, whoever forgets them.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::communicator::raised_by;
 use crate::functions::Raised;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{Memory, OwnedBuffers};
+use ripieno::{BufferMemory, OwnedBuffers};
 
 /// What an asynchronous call works on.
-pub enum Kept {
+pub enum HandleMemory {
     /// Arrays, with a reference to each.
-    Arrays { _owners: [Option<Py<PyUntypedArray>>; 2], main: Memory<'static>, output: Memory<'static> },
+    Arrays { _owners: [Option<Py<PyUntypedArray>>; 2], main: BufferMemory<'static>, output: BufferMemory<'static> },
     /// The byte of a barrier.
     Token([u8; 1]),
 }
 
-impl Kept {
+impl HandleMemory {
     /// Keeps the memory of one or two arrays; only reads the first if `only_reads`.
     pub fn arrays(
         main: &Bound<'_, PyUntypedArray>,
         output: Option<&Bound<'_, PyUntypedArray>>,
         only_reads: bool,
-    ) -> PyResult<Kept> {
-        let into = output.map(|output| Bytes::of(output)?.write()).transpose()?;
-        Ok(Kept::Arrays {
-            main: Bytes::of(main)?.memory(only_reads)?,
-            output: into.map_or(Memory::Read(&[]), Memory::Write),
+    ) -> PyResult<HandleMemory> {
+        let into = output.map(|output| ArrayBytes::of(output)?.write()).transpose()?;
+        Ok(HandleMemory::Arrays {
+            main: ArrayBytes::of(main)?.memory(only_reads)?,
+            output: into.map_or(BufferMemory::Read(&[]), BufferMemory::Write),
             _owners: [Some(main.clone().unbind()), output.map(|output| output.clone().unbind())],
         })
     }
@@ -35,33 +35,33 @@ impl Kept {
 // SAFETY: the owners hold references to the arrays, whose memory NumPy does not move; `ripieno` keeps a token in one
 // place until its call has ended. As for any NumPy function that releases the interpreter, not using an array that a
 // call works on is up to the program.
-unsafe impl OwnedBuffers for Kept {
-    fn buffers(&mut self) -> [Memory<'_>; 2] {
+unsafe impl OwnedBuffers for HandleMemory {
+    fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         match self {
-            Kept::Arrays { main, output, .. } => [again(main), again(output)],
-            Kept::Token(token) => [Memory::Write(token), Memory::Read(&[])],
+            HandleMemory::Arrays { main, output, .. } => [again(main), again(output)],
+            HandleMemory::Token(token) => [BufferMemory::Write(token), BufferMemory::Read(&[])],
         }
     }
 }
 
-fn again<'a>(memory: &'a mut Memory<'static>) -> Memory<'a> {
+fn again<'a>(memory: &'a mut BufferMemory<'static>) -> BufferMemory<'a> {
     match memory {
-        Memory::Read(bytes) => Memory::Read(bytes),
-        Memory::Write(bytes) => Memory::Write(bytes),
+        BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
+        BufferMemory::Write(bytes) => BufferMemory::Write(bytes),
     }
 }
 
 /// An asynchronous call on its way.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Handle {
-    inner: ripieno::Handle<Kept>,
+    inner: ripieno::Handle<HandleMemory>,
     interruption: Interruption,
     /// What the function that combines raised, where there is one.
     raised: Option<Raised>,
 }
 
 impl Handle {
-    pub fn new(inner: ripieno::Handle<Kept>, interruption: Interruption, raised: Option<Raised>) -> Handle {
+    pub fn new(inner: ripieno::Handle<HandleMemory>, interruption: Interruption, raised: Option<Raised>) -> Handle {
         Handle { inner, interruption, raised }
     }
 }
@@ -70,7 +70,7 @@ impl Handle {
 #[pyfunction]
 pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usize>> {
     let Some(first) = handles.first() else { return Ok(None) };
-    let inner: Vec<&ripieno::Handle<Kept>> = handles.iter().map(|handle| &handle.get().inner).collect();
+    let inner: Vec<&ripieno::Handle<HandleMemory>> = handles.iter().map(|handle| &handle.get().inner).collect();
     let ended = py.detach(|| ripieno::Handle::join_any(&inner));
     ended.map_err(|error| first.get().interruption.exception(error))
 }

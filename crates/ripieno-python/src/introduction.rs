@@ -46,7 +46,7 @@ fn introduce_member(
 /// Where members come in; only the thread that lets them in may use it.
 #[pyclass(module = "ripieno._native")]
 struct Reception {
-    inner: introduction::Reception,
+    inner: introduction::MemberAcceptor,
 }
 
 #[pymethods]
@@ -56,7 +56,7 @@ impl Reception {
     fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
         // SAFETY: the caller's socket is open until this returns.
         let listener = unsafe { BorrowedFd::borrow_raw(listener) };
-        Ok(Reception { inner: introduction::Reception::new(listener, credentials(token, tls))? })
+        Ok(Reception { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
     }
 
     /// Readable when somebody may have something to say.

@@ -7,7 +7,9 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use ripieno_kernels::{Bounds, Cells, Centre, Centroid, Growth, Matrix, Pass, Point, ThreadModel, Threads};
+use ripieno_kernels::{
+    Cells, Centre, Centroid, DistanceBounds, Growth, Matrix, PassOutput, Point, ThreadModel, Threads,
+};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -33,7 +35,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Points of any of the three types.
 #[derive(FromPyObject)]
-enum Points<'py> {
+enum KernelPoints<'py> {
     F32(PyReadonlyArray2<'py, f32>),
     F64(PyReadonlyArray2<'py, f64>),
     U8(PyReadonlyArray2<'py, u8>),
@@ -43,9 +45,9 @@ enum Points<'py> {
 macro_rules! for_points {
     ($points:expr, $array:ident => $call:expr) => {
         match $points {
-            Points::F32($array) => $call,
-            Points::F64($array) => $call,
-            Points::U8($array) => $call,
+            KernelPoints::F32($array) => $call,
+            KernelPoints::F64($array) => $call,
+            KernelPoints::U8($array) => $call,
         }
     };
 }
@@ -72,13 +74,13 @@ fn simd_level() -> String {
 
 /// What passes of K-means over the same points know of each other.
 #[pyclass]
-struct PassBounds(Bounds);
+struct PassBounds(DistanceBounds);
 
 #[pymethods]
 impl PassBounds {
     #[new]
     fn new(limit_bytes: usize) -> Self {
-        PassBounds(Bounds::new(limit_bytes))
+        PassBounds(DistanceBounds::new(limit_bytes))
     }
 
     #[getter]
@@ -92,13 +94,13 @@ impl PassBounds {
     }
 }
 
-type Sums<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, f64);
+type KMeansSums<'py> = (Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>, f64);
 
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn assign_accumulate<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     centroids: &Bound<'py, PyAny>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     labels: PyReadwriteArray1<'py, i32>,
@@ -106,7 +108,7 @@ fn assign_accumulate<'py>(
     squared_distances: Option<PyReadwriteArray1<'py, f64>>,
     bsp: bool,
     mut bounds: Option<PyRefMut<'py, PassBounds>>,
-) -> PyResult<Sums<'py>> {
+) -> PyResult<KMeansSums<'py>> {
     let model = if bsp { ThreadModel::Bsp } else { ThreadModel::ForkJoin };
     let threads = Threads::new(threads.get()).in_model(model);
     let bounds = bounds.as_mut().map(|bounds| &mut bounds.0);
@@ -124,8 +126,8 @@ fn assign_accumulate_of<'py, P: Point + numpy::Element>(
     mut labels: PyReadwriteArray1<'py, i32>,
     threads: Threads,
     mut squared_distances: Option<PyReadwriteArray1<'py, f64>>,
-    bounds: Option<&mut Bounds>,
-) -> PyResult<Sums<'py>>
+    bounds: Option<&mut DistanceBounds>,
+) -> PyResult<KMeansSums<'py>>
 where
     P::Centroid: numpy::Element,
 {
@@ -135,7 +137,7 @@ where
     let labels = labels.as_slice_mut()?;
     let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
     let mut weight_sums = vec![0.0; centroids.rows()];
-    let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+    let pass = PassOutput { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
     let inertia = py.detach(|| match bounds {
         Some(bounds) => ripieno_kernels::assign_accumulate_within(points, centroids, weights, pass, bounds, &threads),
         None => ripieno_kernels::assign_accumulate(points, centroids, weights, pass, &threads),
@@ -165,7 +167,7 @@ impl NearIndex {
 #[allow(clippy::too_many_arguments)]
 fn assign_accumulate_near<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     centroids: &Bound<'py, PyAny>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     labels: PyReadwriteArray1<'py, i32>,
@@ -173,7 +175,7 @@ fn assign_accumulate_near<'py>(
     mut index: PyRefMut<'py, NearIndex>,
     probes: NonZeroUsize,
     threads: NonZeroUsize,
-) -> PyResult<Sums<'py>> {
+) -> PyResult<KMeansSums<'py>> {
     let index = &mut index.0;
     for_points!(points, array => {
         let centroids = centroids.extract()?;
@@ -192,7 +194,7 @@ fn assign_accumulate_near_of<'py, P: Point + numpy::Element>(
     index: &mut ripieno_kernels::NearIndex,
     probes: NonZeroUsize,
     threads: NonZeroUsize,
-) -> PyResult<Sums<'py>>
+) -> PyResult<KMeansSums<'py>>
 where
     P::Centroid: numpy::Element,
 {
@@ -202,7 +204,7 @@ where
     let mut sums = vec![0.0; centroids.rows() * centroids.columns()];
     let mut weight_sums = vec![0.0; centroids.rows()];
     let squared_distances = Some(distances);
-    let pass = Pass { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
+    let pass = PassOutput { labels, squared_distances, sums: &mut sums, weight_sums: &mut weight_sums };
     let inertia = with_threads(py, threads, |threads| {
         ripieno_kernels::assign_accumulate_near(points, centroids, weights, pass, index, probes.get(), threads)
     });
@@ -219,7 +221,7 @@ impl Probing {
     #[new]
     fn new(
         py: Python<'_>,
-        points: Points<'_>,
+        points: KernelPoints<'_>,
         means: &Bound<'_, PyAny>,
         probes: NonZeroUsize,
         threads: NonZeroUsize,
@@ -270,7 +272,7 @@ struct BeforeArrays<'py> {
 #[allow(clippy::too_many_arguments)]
 fn meet_groups<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     probing: PyRef<'py, Probing>,
     groups: GroupArrays<'py>,
     before: Option<BeforeArrays<'py>>,
@@ -302,9 +304,11 @@ where
     let (first, numbers, starts) = (groups.first, groups.numbers.as_slice()?, &groups.starts[..]);
     let some = ripieno_kernels::SomeGroups { first, centroids, numbers, starts };
     let before = match &before {
-        Some(BeforeArrays { places, labels, first }) => {
-            Some(ripieno_kernels::Before { places: places.as_slice()?, labels: labels.as_slice()?, first: *first })
-        }
+        Some(BeforeArrays { places, labels, first }) => Some(ripieno_kernels::PreviousCentroids {
+            places: places.as_slice()?,
+            labels: labels.as_slice()?,
+            first: *first,
+        }),
         None => None,
     };
     let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
@@ -316,7 +320,7 @@ where
 #[allow(clippy::too_many_arguments)]
 fn accumulate_run<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     labels: PyReadonlyArray1<'py, i32>,
     weights: Option<PyReadonlyArray1<'py, f64>>,
     first: usize,
@@ -380,7 +384,7 @@ fn accumulate_sparse(
 #[pyfunction]
 fn assign<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     centroids: &Bound<'py, PyAny>,
     labels: PyReadwriteArray1<'py, i32>,
     squared_distances: Option<PyReadwriteArray1<'py, f64>>,
@@ -412,7 +416,7 @@ where
 #[pyfunction]
 fn update_min_distances<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     new_centroids: &Bound<'py, PyAny>,
     first_index: i32,
     min_squared_distances: PyReadwriteArray1<'py, f64>,
@@ -462,7 +466,7 @@ type Grown<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i64>>, Bound<'
 #[pyfunction]
 fn grow_cells<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     cells: CellArrays<'py>,
     trial_count: usize,
     centre_count: usize,
@@ -501,7 +505,7 @@ fn grow_cells_of<'py, P: Point + numpy::Element>(
 #[pyfunction]
 fn distances<'py>(
     py: Python<'py>,
-    points: Points<'py>,
+    points: KernelPoints<'py>,
     centroids: &Bound<'py, PyAny>,
     out: &Bound<'py, PyAny>,
     threads: NonZeroUsize,
@@ -557,7 +561,11 @@ fn recenter_of<C: Centroid + numpy::Element>(
 
 #[pyfunction]
 #[pyo3(signature = (points, threads=NonZeroUsize::MIN))]
-fn first_non_finite(py: Python<'_>, points: Points<'_>, threads: NonZeroUsize) -> PyResult<Option<(usize, usize)>> {
+fn first_non_finite(
+    py: Python<'_>,
+    points: KernelPoints<'_>,
+    threads: NonZeroUsize,
+) -> PyResult<Option<(usize, usize)>> {
     for_points!(points, array => {
         let points = matrix(&array)?;
         Ok(with_threads(py, threads, |threads| ripieno_kernels::first_non_finite(points, threads)))

@@ -1,12 +1,14 @@
 //! Keyed data for Python: aggregations, blocks and regroup.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, parse_op, told};
 use crate::errors;
 use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::keyed::{self, Combine, Form, KeyKind, Keys, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings};
+use ripieno::keyed::{
+    self, KeyColumn, KeyKind, KeyedCombine, KeyedForm, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings,
+};
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
 use ripieno_kernels::keyed::hash_string;
@@ -17,19 +19,19 @@ use std::sync::{Mutex, PoisonError};
 /// Adds the classes of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Aggregation>()?;
-    module.add_class::<Block>()
+    module.add_class::<KeyedArrays>()
 }
 
 /// Rows under keys, equal keys combined.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
-    form: Form,
-    state: Mutex<State>,
+    form: KeyedForm,
+    state: Mutex<AddedRows>,
 }
 
 /// What was added, until it is taken.
 #[derive(Default)]
-struct State {
+struct AddedRows {
     rows: Option<keyed::Aggregation>,
     row_count: u64,
     spilled_bytes: u64,
@@ -58,7 +60,7 @@ impl Aggregation {
         memory_limit_bytes: Option<u64>,
         spill_directory: Option<PathBuf>,
     ) -> PyResult<Aggregation> {
-        let form = Form {
+        let form = KeyedForm {
             keys: parse_key_kind(key_kind)?,
             element: parse_element(dtype)?,
             width,
@@ -71,7 +73,7 @@ impl Aggregation {
             _ => return Err(errors::input("expected memory_limit_bytes and spill_directory, or neither".to_string())),
         };
         let rows = keyed::Aggregation::new(form, rank_count.get(), limit).map_err(errors::from_collective)?;
-        Ok(Aggregation { form, state: Mutex::new(State { rows: Some(rows), ..State::default() }) })
+        Ok(Aggregation { form, state: Mutex::new(AddedRows { rows: Some(rows), ..AddedRows::default() }) })
     }
 
     /// Adds a row for each key; `ranks` are their homes, if not the hash decides.
@@ -84,7 +86,7 @@ impl Aggregation {
         ranks: Option<PyReadonlyArray1<'_, u32>>,
         threads: NonZeroUsize,
     ) -> PyResult<()> {
-        let (keys, values) = (keys.column()?, Bytes::of(values)?);
+        let (keys, values) = (keys.column()?, ArrayBytes::of(values)?);
         if values.element != self.form.element {
             let (given, expected) = (values.element.name(), self.form.element.name());
             return Err(errors::input(format!("values of dtype {given}: expected {expected}, as before")));
@@ -122,21 +124,25 @@ impl Aggregation {
 
     /// The keys and rows of all parts, without communication; the aggregation is over then.
     #[pyo3(signature = (threads=NonZeroUsize::MIN))]
-    fn block(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<Block> {
+    fn block(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<KeyedArrays> {
         let (rows, _) = self.take(py)?;
         let block = py.detach(|| {
             let mut parts = rows.seal(&Threads::new(threads.get()))?;
             let filled: Vec<usize> = (0..parts.part_count()).filter(|&part| parts.size(part).keys > 0).collect();
             let blocks = filled.into_iter().map(|part| parts.take(part)).collect::<Result<_, _>>()?;
-            Ok(keyed::Block::joined(blocks, &self.form))
+            Ok(keyed::KeyedBlock::joined(blocks, &self.form))
         });
-        Block::new(py, block.map_err(errors::from_collective)?, &self.form)
+        KeyedArrays::new(py, block.map_err(errors::from_collective)?, &self.form)
     }
 }
 
 impl Aggregation {
     /// Works on what was added, with the interpreter released.
-    fn change<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut State) -> Result<T, Error> + Send) -> PyResult<T> {
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut AddedRows) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
         let done = py.detach(|| work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)));
         done.map_err(errors::from_collective)
     }
@@ -152,7 +158,7 @@ impl Aggregation {
     }
 }
 
-impl State {
+impl AddedRows {
     fn rows(&mut self) -> Result<&mut keyed::Aggregation, Error> {
         self.rows.as_mut().ok_or_else(|| Error::Argument {
             name: "aggregation",
@@ -167,12 +173,12 @@ impl State {
 }
 
 impl KeyArrays<'_> {
-    fn column(&self) -> PyResult<Keys<'_>> {
+    fn column(&self) -> PyResult<KeyColumn<'_>> {
         Ok(match self {
-            KeyArrays::Int64(keys) => Keys::Int64(slice(keys)?),
+            KeyArrays::Int64(keys) => KeyColumn::Int64(slice(keys)?),
             KeyArrays::Strings(offsets, data) => {
                 let strings = Strings::new(slice(offsets)?, slice(data)?);
-                Keys::Strings(strings.map_err(|bad| errors::input(bad.to_string()))?)
+                KeyColumn::Strings(strings.map_err(|bad| errors::input(bad.to_string()))?)
             }
         })
     }
@@ -180,7 +186,7 @@ impl KeyArrays<'_> {
 
 /// Distinct keys and their rows, as arrays that own the memory.
 #[pyclass(frozen, get_all, module = "ripieno._native")]
-pub struct Block {
+pub struct KeyedArrays {
     /// The label of its form.
     label: u64,
     keys: Py<PyAny>,
@@ -188,8 +194,8 @@ pub struct Block {
     values: Py<PyAny>,
 }
 
-impl Block {
-    fn new(py: Python<'_>, block: keyed::Block, form: &Form) -> PyResult<Block> {
+impl KeyedArrays {
+    fn new(py: Python<'_>, block: keyed::KeyedBlock, form: &KeyedForm) -> PyResult<KeyedArrays> {
         let row_count = block.view().row_count();
         let keys = match block.keys {
             OwnedKeys::Int64(keys) => keys.into_pyarray(py).into_any(),
@@ -204,13 +210,13 @@ impl Block {
             1 => values,
             width => values.call_method1("reshape", ((row_count, width),))?,
         };
-        Ok(Block { label: form.label, keys: keys.unbind(), counts, values: values.unbind() })
+        Ok(KeyedArrays { label: form.label, keys: keys.unbind(), counts, values: values.unbind() })
     }
 }
 
 /// How a regroup is done, as far as the caller says.
 #[derive(Default)]
-pub struct Asked<'a> {
+pub struct RegroupArguments<'a> {
     /// What the caller calls, in words: all ranks' are equal.
     pub call: &'a str,
     pub merge: Option<&'a str>,
@@ -222,8 +228,8 @@ pub struct Asked<'a> {
     pub memory_limit_bytes: Option<u64>,
 }
 
-impl Asked<'_> {
-    fn options(&self, form: &Form) -> PyResult<Regroup> {
+impl RegroupArguments<'_> {
+    fn options(&self, form: &KeyedForm) -> PyResult<Regroup> {
         let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
         let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
         let asked = Regroup {
@@ -244,19 +250,19 @@ pub fn regroup<'py>(
     py: Python<'py>,
     communicator: &Communicator,
     aggregation: &Aggregation,
-    asked: &Asked<'_>,
+    asked: &RegroupArguments<'_>,
     on_block: Option<Py<PyAny>>,
-) -> PyResult<(Option<Block>, Bound<'py, PyDict>)> {
+) -> PyResult<(Option<KeyedArrays>, Bound<'py, PyDict>)> {
     let options = asked.options(&aggregation.form)?;
     let (rows, _) = aggregation.take(py)?;
     let (mut blocks, raised) = (Vec::new(), Mutex::new(None));
-    let mut keep = |form: &Form, block: keyed::Block| -> Result<(), Error> {
+    let mut keep = |form: &KeyedForm, block: keyed::KeyedBlock| -> Result<(), Error> {
         let Some(on_block) = &on_block else {
             blocks.push(block);
             return Ok(());
         };
         Python::attach(|py| {
-            let given = Block::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
+            let given = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
             given.map(drop).map_err(|error| {
                 let told = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -272,8 +278,8 @@ pub fn regroup<'py>(
     let block = match on_block {
         Some(_) => None,
         None => {
-            let block = py.detach(|| keyed::Block::joined(blocks, &regrouped.form));
-            Some(Block::new(py, block, &regrouped.form)?)
+            let block = py.detach(|| keyed::KeyedBlock::joined(blocks, &regrouped.form));
+            Some(KeyedArrays::new(py, block, &regrouped.form)?)
         }
     };
     Ok((block, statistics(py, &regrouped)?))
@@ -316,8 +322,8 @@ fn parse_element(name: &str) -> PyResult<Element> {
     element.ok_or_else(|| errors::input(format!("dtype={name:?}: expected one of {}", names())))
 }
 
-fn parse_combine(name: &str) -> PyResult<Combine> {
-    if name == "concat" { Ok(Combine::Concat) } else { parse_op(name).map(Combine::Op) }
+fn parse_combine(name: &str) -> PyResult<KeyedCombine> {
+    if name == "concat" { Ok(KeyedCombine::Concat) } else { parse_op(name).map(KeyedCombine::Op) }
 }
 
 pub fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {

@@ -1,11 +1,11 @@
 //! Measuring for Python: loops of collectives with the interpreter released, and what the memory allows.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, parse_collective, seconds};
 use crate::errors;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{Collective, Error, Memory, Op, measuring};
+use ripieno::{BufferMemory, Collective, Error, Op, measuring};
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -32,19 +32,19 @@ fn measure(
     algorithm: Option<&str>,
 ) -> PyResult<Vec<f64>> {
     let (collective, budget) = (parse_collective(collective)?, seconds("budget_s", budget_s)?);
-    let bytes = Bytes::of(array)?;
+    let bytes = ArrayBytes::of(array)?;
     let (vector, element) = (bytes.write()?, bytes.element);
-    let output = into.map(|into| Bytes::of(into)?.write()).transpose()?.unwrap_or_default();
+    let output = into.map(|into| ArrayBytes::of(into)?.write()).transpose()?.unwrap_or_default();
     communicator.call(py, |comm| {
         let counts = vec![vector.len() / element.size_bytes() / comm.world_size(); comm.world_size()];
         measuring::measure(comm, budget, apart, |comm| match collective {
-            Collective::Broadcast => comm.broadcast(Memory::Write(vector), element, 0, algorithm),
+            Collective::Broadcast => comm.broadcast(BufferMemory::Write(vector), element, 0, algorithm),
             Collective::Reduce => comm.reduce(vector, element, Op::Sum, 0, algorithm),
             Collective::Allreduce => comm.allreduce(vector, element, Op::Sum, algorithm),
             Collective::Allgather => comm.allgather(vector, element, &counts, algorithm),
             Collective::ReduceScatter => comm.reduce_scatter(vector, element, &counts, Op::Sum, algorithm),
             Collective::Gather => comm.gather(vector, element, &counts, 0, algorithm),
-            Collective::Scatter => comm.scatter(Memory::Write(vector), element, &counts, 0, algorithm),
+            Collective::Scatter => comm.scatter(BufferMemory::Write(vector), element, &counts, 0, algorithm),
             Collective::Alltoall => comm.alltoall(vector, &counts, output, &counts, element, algorithm),
             Collective::Barrier => comm.barrier(algorithm),
             other => Err(Error::Argument {

@@ -10,7 +10,9 @@ use numpy::{
 };
 use pyo3::prelude::*;
 use ripieno::Element;
-use ripieno_kernels::{Aim, Batches, Descent, Loss, OrderedColumns, Ratings, Solver, SparseRows, State, StepNumbers};
+use ripieno_kernels::{
+    Aim, DescentOptions, FeatureState, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
+};
 use std::num::NonZeroUsize;
 
 /// Adds the kernels to the module.
@@ -127,7 +129,7 @@ fn sgd_occurrences<'py>(
     Ok((features.into_pyarray(py), counts.into_pyarray(py).reshape([home_count, rows.step_count])?))
 }
 
-type Places<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
+type FactorPlaces<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
 
 #[pyfunction]
 fn sgd_places<'py>(
@@ -136,7 +138,7 @@ fn sgd_places<'py>(
     occurring: StepNumberArrays<'_>,
     chunk_lens: PyReadonlyArray1<'_, i64>,
     penalties: PyReadonlyArray1<'_, f64>,
-) -> PyResult<Places<'py>> {
+) -> PyResult<FactorPlaces<'py>> {
     let (rows, occurring) = (rows.parts()?, occurring.parts()?);
     let (chunk_lens, penalties) = (chunk_lens.as_slice()?, penalties.as_slice()?);
     let (places, penalties) = py.detach(|| ripieno_kernels::sgd_places(rows, occurring, chunk_lens, penalties));
@@ -157,7 +159,7 @@ fn sgd_meetings<'py>(
     Ok((features.into_pyarray(py), counts.into_pyarray(py), places.into_pyarray(py)))
 }
 
-/// Rows in the order of steps as arrays, see `ripieno.kernels.sgd.Batches`.
+/// Rows in the order of steps as arrays, see `ripieno.kernels.sgd.StepRows`.
 #[derive(FromPyObject)]
 struct BatchArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
@@ -172,8 +174,8 @@ struct BatchArrays<'py> {
 }
 
 impl BatchArrays<'_> {
-    fn parts(&self) -> PyResult<Batches<'_>> {
-        Ok(Batches {
+    fn parts(&self) -> PyResult<StepRows<'_>> {
+        Ok(StepRows {
             starts: self.starts.as_slice()?,
             places: self.places.as_slice()?,
             values: self.values.as_slice()?,
@@ -187,7 +189,7 @@ impl BatchArrays<'_> {
     }
 }
 
-/// How to descend, see `ripieno.kernels.sgd.Descent`.
+/// How to descend, see `ripieno.kernels.sgd.DescentOptions`.
 #[derive(FromPyObject)]
 struct DescentNumbers {
     loss: String,
@@ -196,14 +198,14 @@ struct DescentNumbers {
 }
 
 impl DescentNumbers {
-    fn parts(&self) -> PyResult<Descent> {
+    fn parts(&self) -> PyResult<DescentOptions> {
         let loss = match self.loss.as_str() {
             "log_loss" => Loss::Logistic,
             "hinge" => Loss::Hinge,
             "squared_error" => Loss::Squared,
             other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
         };
-        Ok(Descent { loss, eta0: self.eta0, rows_per_step: self.rows_per_step })
+        Ok(DescentOptions { loss, eta0: self.eta0, rows_per_step: self.rows_per_step })
     }
 }
 
@@ -220,7 +222,7 @@ fn sgd_epoch(
 ) -> PyResult<f64> {
     let k = weights.shape()[1];
     let (batches, order, descent) = (batches.parts()?, order.as_slice()?, descent.parts()?);
-    let state = State { k, weights: weights.as_slice_mut()?, squares: squares.as_slice_mut()? };
+    let state = FeatureState { k, weights: weights.as_slice_mut()?, squares: squares.as_slice_mut()? };
     communicator.call(py, |comm| {
         let exchange = |given: &mut Vec<f64>, got: &mut Vec<f64>| {
             if comm.world_size() == 1 {
@@ -280,7 +282,7 @@ fn scatter(
 
 /// Rows of numbers that products are made of.
 #[derive(FromPyObject)]
-enum Reals<'py> {
+enum RealRows<'py> {
     F32(PyReadonlyArray2<'py, f32>),
     F64(PyReadonlyArray2<'py, f64>),
 }
@@ -288,7 +290,7 @@ enum Reals<'py> {
 #[pyfunction]
 fn add_products(
     py: Python<'_>,
-    rows: Reals<'_>,
+    rows: RealRows<'_>,
     center: PyReadonlyArray1<'_, f64>,
     weights: Option<PyReadonlyArray1<'_, f64>>,
     mut sums: PyReadwriteArray2<'_, f64>,
@@ -297,11 +299,11 @@ fn add_products(
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
     let (center, sums) = (center.as_slice()?, sums.as_slice_mut()?);
     match &rows {
-        Reals::F32(array) => {
+        RealRows::F32(array) => {
             let rows = matrix(array)?;
             with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
         }
-        Reals::F64(array) => {
+        RealRows::F64(array) => {
             let rows = matrix(array)?;
             with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
         }

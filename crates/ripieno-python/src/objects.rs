@@ -4,7 +4,7 @@
 //! first. Objects of Python's own classes are pickled here, and short arrays are written as they are; any other object
 //! is packed by `ripieno.wire.packing`.
 
-use crate::arrays::{Bytes, empty};
+use crate::arrays::{ArrayBytes, empty};
 use crate::communicator::Communicator;
 use crate::errors;
 use crate::frames::{Frames, to_python};
@@ -14,7 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
-use ripieno::frame::{Content, Frame, ShortArray};
+use ripieno::frame::{Content, MessageFrame, ShortArray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -33,7 +33,7 @@ const WITHIN_BYTES: usize = 1 << 10;
 /// How long this process has made bytes of objects, and objects of bytes, here.
 static SPENT_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
-type Value<'a, 'py> = &'a Bound<'py, PyAny>;
+type ObjectValue<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -54,11 +54,11 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyo3(signature = (comm, value, to, form, /))]
 fn send_object<'py>(
     comm: &Communicator,
-    value: Value<'_, 'py>,
+    value: ObjectValue<'_, 'py>,
     to: usize,
     form: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let packed = Packed::of(value)?;
+    let packed = PackedObject::of(value)?;
     match packed.frame() {
         Some(frame) => Frames { py: value.py(), comm, form }.send(frame, to).map(|()| None),
         None => packed.to_python(value.py()).map(Some),
@@ -82,18 +82,18 @@ fn receive_object<'py>(
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn broadcast_object<'py>(
     comm: &Communicator,
-    value: Value<'_, 'py>,
+    value: ObjectValue<'_, 'py>,
     root: usize,
     algorithm: Option<&str>,
     form: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py: value.py(), comm, form };
     if frames.rank() != root {
-        let mut came = [Frame::EMPTY];
+        let mut came = [MessageFrame::EMPTY];
         frames.broadcast(&mut came, root, algorithm)?;
         return value_of(value.py(), came[0]);
     }
-    let packed = Packed::of(value)?;
+    let packed = PackedObject::of(value)?;
     match packed.frame() {
         Some(frame) => {
             frames.broadcast(&mut [frame], root, algorithm)?;
@@ -115,9 +115,9 @@ fn scatter_object<'py>(
     form: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py, comm, form };
-    let empty = Frame::new(BLOB, Content::Later(0)).expect("there is room for no bytes");
+    let empty = MessageFrame::new(BLOB, Content::Later(0)).expect("there is room for no bytes");
     let mut all = vec![empty; comm.inner().world_size()];
-    let packed: Vec<Packed> = values.iter().map(Packed::of).collect::<PyResult<_>>()?;
+    let packed: Vec<PackedObject> = values.iter().map(PackedObject::of).collect::<PyResult<_>>()?;
     for (frame, packed) in all.iter_mut().zip(&packed) {
         *frame = packed.first(py)?;
     }
@@ -135,14 +135,14 @@ fn scatter_object<'py>(
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn gather_objects<'py>(
     comm: &Communicator,
-    value: Value<'_, 'py>,
+    value: ObjectValue<'_, 'py>,
     root: Option<usize>,
     algorithm: Option<&str>,
     form: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let py = value.py();
     let frames = Frames { py, comm, form };
-    let packed = Packed::of(value)?;
+    let packed = PackedObject::of(value)?;
     let all = frames.allgather(packed.first(py)?, algorithm)?;
     if !all.iter().all(is_short) {
         return Ok((false, (packed.to_python(py)?, firsts(py, &all)?).into_pyobject(py)?.into_any()));
@@ -162,21 +162,21 @@ fn seconds_serializing() -> f64 {
 }
 
 /// A value on its way.
-enum Packed<'py> {
+enum PackedObject<'py> {
     /// A short array, as it lies in a first message.
     Array(Vec<u8>),
     /// As `ripieno.wire.packing` has it: a pickle, and the long buffers that it refers to.
     Pickle { pickled: Bound<'py, PyBytes>, buffers: Bound<'py, PyList> },
 }
 
-impl<'py> Packed<'py> {
-    fn of(value: &Bound<'py, PyAny>) -> PyResult<Packed<'py>> {
+impl<'py> PackedObject<'py> {
+    fn of(value: &Bound<'py, PyAny>) -> PyResult<PackedObject<'py>> {
         let py = value.py();
         if let Some(content) = short_array(value) {
-            return Ok(Packed::Array(content));
+            return Ok(PackedObject::Array(content));
         }
         if is_of_python(value) {
-            match timed(|| Packed::pickle(value)) {
+            match timed(|| PackedObject::pickle(value)) {
                 // What has classes of the program in it may be pickled otherwise.
                 Err(error) if error.is_instance_of::<PyException>(py) => {}
                 packed => return packed,
@@ -184,45 +184,45 @@ impl<'py> Packed<'py> {
         }
         let value = MOVABLE.import(py, "ripieno.wire.objects", "movable")?.call1((value,))?;
         let (pickled, buffers) = PACK.import(py, "ripieno.wire.packing", "pack")?.call1((value,))?.extract()?;
-        Ok(Packed::Pickle { pickled, buffers })
+        Ok(PackedObject::Pickle { pickled, buffers })
     }
 
-    fn pickle(value: &Bound<'py, PyAny>) -> PyResult<Packed<'py>> {
+    fn pickle(value: &Bound<'py, PyAny>) -> PyResult<PackedObject<'py>> {
         let py = value.py();
         let buffers = PyList::empty(py);
         let options = PyDict::new(py);
         options.set_item(intern!(py, "protocol"), PROTOCOL)?;
         options.set_item(intern!(py, "buffer_callback"), ShortBuffers { long: buffers.clone().unbind() })?;
         let pickled = DUMPS.import(py, "pickle", "dumps")?.call((value,), Some(&options))?.cast_into()?;
-        Ok(Packed::Pickle { pickled, buffers })
+        Ok(PackedObject::Pickle { pickled, buffers })
     }
 
     /// All of it as a first message, if there is room.
-    fn frame(&self) -> Option<Frame> {
+    fn frame(&self) -> Option<MessageFrame> {
         match self {
-            Packed::Array(content) => Frame::new(ARRAY, Content::Here(content)),
-            Packed::Pickle { pickled, buffers } if buffers.is_empty() => {
-                Frame::new(PICKLE, Content::Here(pickled.as_bytes()))
+            PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Here(content)),
+            PackedObject::Pickle { pickled, buffers } if buffers.is_empty() => {
+                MessageFrame::new(PICKLE, Content::Here(pickled.as_bytes()))
             }
-            Packed::Pickle { .. } => None,
+            PackedObject::Pickle { .. } => None,
         }
     }
 
     /// The same, or a first message that says how long its blob is.
-    fn first(&self, py: Python<'py>) -> PyResult<Frame> {
+    fn first(&self, py: Python<'py>) -> PyResult<MessageFrame> {
         if let Some(frame) = self.frame() {
             return Ok(frame);
         }
         let blob_bytes = BLOB_BYTES.import(py, "ripieno.wire.packing", "blob_bytes")?;
         let length = blob_bytes.call1((self.to_python(py)?,))?.extract()?;
-        Ok(Frame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
+        Ok(MessageFrame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
     }
 
     /// The same for `ripieno.wire.packing`; None if a first message has all of it.
     fn to_python(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Packed::Array(_) => Ok(py.None().into_bound(py)),
-            Packed::Pickle { pickled, buffers } => {
+            PackedObject::Array(_) => Ok(py.None().into_bound(py)),
+            PackedObject::Pickle { pickled, buffers } => {
                 PACKED.import(py, "ripieno.wire.packing", "Packed")?.call1((pickled, buffers))
             }
         }
@@ -261,12 +261,12 @@ fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
         || value.is_exact_instance_of::<PyBool>()
 }
 
-fn is_short(frame: &Frame) -> bool {
+fn is_short(frame: &MessageFrame) -> bool {
     matches!(frame.read(), (PICKLE | ARRAY, Content::Here(_)))
 }
 
 /// The value of a first message, if it is all there; else what is in it.
-fn value_of<'py>(py: Python<'py>, frame: Frame) -> PyResult<(bool, Bound<'py, PyAny>)> {
+fn value_of<'py>(py: Python<'py>, frame: MessageFrame) -> PyResult<(bool, Bound<'py, PyAny>)> {
     match frame.read() {
         (PICKLE, Content::Here(pickled)) => {
             let loads = LOADS.import(py, "pickle", "loads")?;
@@ -278,8 +278,8 @@ fn value_of<'py>(py: Python<'py>, frame: Frame) -> PyResult<(bool, Bound<'py, Py
 }
 
 /// The bytes of an array, if it is plain and a first message has room for it.
-fn short_array(value: Value<'_, '_>) -> Option<Vec<u8>> {
-    let (bytes, array) = Bytes::plain_to_read(value)?;
+fn short_array(value: ObjectValue<'_, '_>) -> Option<Vec<u8>> {
+    let (bytes, array) = ArrayBytes::plain_to_read(value)?;
     ShortArray::encode(bytes.element, array.shape(), bytes.read())
 }
 
@@ -289,13 +289,13 @@ fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
         return Err(errors::serialization("a first message says that it has an array, and has none".to_string()));
     };
     let array = empty(py, element, &shape)?;
-    let (into, _) = Bytes::plain(&array).expect("a new array of numbers is plain");
+    let (into, _) = ArrayBytes::plain(&array).expect("a new array of numbers is plain");
     into.write()?.copy_from_slice(data);
     Ok(array)
 }
 
 /// Of each first message whether it has all of a value, and that, or what is in it.
-fn firsts<'py>(py: Python<'py>, frames: &[Frame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
+fn firsts<'py>(py: Python<'py>, frames: &[MessageFrame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
     frames.iter().map(|frame| value_of(py, *frame)).collect()
 }
 

@@ -3,13 +3,13 @@
 //! Each says whether it was made; of arguments that are not plain nothing is done, and there are other ways for them.
 //! What travels is the same by either way.
 
-use crate::arrays::{Bytes, SHORT_BYTES};
+use crate::arrays::{ArrayBytes, SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
 use crate::plain_leaves::{Leaf, WHOLE, copied, form_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
-use ripieno::{Element, Elements, Memory, NO_MEMORY, Op, Shape, Task, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, Whole};
 
 /// The counts of so many ranks lie on the stack.
 const FEW_RANKS: usize = 16;
@@ -37,8 +37,8 @@ impl PlainCalls {
         if value.is_some_and(|value| !value.is(array) && !has_copied(value, array)) {
             return Ok(false);
         }
-        let Some((bytes, array)) = Bytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &Task::Allreduce { op, vector: Whole })
+        let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
+        self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: Whole })
     }
 
     /// What comes of it, for a float, a Python number to be added up, a short array, which stays as it is, or a tuple
@@ -46,7 +46,7 @@ impl PlainCalls {
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {
-            Some(op) => self.combined(value, &Task::Allreduce { op, vector: Whole })?,
+            Some(op) => self.combined(value, &CollectiveTask::Allreduce { op, vector: Whole })?,
             None => None,
         };
         Ok(found.unwrap_or_else(|| value.py().NotImplemented().into_bound(value.py())))
@@ -63,7 +63,7 @@ impl PlainCalls {
         let py = value.py();
         let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
             (Some(op), Some(root)) => {
-                let found = self.combined(value, &Task::Reduce { op, root, vector: Whole })?;
+                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: Whole })?;
                 found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
             }
             _ => None,
@@ -75,26 +75,27 @@ impl PlainCalls {
     #[pyo3(signature = (array, root, /))]
     fn broadcast(&self, array: Argument, root: Argument) -> PyResult<bool> {
         let Some(root) = self.rank(root) else { return Ok(false) };
-        let Some((bytes, array)) = Bytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &Task::Broadcast { root, vector: Whole })
+        let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
+        self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: Whole })
     }
 
     /// As the communicator's, of a line with as many elements of each rank.
     #[pyo3(signature = (array, /))]
     fn allgather(&self, array: Argument) -> PyResult<bool> {
         let world_size = self.world_size();
-        let line = Bytes::plain(array).filter(|(_, line)| line.ndim() == 1 && line.len().is_multiple_of(world_size));
+        let line =
+            ArrayBytes::plain(array).filter(|(_, line)| line.ndim() == 1 && line.len().is_multiple_of(world_size));
         let Some((bytes, line)) = line else { return Ok(false) };
         let count = line.len() / world_size;
         if let Some(chunks) = [count; FEW_RANKS].get(..world_size) {
-            return self.perform(bytes, line, &Task::Allgather { chunks });
+            return self.perform(bytes, line, &CollectiveTask::Allgather { chunks });
         }
-        self.perform(bytes, line, &Task::Allgather { chunks: &vec![count; world_size] })
+        self.perform(bytes, line, &CollectiveTask::Allgather { chunks: &vec![count; world_size] })
     }
 
     /// As the communicator's.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, &Task::Barrier { token: Whole }, Element::U8.into(), Memory::Write(&mut [0]))
+        self.run(py, &CollectiveTask::Barrier { token: Whole }, Element::U8.into(), BufferMemory::Write(&mut [0]))
     }
 }
 
@@ -110,7 +111,11 @@ impl PlainCalls {
     }
 
     /// What `task` makes of a value that is combined the short way: a leaf, or a tuple or a list of leaves.
-    fn combined<'py>(&self, value: Argument<'_, 'py>, task: &Task<'_>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn combined<'py>(
+        &self,
+        value: Argument<'_, 'py>,
+        task: &CollectiveTask<'_>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
         let is_sum = task.op() == Some(Op::Sum);
         if let Some(leaf) = Leaf::of(value, is_sum) {
@@ -130,17 +135,22 @@ impl PlainCalls {
     }
 
     /// What `task` makes of one leaf.
-    fn leaf<'py>(&self, py: Python<'py>, leaf: &Leaf<'_, 'py>, task: &Task<'_>) -> PyResult<Bound<'py, PyAny>> {
+    fn leaf<'py>(
+        &self,
+        py: Python<'py>,
+        leaf: &Leaf<'_, 'py>,
+        task: &CollectiveTask<'_>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         if let Leaf::Array(_, array) = leaf {
             let copy = copied(array)?;
-            let (bytes, array) = Bytes::plain(&copy).expect("the copy of a plain array is one");
+            let (bytes, array) = ArrayBytes::plain(&copy).expect("the copy of a plain array is one");
             self.perform(bytes, array, task)?;
             return Ok(copy);
         }
-        let shape = if matches!(leaf, Leaf::Whole(_)) { Shape::Told(WHOLE) } else { Shape::Axes(&[]) };
+        let shape = if matches!(leaf, Leaf::Whole(_)) { ElementShape::Told(WHOLE) } else { ElementShape::Axes(&[]) };
         let mut line = Vec::new();
         leaf.put(&mut line);
-        self.run(py, task, Elements { element: leaf.element(), shape }, Memory::Write(&mut line))?;
+        self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;
         leaf.take(py, &mut &*line)
     }
 
@@ -150,7 +160,7 @@ impl PlainCalls {
         py: Python<'py>,
         leaves: &[Leaf<'_, 'py>],
         form: &str,
-        task: &Task<'_>,
+        task: &CollectiveTask<'_>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let mut lines: Vec<(Element, Vec<u8>)> = Vec::new();
         for leaf in leaves {
@@ -162,7 +172,12 @@ impl PlainCalls {
             leaf.put(&mut lines[line].1);
         }
         for (element, line) in &mut lines {
-            self.run(py, task, Elements { element: *element, shape: Shape::Told(form) }, Memory::Write(line))?;
+            self.run(
+                py,
+                task,
+                ElementType { element: *element, shape: ElementShape::Told(form) },
+                BufferMemory::Write(line),
+            )?;
         }
         let mut rest: Vec<(Element, &[u8])> = lines.iter().map(|(element, line)| (*element, &**line)).collect();
         let mut combined = Vec::with_capacity(leaves.len());
@@ -176,22 +191,34 @@ impl PlainCalls {
 
     /// Performs a task on all of a plain array to its end.
     #[inline]
-    fn perform(&self, bytes: Bytes, array: &Bound<'_, PyUntypedArray>, task: &Task<'_>) -> PyResult<bool> {
-        let shape = if array.ndim() == 1 { Shape::Line } else { Shape::Axes(array.shape()) };
-        let elements = Elements { element: bytes.element, shape };
+    fn perform(
+        &self,
+        bytes: ArrayBytes,
+        array: &Bound<'_, PyUntypedArray>,
+        task: &CollectiveTask<'_>,
+    ) -> PyResult<bool> {
+        let shape = if array.ndim() == 1 { ElementShape::Line } else { ElementShape::Axes(array.shape()) };
+        let elements = ElementType { element: bytes.element, shape };
         self.run(array.py(), task, elements, bytes.memory(task.only_reads(self.0.get().inner().rank()))?)?;
         Ok(true)
     }
 
     #[inline]
-    fn run(&self, py: Python<'_>, task: &Task<'_>, elements: Elements<'_>, memory: Memory<'_>) -> PyResult<()> {
+    fn run(
+        &self,
+        py: Python<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
+        memory: BufferMemory<'_>,
+    ) -> PyResult<()> {
         self.0.get().run(py, task, elements, None, [memory, NO_MEMORY])
     }
 }
 
 /// Copies `value` to `array`, if both are short plain arrays of one form.
 fn has_copied(value: Argument, array: Argument) -> bool {
-    let (Some((from, given)), Some((into, array))) = (Bytes::plain_to_read(value), Bytes::plain(array)) else {
+    let (Some((from, given)), Some((into, array))) = (ArrayBytes::plain_to_read(value), ArrayBytes::plain(array))
+    else {
         return false;
     };
     let has_copied = from.is_short() && from.element == into.element && given.shape() == array.shape();

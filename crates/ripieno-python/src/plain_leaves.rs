@@ -1,6 +1,6 @@
 //! Tuples and lists of numbers and short arrays, which are combined leaf by leaf: those of one type travel together.
 
-use crate::arrays::{Bytes, empty};
+use crate::arrays::{ArrayBytes, empty};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
@@ -20,7 +20,7 @@ pub enum Leaf<'a, 'py> {
     /// A whole number that is to be added up.
     Whole(i64),
     /// A short array.
-    Array(Bytes, &'a Bound<'py, PyUntypedArray>),
+    Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
 
 impl<'a, 'py> Leaf<'a, 'py> {
@@ -36,7 +36,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         if let Ok(number) = value.cast_exact::<PyInt>() {
             return number.extract().ok().filter(|_| is_sum).map(Leaf::Whole);
         }
-        let (bytes, array) = Bytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
+        let (bytes, array) = ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
         Some(Leaf::Array(bytes, array))
     }
 
@@ -102,7 +102,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
             }
             Leaf::Array(bytes, array) => {
                 let made = empty(py, bytes.element, array.shape())?;
-                let (bytes, _) = Bytes::plain(&made).expect("a new array of numbers is plain");
+                let (bytes, _) = ArrayBytes::plain(&made).expect("a new array of numbers is plain");
                 let into = bytes.write()?;
                 into.copy_from_slice(next(into.len()));
                 Ok(made)

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::Endpoint;
-use ripieno::{Error, Flight, Reading, Record, Usage, Wait};
+use ripieno::{CollectiveRecord, Error, FlightRecorder, LinkUsage, Reading, StallInterval};
 use std::time::Duration;
 
 /// So many records, and as many waits, are kept where they shall be written to a file: 6 MiB.
@@ -55,7 +55,7 @@ impl Whose {
 }
 
 /// What the recorder knows, and whose it is.
-pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: Flight) -> PyResult<Bound<'py, PyDict>> {
+pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: FlightRecorder) -> PyResult<Bound<'py, PyDict>> {
     let records: PyResult<Vec<_>> = flight.records.iter().map(|(number, it)| record(py, *number, it)).collect();
     let entries = PyDict::new(py);
     entries.set_item("job", &whose.job)?;
@@ -71,7 +71,7 @@ pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: Flight) -> PyResult<B
 }
 
 /// One record; times in seconds of the monotonic clock of this host.
-fn record<'py>(py: Python<'py>, number: u64, record: &Record) -> PyResult<Bound<'py, PyDict>> {
+fn record<'py>(py: Python<'py>, number: u64, record: &CollectiveRecord) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("number", number)?;
     entry.set_item("communicator", record.communicator)?;
@@ -93,13 +93,13 @@ fn record<'py>(py: Python<'py>, number: u64, record: &Record) -> PyResult<Bound<
 }
 
 /// One wait: of which record, for whom and for how many peers, from when until when.
-fn wait(wait: &Wait) -> (u64, u32, u32, f64, f64) {
+fn wait(wait: &StallInterval) -> (u64, u32, u32, f64, f64) {
     (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
 }
 
 /// What a gauge has counted until `now`.
 pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
-    let usage = |it: &Usage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
+    let usage = |it: &LinkUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
     let entries = PyDict::new(py);
     entries.set_item("call_count", reading.call_count)?;
     entries.set_item("bytes_sent", reading.sent_bytes())?;

@@ -5,8 +5,11 @@ use crate::errors;
 use crate::interruption::Interruption;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::simulation::swarm::{Casting, Fetched, Outcome, Swarmed};
-use ripieno::simulation::{self, Candidate, Discipline, Explanation, Faults, Kind, Link, Simulation, Transfer};
+use ripieno::simulation::swarm::{Casting, RankOutcome, SimulatedFetch, Swarmed};
+use ripieno::simulation::{
+    self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, SimulatedTransfer,
+    SimulationCall,
+};
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
 
@@ -55,7 +58,7 @@ impl Cluster {
         dead: Vec<(usize, f64)>,
     ) -> Cluster {
         let topology = Arc::new(Topology::new(nodes, racks));
-        let faults = slow_some.iter().fold(Faults::default(), |faults, &(count, factor, seed)| {
+        let faults = slow_some.iter().fold(ClusterFaults::default(), |faults, &(count, factor, seed)| {
             faults.slow_some(topology.node_count(), count, factor, seed)
         });
         let faults = slow.into_iter().fold(faults, |faults, (node, factor)| faults.slow(node, factor));
@@ -171,22 +174,22 @@ fn search_block_bytes(
     found.map_err(|error| interruption.exception(error))
 }
 
-fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> Link {
-    Link { alpha_s, beta_s_per_byte }
+fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> LinkCost {
+    LinkCost { alpha_s, beta_s_per_byte }
 }
 
-fn kind_name(kind: Kind) -> &'static str {
+fn kind_name(kind: ConnectionKind) -> &'static str {
     match kind {
-        Kind::Memory => "memory",
-        Kind::Cable => "cable",
-        Kind::Uplink => "uplink",
+        ConnectionKind::Memory => "memory",
+        ConnectionKind::Cable => "cable",
+        ConnectionKind::Uplink => "uplink",
     }
 }
 
 fn simulation_dict<'py>(
     py: Python<'py>,
     cluster: &simulation::Cluster,
-    found: &Simulation,
+    found: &SimulationCall,
     transfers: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let (dict, played) = (PyDict::new(py), &found.played);
@@ -203,7 +206,7 @@ fn simulation_dict<'py>(
     let busiest = played.busiest().map(|load| (load.wire.to_string(), load.bytes, load.busy_s));
     dict.set_item("busiest", busiest)?;
     if transfers {
-        let row = |it: &Transfer| {
+        let row = |it: &SimulatedTransfer| {
             let kind = kind_name(cluster.kind(it.sender, it.receiver));
             (it.sender, it.receiver, it.length_bytes, it.start_s, it.end_s, kind)
         };
@@ -217,12 +220,12 @@ fn swarmed_dict<'py>(py: Python<'py>, cluster: &simulation::Cluster, found: &Swa
     dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
     dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
     let outcomes = found.outcomes[0].iter().map(|outcome| match outcome {
-        Outcome::Done { at_s, is_right } => {
+        RankOutcome::Done { at_s, is_right } => {
             ("done", Some(*at_s), if *is_right { "" } else { "wrong bytes" }.to_string())
         }
-        Outcome::Failed { at_s, failure } => ("failed", Some(*at_s), failure.to_string()),
-        Outcome::Lost { at_s } => ("lost", Some(*at_s), String::new()),
-        Outcome::Waiting => ("waiting", None, String::new()),
+        RankOutcome::Failed { at_s, failure } => ("failed", Some(*at_s), failure.to_string()),
+        RankOutcome::Lost { at_s } => ("lost", Some(*at_s), String::new()),
+        RankOutcome::Waiting => ("waiting", None, String::new()),
     });
     dict.set_item("outcomes", outcomes.collect::<Vec<_>>())?;
     let settled = found.settled[0].as_ref();
@@ -235,7 +238,7 @@ fn swarmed_dict<'py>(py: Python<'py>, cluster: &simulation::Cluster, found: &Swa
     dict.set_item("message_count", found.message_count)?;
     let busiest = found.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
     dict.set_item("busiest", busiest.map(|load| (load.wire.to_string(), load.bytes, load.busy_s)))?;
-    let row = |it: &Fetched| {
+    let row = |it: &SimulatedFetch| {
         let kind = kind_name(cluster.kind(it.sender, it.receiver));
         (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)
     };

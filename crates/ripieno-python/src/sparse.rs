@@ -1,16 +1,16 @@
 //! Sparse reductions for Python.
 
-use crate::arrays::Bytes;
+use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, parse_op};
 use crate::errors;
 use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use ripieno::Shape;
-use ripieno::sparse::{DENSE_ABOVE, Form, Options, Volume};
+use ripieno::ElementShape;
+use ripieno::sparse::{DENSE_ABOVE, SparseForm, SparseOptions, Volume};
 use std::num::NonZeroUsize;
 
-type Array<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
+type SparseArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
 /// Adds the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -35,14 +35,14 @@ impl SparseReduce {
         &self,
         py: Python<'_>,
         communicator: &Communicator,
-        values: Array,
-        into: Array,
+        values: SparseArray,
+        into: SparseArray,
         width: usize,
         op: &str,
         row: &str,
     ) -> PyResult<()> {
-        let (values, into) = (Bytes::of(values)?, Bytes::of(into)?);
-        let form = Form { element: values.element, width, op: parse_op(op)?, row: Shape::Told(row) };
+        let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
+        let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Told(row) };
         let (values, into) = (values.read(), into.write()?);
         communicator.call(py, |_| self.inner.reduce(values, into, form))
     }
@@ -99,8 +99,8 @@ fn sparse(
 ) -> PyResult<SparseReduce> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let inner = communicator.call(py, |comm| {
-        let options = Options::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
-        comm.sparse(out_indices, in_indices, &Options { threads, ..options })
+        let options = SparseOptions::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
+        comm.sparse(out_indices, in_indices, &SparseOptions { threads, ..options })
     })?;
     Ok(SparseReduce { inner })
 }
@@ -112,9 +112,9 @@ fn sparse_reduce(
     py: Python<'_>,
     communicator: &Communicator,
     out_indices: PyReadonlyArray1<'_, i64>,
-    values: Array,
+    values: SparseArray,
     in_indices: PyReadonlyArray1<'_, i64>,
-    into: Array,
+    into: SparseArray,
     width: usize,
     op: &str,
     row: &str,
@@ -125,12 +125,12 @@ fn sparse_reduce(
     threads: NonZeroUsize,
 ) -> PyResult<()> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
-    let (values, into) = (Bytes::of(values)?, Bytes::of(into)?);
-    let form = Form { element: values.element, width, op: parse_op(op)?, row: Shape::Told(row) };
+    let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
+    let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Told(row) };
     let (values, into) = (values.read(), into.write()?);
     communicator.call(py, |comm| {
-        let options = Options::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
-        comm.sparse_reduce(out_indices, values, in_indices, into, form, &Options { threads, ..options })
+        let options = SparseOptions::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
+        comm.sparse_reduce(out_indices, values, in_indices, into, form, &SparseOptions { threads, ..options })
     })
 }
 

@@ -41,7 +41,7 @@ fn joined_pieces<'py>(
 }
 
 /// Columns and signs, one of each for each feature.
-type Places<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
+type TextPlaces<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
 
 /// The columns of named features among `column_count`, and their signs.
 #[pyfunction]
@@ -50,7 +50,7 @@ fn feature_places<'py>(
     offsets: PyReadonlyArray1<'_, i64>,
     data: PyReadonlyArray1<'_, u8>,
     column_count: NonZeroU32,
-) -> PyResult<Places<'py>> {
+) -> PyResult<TextPlaces<'py>> {
     let names = Strings::new(slice(&offsets)?, slice(&data)?).map_err(|bad| errors::input(bad.to_string()))?;
     let places = py.detach(|| keyed::feature_places(names, column_count.get()));
     let columns: Vec<i32> = places.iter().map(|place| place.column as i32).collect();

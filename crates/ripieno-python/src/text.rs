@@ -4,7 +4,7 @@ use crate::errors;
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use ripieno_kernels::text::{Found, LineSearch, Search, WordCounts};
+use ripieno_kernels::text::{LineQuery, LineSearch, MatchedLines, WordCounts};
 
 /// Adds the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -57,7 +57,7 @@ impl Lines {
     #[new]
     #[pyo3(signature = (pattern, *, fixed=false, ignore_case=false, invert=false))]
     fn new(pattern: &str, fixed: bool, ignore_case: bool, invert: bool) -> PyResult<Lines> {
-        let search = LineSearch::new(pattern, Search { fixed, ignore_case, invert });
+        let search = LineSearch::new(pattern, LineQuery { fixed, ignore_case, invert });
         Ok(Lines(search.map_err(|error| errors::input(format!("pattern={pattern:?}: {error}")))?))
     }
 
@@ -72,7 +72,7 @@ impl Lines {
 
 /// Lines that were found in a text.
 #[pyclass(frozen, module = "ripieno._native")]
-struct FoundLines(Found);
+struct FoundLines(MatchedLines);
 
 #[pymethods]
 impl FoundLines {
@@ -87,7 +87,7 @@ impl FoundLines {
 
     /// The number of each line, where it begins in the text, and the lines.
     fn columns<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Strings<'py>) {
-        let Found { numbers, starts, offsets, data, .. } = &self.0;
+        let MatchedLines { numbers, starts, offsets, data, .. } = &self.0;
         let lines = (PyArray1::from_slice(py, offsets), PyArray1::from_slice(py, data));
         (PyArray1::from_slice(py, numbers), PyArray1::from_slice(py, starts), lines)
     }

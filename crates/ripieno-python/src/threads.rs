@@ -2,7 +2,7 @@
 
 use crate::errors;
 use pyo3::prelude::*;
-use ripieno_kernels::thread_costs::{self, Way};
+use ripieno_kernels::thread_costs::{self, PhaseDispatch};
 use std::num::NonZeroUsize;
 
 /// Adds the functions of this module.
@@ -39,8 +39,8 @@ fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
 /// Seconds that a turn of phases takes.
 #[pyfunction]
 fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
-    let Some(&(_, way)) = Way::ALL.iter().find(|(name, _)| *name == way) else {
-        let names = Way::ALL.map(|(name, _)| name).join(", ");
+    let Some(&(_, way)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == way) else {
+        let names = PhaseDispatch::ALL.map(|(name, _)| name).join(", ");
         return Err(errors::input(format!("way={way:?}: expected one of {names}")));
     };
     Ok(py.detach(|| thread_costs::turn(way, threads.get(), phases, rounds)).as_secs_f64())

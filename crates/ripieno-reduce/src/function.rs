@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 /// Combines the rows of the second slice, as long as the first, into those of the first, which come of lower ranks;
 /// whether it could. One that could not has told the job why.
-type Combine = dyn Fn(&mut [u8], &[u8]) -> bool + Send + Sync;
+type CombineFunction = dyn Fn(&mut [u8], &[u8]) -> bool + Send + Sync;
 
 /// How rows combine that only the caller understands. Rows are never cut.
 #[derive(Clone)]
 pub struct Function {
     /// Size of a row, at least 1.
     pub row_bytes: usize,
-    combine: Arc<Combine>,
+    combine: Arc<CombineFunction>,
 }
 
 impl Function {

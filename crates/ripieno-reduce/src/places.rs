@@ -9,12 +9,12 @@ use std::cmp::Ordering;
 const INDEX_BYTES: usize = size_of::<i64>();
 
 /// Combines the rows of the second piece into those of the first.
-type Keeper = fn(&mut [u8], &[u8]);
+type RowCombine = fn(&mut [u8], &[u8]);
 
 /// Combines rows of an `element` and an index, one after the other: the lesser value stays (the greater, if
 /// `is_greatest`), with its index; of equal values the first, which is that of the lower ranks. A NaN wins over
 /// numbers, as in NumPy.
-pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, Keeper) {
+pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, RowCombine) {
     let wins = if is_greatest { Ordering::Greater } else { Ordering::Less };
     let row_bytes = element.size_bytes() + INDEX_BYTES;
     (
@@ -36,7 +36,7 @@ pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, Keeper) {
     )
 }
 
-fn of_type<T: Number + PartialOrd>(wins: Ordering) -> Keeper {
+fn of_type<T: Number + PartialOrd>(wins: Ordering) -> RowCombine {
     match wins {
         Ordering::Less => |into, from| keep::<T>(into, from, Ordering::Less),
         _ => |into, from| keep::<T>(into, from, Ordering::Greater),

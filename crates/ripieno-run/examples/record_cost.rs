@@ -4,7 +4,7 @@
 //! Best of many batches, for the machine may be busy. To count instructions: `perf stat -e instructions:u` around it.
 
 use ripieno_plan::{Collective, Op};
-use ripieno_run::recorder::{Outcome, Record, Recorder};
+use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord, Recorder};
 use ripieno_run::{Call, CallKind, Element, Header};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -24,17 +24,17 @@ fn main() {
     println!("{plain:.2} ns per record without times, {clocked:.2} ns with two looks at the clock");
 }
 
-fn note(recorder: &mut Recorder, record: &Record, sequence: u64, clock: Option<Instant>) {
+fn note(recorder: &mut Recorder, record: &CollectiveRecord, sequence: u64, clock: Option<Instant>) {
     let now = || clock.expect("only who has a clock looks at it").elapsed();
     let ticket = recorder.begin(black_box(record), sequence, clock.map(|_| now()));
-    recorder.end(ticket, Outcome::Done, now);
+    recorder.end(ticket, CollectiveOutcome::Done, now);
 }
 
-fn a_record() -> Record {
+fn a_record() -> CollectiveRecord {
     let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
     let kind = CallKind::Catalogued { collective, algorithm: 1, op, root: 0, element_count: 1 };
     let header = Header { communicator: 0, sequence: 0, call: Call { kind, element: Element::F64, form: 0 } };
-    Record::of(&header, 8, 1)
+    CollectiveRecord::of(&header, 8, 1)
 }
 
 /// Nanoseconds per call of `record`, in the fastest batch.

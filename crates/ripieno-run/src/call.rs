@@ -72,7 +72,7 @@ pub enum CallKind {
 
 /// What a rank called, and in words what the form of that stands for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct DescribedCall {
     /// What it called, and when.
     pub header: Header,
     /// What the form stands for; empty where there is none, or where nobody has told.
@@ -161,10 +161,10 @@ impl Call {
     }
 }
 
-impl Told {
+impl DescribedCall {
     /// Of whose form nobody has told what it stands for.
-    pub fn untold(header: Header) -> Told {
-        Told { header, form: String::new() }
+    pub fn untold(header: Header) -> DescribedCall {
+        DescribedCall { header, form: String::new() }
     }
 
     /// Whether the form is told, if there is one.
@@ -348,7 +348,7 @@ impl std::fmt::Display for Header {
     }
 }
 
-impl std::fmt::Display for Told {
+impl std::fmt::Display for DescribedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.call())?;
         self.header.number(f)
@@ -446,10 +446,10 @@ mod tests {
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
         let call = Call { kind, element: Element::I64, form: 0xabc };
         let header = Header { communicator: 0, sequence: 7, call };
-        let told = Told { header, form: "shape (2, 3)".to_string() };
+        let told = DescribedCall { header, form: "shape (2, 3)".to_string() };
         assert_eq!(told.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
         assert_eq!(told.to_string(), format!("{} as its collective 7", told.call()));
-        assert!(Told::untold(header).call().contains("form #00000abc"));
+        assert!(DescribedCall::untold(header).call().contains("form #00000abc"));
         assert!(!call.to_string().contains("form"));
     }
 

@@ -3,7 +3,7 @@
 //! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
 //! the job has failed.
 
-use crate::call::{HEADER_BYTES, Header, Told};
+use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::link::{Link, LinkError};
 use crate::membership::describe_pair;
 use crate::replicas::Replicas;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Why a job cannot go on. The same on every rank: the first failure of the job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
-pub enum Failure {
+pub enum JobFailure {
     /// A rank died, fell silent, raised an error or left while others still waited for it.
     #[error("rank {rank} on host {host} failed: {cause}")]
     RankFailed {
@@ -49,7 +49,7 @@ pub struct Shrunk {
 pub enum NotShrunk {
     /// This rank is not one of them, or they could not agree.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] JobFailure),
     /// The user does not want to wait any longer.
     #[error("interrupted")]
     Interrupted,
@@ -75,7 +75,7 @@ pub trait Remote: Send + Sync {
     fn wake(&self);
 
     /// As [`Fabric::report`].
-    fn report(&self, failure: Failure);
+    fn report(&self, failure: JobFailure);
 
     /// The rank's program is over: survivors of a failure go on without this rank, and do not wait for it.
     fn withdraw(&self) {}
@@ -109,7 +109,7 @@ pub trait Fabric: Send {
     fn has_failed(&self) -> bool;
 
     /// How the job has failed.
-    fn failure(&self) -> Option<Failure>;
+    fn failure(&self) -> Option<JobFailure>;
 
     /// Whether a rank has died of which a replica lives; one atomic load. Its link is closed when this rank next parks.
     fn has_losses(&self) -> bool {
@@ -117,17 +117,17 @@ pub trait Fabric: Send {
     }
 
     /// How such ranks died, lowest rank first.
-    fn losses(&self) -> Vec<Failure> {
+    fn losses(&self) -> Vec<JobFailure> {
         vec![]
     }
 
     /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns,
     /// within a bounded time, when the job has failed: of this, or of what came before it.
-    fn report(&mut self, failure: Failure);
+    fn report(&mut self, failure: JobFailure);
 
     /// The failure to give for a link to `peer` that closed because of `cause`: what the job says of it if it says
     /// anything within a bounded time, else that `peer` failed.
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure;
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure;
 
     /// Time since some fixed moment, never going back.
     fn now(&self) -> Duration;
@@ -152,8 +152,8 @@ pub trait Fabric: Send {
     /// Reports, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs` ahead of its data.
     /// Who can be asked is asked what the forms stand for.
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
-        let pair = [(self.rank(), Told::untold(mine)), (peer, Told::untold(theirs))];
-        self.report(Failure::Mismatch { description: describe_pair(pair) });
+        let pair = [(self.rank(), DescribedCall::untold(mine)), (peer, DescribedCall::untold(theirs))];
+        self.report(JobFailure::Mismatch { description: describe_pair(pair) });
     }
 
     /// Notes that this rank enters a collective of this communicator, with its header as it travels; other ranks'

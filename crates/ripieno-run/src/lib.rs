@@ -14,9 +14,9 @@ pub mod recorder;
 pub mod replicas;
 pub mod swarm;
 
-pub use call::{Call, CallKind, CollectiveId, Element, HEADER_BYTES, Header, Told};
-pub use executor::{Apart, End, Executor, Memory, Prepared, RunError, Schedule, Traffic};
-pub use fabric::{Fabric, Failure, NotShrunk, Remote, Shrunk, Want};
+pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
+pub use executor::{Apart, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
+pub use fabric::{Fabric, JobFailure, NotShrunk, Remote, Shrunk, Want};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

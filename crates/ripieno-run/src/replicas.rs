@@ -4,7 +4,7 @@
 //! Replicas hold the same data and make the same calls, so one of each is enough.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
-use crate::fabric::Failure;
+use crate::fabric::JobFailure;
 use std::collections::BTreeMap;
 
 /// Which ranks of a world are replicas of each other.
@@ -54,18 +54,18 @@ impl Replicas {
 #[derive(Clone, Debug)]
 pub struct Losses {
     replicas: Replicas,
-    by_rank: BTreeMap<usize, Failure>,
+    by_rank: BTreeMap<usize, JobFailure>,
 }
 
 /// What a death means.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Loss {
+pub enum ReplicaLoss {
     /// It was known.
     Known,
     /// A replica lives.
     Spared,
     /// It was the last replica: how the job has failed.
-    Fatal(Failure),
+    Fatal(JobFailure),
 }
 
 impl Losses {
@@ -75,14 +75,14 @@ impl Losses {
     }
 
     /// Notes the death of `rank`.
-    pub fn note(&mut self, rank: usize, failure: Failure) -> Loss {
+    pub fn note(&mut self, rank: usize, failure: JobFailure) -> ReplicaLoss {
         if self.by_rank.contains_key(&rank) {
-            return Loss::Known;
+            return ReplicaLoss::Known;
         }
         self.by_rank.insert(rank, failure.clone());
         match self.replicas.of(rank).all(|replica| self.by_rank.contains_key(&replica)) {
-            true => Loss::Fatal(self.name_replicas(rank, failure)),
-            false => Loss::Spared,
+            true => ReplicaLoss::Fatal(self.name_replicas(rank, failure)),
+            false => ReplicaLoss::Spared,
         }
     }
 
@@ -92,13 +92,13 @@ impl Losses {
     }
 
     /// How ranks died, lowest rank first.
-    pub fn failures(&self) -> impl Iterator<Item = &Failure> {
+    pub fn failures(&self) -> impl Iterator<Item = &JobFailure> {
         self.by_rank.values()
     }
 
     /// The failure of the last replica, which says how the others died.
-    fn name_replicas(&self, rank: usize, mut last: Failure) -> Failure {
-        if let Failure::RankFailed { cause, .. } = &mut last {
+    fn name_replicas(&self, rank: usize, mut last: JobFailure) -> JobFailure {
+        if let JobFailure::RankFailed { cause, .. } = &mut last {
             for replica in self.replicas.of(rank).filter(|&replica| replica != rank) {
                 cause.push_str(&format!("; before that its replica, {}", self.by_rank[&replica]));
             }
@@ -111,8 +111,8 @@ impl Losses {
 mod tests {
     use super::*;
 
-    fn died(rank: usize) -> Failure {
-        Failure::RankFailed { rank, host: "a".into(), cause: "its process ended".into(), traceback: String::new() }
+    fn died(rank: usize) -> JobFailure {
+        JobFailure::RankFailed { rank, host: "a".into(), cause: "its process ended".into(), traceback: String::new() }
     }
 
     #[test]
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn the_last_replica_is_fatal_and_says_how_the_others_died() {
         let mut losses = Losses::new(Replicas::new(4, 2));
-        assert_eq!(losses.note(2, died(2)), Loss::Spared);
-        assert_eq!(losses.note(2, died(2)), Loss::Known);
-        assert_eq!(losses.note(1, died(1)), Loss::Spared);
-        let Loss::Fatal(failure) = losses.note(0, died(0)) else { panic!("rank 0 had one replica, which died") };
+        assert_eq!(losses.note(2, died(2)), ReplicaLoss::Spared);
+        assert_eq!(losses.note(2, died(2)), ReplicaLoss::Known);
+        assert_eq!(losses.note(1, died(1)), ReplicaLoss::Spared);
+        let ReplicaLoss::Fatal(failure) = losses.note(0, died(0)) else { panic!("rank 0 had one replica, which died") };
         let told = "rank 0 on host a failed: its process ended; before that its replica, rank 2 on host a failed";
         assert!(failure.to_string().starts_with(told), "{failure}");
     }

@@ -2,10 +2,11 @@
 
 mod common;
 
-use common::{World, worlds};
+use common::{RankWorld, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
 use ripieno_run::{
-    Call, CallKind, Element, Executor, Fabric, Failure, Header, Memory, Prepared, RunError, Schedule, Traffic,
+    BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, PreparedCall, RunError, RunTraffic,
+    Schedule,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -43,9 +44,9 @@ fn run_cut(
                 scope.spawn(move || {
                     let mut bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_ne_bytes()).collect();
                     let schedule = Arc::new(Schedule::new(&plan(Group::new(world.rank, p))));
-                    let prepared = Prepared::new(0, calls(world.rank), schedule)?;
+                    let prepared = PreparedCall::new(0, calls(world.rank), schedule)?;
                     let mut executor = Executor::default();
-                    executor.run(&mut world, 4, &prepared, &mut [Memory::Write(&mut bytes)])?;
+                    executor.run(&mut world, 4, &prepared, &mut [BufferMemory::Write(&mut bytes)])?;
                     Ok(bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect())
                 })
             })
@@ -130,7 +131,7 @@ fn ranks_that_call_different_collectives_are_told_who_called_what() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let calls = |rank: usize| call(if rank == 0 { Collective::Allreduce } else { Collective::Reduce }, 4);
     for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
-        let Err(RunError::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+        let Err(RunError::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
         let [first, second] = [Collective::Allreduce, Collective::Reduce]
             .map(|collective| Algorithm::by_index(collective, 0).expect("every collective has an algorithm").name);
         assert_eq!(
@@ -154,7 +155,7 @@ fn a_rank_that_waits_in_vain_asks_the_fabric_what_its_peer_is_at() {
         plan
     };
     let results = run(64, vec![vec![0; 4]; 2], |_| call(Collective::Broadcast, 4), deaf);
-    let Err(RunError::Failed(Failure::RankFailed { cause, .. })) = &results[0] else { panic!("{results:?}") };
+    let Err(RunError::Failed(JobFailure::RankFailed { cause, .. })) = &results[0] else { panic!("{results:?}") };
     assert_eq!(cause, "stalled, waiting for [1]");
 }
 
@@ -205,13 +206,13 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 #[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let failure = Failure::Mismatch { description: "told before".to_string() };
+    let failure = JobFailure::Mismatch { description: "told before".to_string() };
     let mut worlds = worlds(2, 64, 7);
     worlds[1].report(failure.clone());
     let mut plan = Plan::new();
     plan.send(1, whole);
-    let prepared = Prepared::new(0, call(Collective::Broadcast, 4), Arc::new(Schedule::new(&plan))).unwrap();
-    let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [Memory::Write(&mut [0; 16])]);
+    let prepared = PreparedCall::new(0, call(Collective::Broadcast, 4), Arc::new(Schedule::new(&plan))).unwrap();
+    let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [BufferMemory::Write(&mut [0; 16])]);
     assert_eq!(result, Err(RunError::Failed(failure)));
     let link = worlds[1].link(0).unwrap().unwrap();
     assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
@@ -285,18 +286,18 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
 }
 
 /// Begins a run on memory that is leaked; the cell tells how it ended.
-fn submit(executor: &mut Executor, world: &mut World, run: (Header, Arc<Schedule>)) -> Ended {
-    let ended = Ended::default();
+fn submit(executor: &mut Executor, world: &mut RankWorld, run: (Header, Arc<Schedule>)) -> ExecutorEnd {
+    let ended = ExecutorEnd::default();
     let noted = ended.clone();
-    let memory = vec![Memory::Write(vec![0; 4].leak())];
+    let memory = vec![BufferMemory::Write(vec![0; 4].leak())];
     let end = Box::new(move |result| noted.set(result).unwrap());
     let Header { communicator, sequence, call } = run.0;
-    let prepared = Prepared::new(communicator, call, run.1).unwrap();
+    let prepared = PreparedCall::new(communicator, call, run.1).unwrap();
     executor.submit(world, sequence, prepared, memory, end).unwrap();
     ended
 }
 
-type Ended = Arc<OnceLock<Result<Traffic, RunError>>>;
+type ExecutorEnd = Arc<OnceLock<Result<RunTraffic, RunError>>>;
 
 #[test]
 fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those() {
@@ -329,7 +330,9 @@ fn a_mismatch_in_one_run_ends_all_that_are_in_flight() {
     executors[1].advance(&mut worlds[1]);
     executors[0].advance(&mut worlds[0]);
     for ended in [beside, other] {
-        let Some(Err(RunError::Failed(Failure::Mismatch { description }))) = ended.get() else { panic!("{ended:?}") };
+        let Some(Err(RunError::Failed(JobFailure::Mismatch { description }))) = ended.get() else {
+            panic!("{ended:?}")
+        };
         assert!(description.contains("message 7") && description.contains("message 8"), "{description}");
     }
     assert!(executors[0].is_idle());

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{World, worlds};
+use common::{RankWorld, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
-use ripieno_run::recorder::{Outcome, Record};
+use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord};
 use ripieno_run::{
-    Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Memory, Prepared,
-    Remote, RunError, Schedule, Topology, Want,
+    BufferMemory, Call, CallKind, Element, Executor, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError,
+    PreparedCall, Remote, RunError, Schedule, Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,14 +20,14 @@ const BYTES: usize = 8;
 
 /// Rank 0's world, in which something happens at each of its sleeps.
 struct Sleepy {
-    world: World,
-    events: VecDeque<Event>,
+    world: RankWorld,
+    events: VecDeque<RecorderEvent>,
     now: Cell<Duration>,
 }
 
-enum Event {
+enum RecorderEvent {
     /// A peer comes, and sends what it has to.
-    Comes(World),
+    Comes(RankWorld),
     /// The job fails.
     Fails,
 }
@@ -48,13 +48,13 @@ impl Fabric for Sleepy {
     fn has_failed(&self) -> bool {
         self.world.has_failed()
     }
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         self.world.failure()
     }
-    fn report(&mut self, failure: Failure) {
+    fn report(&mut self, failure: JobFailure) {
         self.world.report(failure);
     }
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
         self.world.blame(peer, cause)
     }
     fn now(&self) -> Duration {
@@ -77,38 +77,40 @@ impl Fabric for Sleepy {
     fn park(&mut self, _wants: &[Want], _timeout: Duration) {
         self.now.set(self.now.get() + SLEEP);
         match self.events.pop_front().expect("who sleeps is woken by an event") {
-            Event::Comes(mut peer) => {
+            RecorderEvent::Comes(mut peer) => {
                 let mut send = Plan::new();
                 send.send(0, whole());
                 run(&mut Executor::default(), &mut peer, &send).expect("the link has room for it all");
             }
-            Event::Fails => self.world.report(failure()),
+            RecorderEvent::Fails => self.world.report(failure()),
         }
     }
     fn cancel_park(&mut self) {}
 }
 
-fn failure() -> Failure {
-    Failure::Mismatch { description: "made up".into() }
+fn failure() -> JobFailure {
+    JobFailure::Mismatch { description: "made up".into() }
 }
 
 fn whole() -> Span {
     Span::whole(Buffer::MAIN, BYTES, 1)
 }
 
-fn prepared(plan: &Plan) -> Prepared {
+fn prepared(plan: &Plan) -> PreparedCall {
     let (collective, element_count) = (Collective::Gather, BYTES as u64);
     let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count };
-    Prepared::new(0, Call { kind, element: Element::U8, form: 0 }, Arc::new(Schedule::new(plan))).unwrap()
+    PreparedCall::new(0, Call { kind, element: Element::U8, form: 0 }, Arc::new(Schedule::new(plan))).unwrap()
 }
 
 fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {
     let mut memory = vec![0; 3 * BYTES];
-    executor.run(fabric, 0, &prepared(plan), &mut [Memory::Write(&mut memory)]).map(|_| ())
+    executor.run(fabric, 0, &prepared(plan), &mut [BufferMemory::Write(&mut memory)]).map(|_| ())
 }
 
 /// Rank 0 receives from the ranks 1 and 2, whose `events` happen as it sleeps: in two parts each, so not briefly.
-fn receive(events: impl FnOnce(World, World) -> Vec<Event>) -> (Executor, Result<(), RunError>, Duration) {
+fn receive(
+    events: impl FnOnce(RankWorld, RankWorld) -> Vec<RecorderEvent>,
+) -> (Executor, Result<(), RunError>, Duration) {
     let mut plan = Plan::new();
     for peer in [1, 2] {
         let span = Span { start_bytes: peer * BYTES, ..whole() };
@@ -119,7 +121,7 @@ fn receive(events: impl FnOnce(World, World) -> Vec<Event>) -> (Executor, Result
 
 fn receive_by(
     plan: &Plan,
-    events: impl FnOnce(World, World) -> Vec<Event>,
+    events: impl FnOnce(RankWorld, RankWorld) -> Vec<RecorderEvent>,
 ) -> (Executor, Result<(), RunError>, Duration) {
     let mut worlds = worlds(3, 1 << 10, 1 << 10).into_iter();
     let mut next = || worlds.next().expect("there are three");
@@ -130,17 +132,18 @@ fn receive_by(
     (executor, ended, fabric.now())
 }
 
-fn only(executor: &Executor, now: Duration) -> Record {
+fn only(executor: &Executor, now: Duration) -> CollectiveRecord {
     executor.recorder.latest(1, now).next().expect("there is a record").1
 }
 
 #[test]
 fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
-    let (executor, ended, now) = receive(|first, second| vec![Event::Comes(first), Event::Comes(second)]);
+    let (executor, ended, now) =
+        receive(|first, second| vec![RecorderEvent::Comes(first), RecorderEvent::Comes(second)]);
     ended.unwrap();
 
     let (record, nap) = (only(&executor, now), YIELD + SLEEP);
-    assert_eq!((record.outcome, record.peer_count, record.waited_for()), (Outcome::Done, 2, Some(2)));
+    assert_eq!((record.outcome, record.peer_count, record.waited_for()), (CollectiveOutcome::Done, 2, Some(2)));
     assert_eq!((record.waiting(), record.elapsed(), record.moving()), (2 * nap, Some(2 * nap), Some(Duration::ZERO)));
     // Both were awaited at first, then one.
     assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, nap / 2, nap / 2 + nap]);
@@ -152,7 +155,7 @@ fn the_peer_that_comes_last_is_the_one_that_was_waited_for() {
 fn a_brief_run_waits_from_when_it_first_offers_its_core() {
     let mut plan = Plan::new();
     plan.receive(1, whole());
-    let (executor, ended, now) = receive_by(&plan, |first, _| vec![Event::Comes(first)]);
+    let (executor, ended, now) = receive_by(&plan, |first, _| vec![RecorderEvent::Comes(first)]);
     ended.unwrap();
 
     let record = only(&executor, now);
@@ -163,17 +166,18 @@ fn a_brief_run_waits_from_when_it_first_offers_its_core() {
 
 #[test]
 fn a_run_that_fails_says_for_whom_it_waited() {
-    let (executor, ended, now) = receive(|_, second| vec![Event::Comes(second), Event::Fails]);
+    let (executor, ended, now) = receive(|_, second| vec![RecorderEvent::Comes(second), RecorderEvent::Fails]);
     assert_eq!(ended, Err(RunError::Failed(failure())));
 
     let record = only(&executor, now);
-    assert_eq!((record.outcome, record.waited_for()), (Outcome::Failed, Some(1)));
+    assert_eq!((record.outcome, record.waited_for()), (CollectiveOutcome::Failed, Some(1)));
     assert_eq!(record.to_string(), "in gather #0 (direct, uint8 × 8), waiting 200.0 ms for rank 1");
 }
 
 #[test]
 fn a_run_that_never_waits_looks_at_no_clock() {
-    let [mut world, mut peer, _]: [World; 3] = worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
+    let [mut world, mut peer, _]: [RankWorld; 3] =
+        worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
     send.send(0, whole());
     receive.receive(1, whole());
@@ -182,24 +186,25 @@ fn a_run_that_never_waits_looks_at_no_clock() {
     run(&mut executor, &mut world, &receive).unwrap();
 
     let record = only(&executor, Duration::ZERO);
-    assert_eq!((record.outcome, record.elapsed(), record.waited_for()), (Outcome::Done, None, None));
+    assert_eq!((record.outcome, record.elapsed(), record.waited_for()), (CollectiveOutcome::Done, None, None));
 }
 
 #[test]
 fn what_is_in_flight_is_recorded_as_such() {
-    let [mut world, mut peer, _]: [World; 3] = worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
+    let [mut world, mut peer, _]: [RankWorld; 3] =
+        worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());
     send.send(0, whole());
     receive.receive(1, whole());
-    let memory = vec![Memory::Write(Box::leak(Box::new([0; BYTES])))];
+    let memory = vec![BufferMemory::Write(Box::leak(Box::new([0; BYTES])))];
     let mut executor = Executor::default();
     executor.submit(&mut world, 0, prepared(&receive), memory, Box::new(|_| {})).unwrap();
     executor.advance(&mut world);
-    assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::InFlight);
+    assert_eq!(only(&executor, Duration::ZERO).outcome, CollectiveOutcome::InFlight);
 
     run(&mut Executor::default(), &mut peer, &send).unwrap();
     executor.advance(&mut world);
-    assert_eq!(only(&executor, Duration::ZERO).outcome, Outcome::Done);
+    assert_eq!(only(&executor, Duration::ZERO).outcome, CollectiveOutcome::Done);
 }
 
 #[test]

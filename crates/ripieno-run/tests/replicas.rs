@@ -5,11 +5,13 @@
 mod butterflies;
 mod common;
 
-use butterflies::{Keys, configured};
-use common::{Life, World, worlds};
+use butterflies::{RankKeys, configured};
+use common::{RankWorld, SendBudget, worlds};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
-use ripieno_run::{Call, CallKind, Element, Executor, Failure, Memory, Prepared, Replicas, RunError, Schedule};
+use ripieno_run::{
+    BufferMemory, Call, CallKind, Element, Executor, JobFailure, PreparedCall, Replicas, RunError, Schedule,
+};
 use std::sync::{Arc, Mutex};
 
 const ELEMENT_COUNT: usize = 5;
@@ -18,29 +20,29 @@ const ELEMENT_BYTES: usize = 4;
 /// More visits than any run of these needs.
 const VISITS_MAX: usize = 200_000;
 
-type Values = Vec<i32>;
-type Ended = Arc<Mutex<Vec<Result<(), RunError>>>>;
+type ReplicaValues = Vec<i32>;
+type ReplicaEnd = Arc<Mutex<Vec<Result<(), RunError>>>>;
 
 /// What all logical ranks do, what each of them has for it, and what it ends with.
 struct Deed {
     call: Call,
     plans: Vec<Plan>,
-    given: Vec<Values>,
+    given: Vec<ReplicaValues>,
     /// Results go to a buffer of their own, not in place.
     has_output: bool,
-    expected: Vec<Values>,
+    expected: Vec<ReplicaValues>,
     name: String,
 }
 
 /// A rank, its run in flight and the memory of it.
-struct Player {
-    world: World,
+struct ReplicaRank {
+    world: RankWorld,
     executor: Executor,
-    ended: Ended,
+    ended: ReplicaEnd,
     memory: Vec<*mut [u8]>,
     /// Where the result will be.
     result: usize,
-    results: Vec<Values>,
+    results: Vec<ReplicaValues>,
     /// It is visited once in so many rounds.
     pace: usize,
 }
@@ -66,7 +68,7 @@ impl Deed {
         };
         let plans = (0..m).map(|rank| algorithm.plan(&Group::new(rank, m), &request));
         let plans = plans.collect::<Result<Vec<_>, _>>().ok()?;
-        let given: Vec<Values> =
+        let given: Vec<ReplicaValues> =
             (0..m).map(|rank| (0..ELEMENT_COUNT).map(|index| (1000 * (rank + 1) + index) as i32).collect()).collect();
         let owner = |index: usize| chunks.iter().position(|chunk| chunk.end_bytes() > index * ELEMENT_BYTES).unwrap();
         let value = |index: usize| match collective {
@@ -87,7 +89,7 @@ impl Deed {
         };
         let outs: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 3)).collect();
         let ins: Vec<Vec<u64>> = (0..m).map(|rank| part(rank, 2)).collect();
-        let keys = Keys { n, outs: outs.clone(), ins: ins.clone() };
+        let keys = RankKeys { n, outs: outs.clone(), ins: ins.clone() };
         let routes = configured(&Degrees::direct(m), &keys, dense_above).routes;
         let value = |rank: usize, key: u64| 10 * (rank as i32 + 1) + key as i32;
         let sum = |key: &u64| (0..m).filter(|&rank| outs[rank].contains(key)).map(|rank| value(rank, *key)).sum();
@@ -116,13 +118,13 @@ fn of_kind(kind: CallKind) -> Call {
     Call { kind, element: Element::I32, form: 0 }
 }
 
-impl Player {
-    fn new(world: World, pace: usize) -> Player {
-        let (ended, memory, results) = (Ended::default(), vec![], vec![]);
-        Player { world, executor: Executor::default(), ended, memory, result: 0, results, pace }
+impl ReplicaRank {
+    fn new(world: RankWorld, pace: usize) -> ReplicaRank {
+        let (ended, memory, results) = (ReplicaEnd::default(), vec![], vec![]);
+        ReplicaRank { world, executor: Executor::default(), ended, memory, result: 0, results, pace }
     }
 
-    /// Begins a run; its memory is given back by [`Player::finish`].
+    /// Begins a run; its memory is given back by [`ReplicaRank::finish`].
     fn begin(&mut self, deed: &Deed, sequence: u64, replicas: Replicas) {
         let rank = self.world.rank;
         let logical = replicas.logical(rank);
@@ -133,10 +135,10 @@ impl Player {
         let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
         // SAFETY: the memory is good until `finish` or `drop` takes it back, when the run has let it go.
-        let lent = self.memory.iter().map(|&memory| Memory::Write(unsafe { &mut *memory })).collect();
+        let lent = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
-        let prepared = Prepared::new(1, deed.call, schedule).unwrap();
+        let prepared = PreparedCall::new(1, deed.call, schedule).unwrap();
         self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
     }
 
@@ -156,7 +158,7 @@ impl Player {
     }
 }
 
-impl Drop for Player {
+impl Drop for ReplicaRank {
     fn drop(&mut self) {
         // The runs let their memory go first.
         self.executor = Executor::default();
@@ -166,12 +168,17 @@ impl Drop for Player {
 
 /// Plays all `deeds` in a world of `replicas` whose victims die when they have sent so many bytes; checks what every
 /// rank that lives ends with. Returns how many bytes each rank sent, or how the job failed.
-fn play(replicas: Replicas, deeds: &[&Deed], victims: &[(usize, usize)], pace: usize) -> Result<Vec<usize>, Failure> {
+fn play(
+    replicas: Replicas,
+    deeds: &[&Deed],
+    victims: &[(usize, usize)],
+    pace: usize,
+) -> Result<Vec<usize>, JobFailure> {
     let p = replicas.count() * replicas.logical_count();
     // The replicas of a rank are visited unequally often, so that the fastest is another one for different ranks.
     let pace_of = |rank: usize| 1 + (rank * 7 + pace) % 3 * pace;
-    let mut players: Vec<Player> = worlds(p, 40, 7).into_iter().map(|world| Player::new(world, 1)).collect();
-    let lives: Vec<Life> = players.iter().map(|player| player.world.life.clone()).collect();
+    let mut players: Vec<ReplicaRank> = worlds(p, 40, 7).into_iter().map(|world| ReplicaRank::new(world, 1)).collect();
+    let lives: Vec<SendBudget> = players.iter().map(|player| player.world.life.clone()).collect();
     victims.iter().for_each(|&(rank, bytes)| lives[rank].end_after(bytes));
     players.retain(|player| !player.world.life.is_over());
     players.iter_mut().for_each(|player| {
@@ -255,7 +262,7 @@ fn the_death_of_the_last_copy_fails_the_run_of_whoever_needs_it() {
     for (number, deed) in Deed::all(2).into_iter().enumerate().filter(|(_, deed)| deed.is_symmetric()) {
         for round in 0..20 {
             let victims = [(0, (round * 7 + number) % 40), (2, (round * 3 + number) % 40)];
-            let Err(Failure::RankFailed { rank, cause, .. }) = play(replicas, &[&deed], &victims, round % 5) else {
+            let Err(JobFailure::RankFailed { rank, cause, .. }) = play(replicas, &[&deed], &victims, round % 5) else {
                 panic!("{} ended though both replicas of rank 0 sent half a preamble", deed.name)
             };
             assert!((rank == 0 || rank == 2) && cause == "the peer has died", "{rank}: {cause}");

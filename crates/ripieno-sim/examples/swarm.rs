@@ -4,7 +4,7 @@ use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;
 use ripieno_plan::swarm::Discipline;
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, Outcome, swarm};
+use ripieno_sim::swarm::{Casting, RankOutcome, swarm};
 use std::time::Instant;
 
 fn main() {
@@ -23,7 +23,8 @@ fn main() {
         asked.longest_s = 1000.0;
         let begun = Instant::now();
         let found = swarm(&cluster, &asked).unwrap();
-        let right = found.outcomes[0].iter().filter(|it| matches!(it, Outcome::Done { is_right: true, .. })).count();
+        let right =
+            found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Done { is_right: true, .. })).count();
         let ideal_s = (mib << 20) as f64 * 8e-8;
         println!(
             "{name:12} {nodes} nodes: {:.3} of bytes/rate, {right} right, most sent {:.2}, root sent {:.2}, \

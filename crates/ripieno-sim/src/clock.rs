@@ -10,14 +10,14 @@ use std::collections::BinaryHeap;
 pub struct Clock<E> {
     now_s: f64,
     noted: u64,
-    order: BinaryHeap<Noted>,
+    order: BinaryHeap<ClockEntry>,
     /// By place.
     events: Vec<Option<E>>,
     /// Places without an event.
     free: Vec<u32>,
 }
 
-struct Noted {
+struct ClockEntry {
     at_s: f64,
     number: u64,
     place: u32,
@@ -42,7 +42,7 @@ impl<E> Clock<E> {
             u32::try_from(self.events.len() - 1).expect("so many events have no room in a memory")
         });
         self.events[place as usize] = Some(event);
-        self.order.push(Noted { at_s: at_s.max(self.now_s), number: self.noted, place });
+        self.order.push(ClockEntry { at_s: at_s.max(self.now_s), number: self.noted, place });
         self.noted += 1;
     }
 
@@ -65,26 +65,26 @@ impl<E> Clock<E> {
     }
 }
 
-impl Ord for Noted {
+impl Ord for ClockEntry {
     /// The heap has its greatest first.
-    fn cmp(&self, other: &Noted) -> Ordering {
+    fn cmp(&self, other: &ClockEntry) -> Ordering {
         other.at_s.total_cmp(&self.at_s).then(other.number.cmp(&self.number))
     }
 }
 
-impl PartialOrd for Noted {
-    fn partial_cmp(&self, other: &Noted) -> Option<Ordering> {
+impl PartialOrd for ClockEntry {
+    fn partial_cmp(&self, other: &ClockEntry) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Noted {
-    fn eq(&self, other: &Noted) -> bool {
+impl PartialEq for ClockEntry {
+    fn eq(&self, other: &ClockEntry) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Noted {}
+impl Eq for ClockEntry {}
 
 #[cfg(test)]
 mod tests {

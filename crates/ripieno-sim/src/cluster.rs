@@ -4,14 +4,14 @@
 //! nodes' cables, and, where the racks differ, by the racks' uplinks and the core switch. Every wire is full duplex:
 //! its two directions are wires of their own. The core switch stores what a receiver has no time for, up to a limit.
 
-use crate::faults::Faults;
+use crate::faults::ClusterFaults;
 use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;
 use std::sync::Arc;
 
 /// How two ranks are connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum ConnectionKind {
     /// The memory of a node.
     Memory,
     /// Cables of nodes in one rack.
@@ -22,7 +22,7 @@ pub enum Kind {
 
 /// What a message costs the ports at its ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
+pub struct LinkCost {
     /// Seconds per message, or per segment of one.
     pub alpha_s: f64,
     /// Seconds per byte.
@@ -35,11 +35,11 @@ pub struct Cluster {
     /// Where the ranks stand.
     pub topology: Arc<Topology>,
     /// Between ranks of a node.
-    pub memory: Link,
+    pub memory: LinkCost,
     /// Between nodes of a rack.
-    pub cable: Link,
+    pub cable: LinkCost,
     /// Between racks: a message's start, and the uplink's seconds per byte, each way; its bytes pass the cables, too.
-    pub uplink: Link,
+    pub uplink: LinkCost,
     /// The core switch's seconds per byte, all racks together; 0 where it is never in the way.
     pub core_s_per_byte: f64,
     /// Seconds to combine a byte.
@@ -53,23 +53,23 @@ pub struct Cluster {
     /// A switch passes a packet on once it has it all, and packets carry so many bytes; 0 if bytes pass as they come.
     pub packet_bytes: usize,
     /// What goes wrong.
-    pub faults: Faults,
+    pub faults: ClusterFaults,
 }
 
 /// The number of a wire.
-pub(crate) type Wire = u32;
+pub(crate) type WireIndex = u32;
 
 /// The wires that one end of a message uses, with its seconds per byte on each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
-    wires: [(Wire, f64); 4],
+    wires: [(WireIndex, f64); 4],
     count: u8,
 }
 
 impl Uses {
     fn with(mut self, wire: usize, s_per_byte: f64) -> Uses {
         if s_per_byte > 0.0 {
-            self.wires[usize::from(self.count)] = (wire as Wire, s_per_byte);
+            self.wires[usize::from(self.count)] = (wire as WireIndex, s_per_byte);
             self.count += 1;
         }
         self
@@ -117,29 +117,29 @@ impl std::fmt::Display for WireName {
 impl Cluster {
     /// A network of equal links, as the [cost](ripieno_plan::simulate) of plans has it.
     pub fn uniform(rank_count: usize, model: &Model) -> Cluster {
-        let link = Link { alpha_s: model.alpha_s, beta_s_per_byte: model.beta_s_per_byte };
+        let link = LinkCost { alpha_s: model.alpha_s, beta_s_per_byte: model.beta_s_per_byte };
         Cluster {
             topology: Arc::new(Topology::flat(rank_count)),
             memory: link,
             cable: link,
-            uplink: Link { beta_s_per_byte: 0.0, ..link },
+            uplink: LinkCost { beta_s_per_byte: 0.0, ..link },
             core_s_per_byte: 0.0,
             gamma_s_per_byte: model.gamma_s_per_byte,
             segment_bytes: None,
             relay_bytes: None,
             queue_bytes: None,
             packet_bytes: 0,
-            faults: Faults::default(),
+            faults: ClusterFaults::default(),
         }
     }
 
     /// How two ranks are connected.
-    pub fn kind(&self, one: usize, other: usize) -> Kind {
+    pub fn kind(&self, one: usize, other: usize) -> ConnectionKind {
         let at = &self.topology;
         match () {
-            () if at.node(one) == at.node(other) => Kind::Memory,
-            () if at.rack(one) == at.rack(other) => Kind::Cable,
-            () => Kind::Uplink,
+            () if at.node(one) == at.node(other) => ConnectionKind::Memory,
+            () if at.rack(one) == at.rack(other) => ConnectionKind::Cable,
+            () => ConnectionKind::Uplink,
         }
     }
 
@@ -158,9 +158,9 @@ impl Cluster {
     /// How far a message is at its sender when its first byte comes out of the last switch.
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
-            Kind::Memory => 0,
-            Kind::Cable => 1,
-            Kind::Uplink => 3,
+            ConnectionKind::Memory => 0,
+            ConnectionKind::Cable => 1,
+            ConnectionKind::Uplink => 3,
         };
         switch_count * self.packet_bytes
     }
@@ -188,7 +188,7 @@ impl Cluster {
     /// What the sender's end of a message uses.
     pub(crate) fn sending(&self, sender: usize, receiver: usize, length_bytes: usize) -> Uses {
         let uses = self.passing(0, sender, receiver, length_bytes, 0.0);
-        let is_far = self.kind(sender, receiver) == Kind::Uplink;
+        let is_far = self.kind(sender, receiver) == ConnectionKind::Uplink;
         if is_far { uses.with(self.wire_count() - 1, self.core_s_per_byte) } else { uses }
     }
 
@@ -202,21 +202,21 @@ impl Cluster {
         let (at, p) = (&self.topology, self.topology.size());
         let kind = self.kind(rank, other);
         let (alpha_s, beta_s_per_byte) = match kind {
-            Kind::Memory => (self.memory.alpha_s, self.memory.beta_s_per_byte),
-            Kind::Cable => (self.cable.alpha_s, self.cable.beta_s_per_byte),
-            Kind::Uplink => (self.uplink.alpha_s, self.cable.beta_s_per_byte),
+            ConnectionKind::Memory => (self.memory.alpha_s, self.memory.beta_s_per_byte),
+            ConnectionKind::Cable => (self.cable.alpha_s, self.cable.beta_s_per_byte),
+            ConnectionKind::Uplink => (self.uplink.alpha_s, self.cable.beta_s_per_byte),
         };
         let starts_s = self.segment_count(length_bytes) as f64 * alpha_s;
         let slow = self.faults.slowness(at.node(rank));
         let port = Uses::default()
             .with(2 * rank + way, slow * (starts_s / length_bytes as f64 + beta_s_per_byte + more_s_per_byte));
-        if kind == Kind::Memory {
+        if kind == ConnectionKind::Memory {
             return port;
         }
         let has_shared_cable = at.node_count() < p;
         let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
         let uses = port.with(2 * (p + at.node(rank)) + way, cable);
-        if kind == Kind::Cable {
+        if kind == ConnectionKind::Cable {
             return uses;
         }
         uses.with(2 * (p + at.node_count() + at.rack(rank)) + way, self.uplink.beta_s_per_byte)

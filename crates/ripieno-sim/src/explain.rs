@@ -3,11 +3,11 @@
 //! A price is the algorithm's formula on equal links, those between nodes if there are several. It knows no racks; what
 //! the plans take on the cluster itself is played.
 
-use crate::asked::{Asked, Unanswered};
-use crate::cluster::{Cluster, Kind};
+use crate::cluster::{Cluster, ConnectionKind};
+use crate::request::{NotSimulable, SimulationRequest};
 use ripieno_plan::formula::{self, Terms};
 use ripieno_plan::simulate::Model;
-use ripieno_plan::{Algorithm, Case, Group, Order, Request, choose};
+use ripieno_plan::{Algorithm, Group, Order, Request, TheoryCase, choose};
 
 /// All candidates for what is asked.
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ pub struct Candidate {
     /// The formula's terms in alpha, beta and gamma, in seconds; none, where it has no formula.
     pub terms_s: Option<[f64; 3]>,
     /// What its plans take on the cluster, or why they cannot.
-    pub played: Result<Outcome, Unanswered>,
+    pub played: Result<PlanCost, NotSimulable>,
 }
 
 /// What plans take on a cluster.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct PlanCost {
     /// Seconds; none, if it never ends.
     pub time_s: Option<f64>,
     /// The most that a rank sends.
@@ -48,19 +48,19 @@ pub struct Outcome {
 
 impl Explanation {
     /// Prices and plays every algorithm for what is asked.
-    pub fn of(asked: &Asked, order: Order, cluster: &Cluster) -> Explanation {
+    pub fn of(asked: &SimulationRequest, order: Order, cluster: &Cluster) -> Explanation {
         let p = cluster.topology.size();
         let group = Group::with_topology(0, cluster.topology.clone());
         let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
-        let case = Case::of(&requests);
+        let case = TheoryCase::of(&requests);
         let model = model(cluster);
         let segment_count = cluster.segment_count(case.n).max(1);
         let terms = Terms { p, n: case.n, k: segment_count, d: case.peer_count(), model };
         let candidate = |algorithm: &'static Algorithm| {
-            let played = asked.play(algorithm, order, cluster).map(|played| Outcome {
+            let played = asked.play(algorithm, order, cluster).map(|played| PlanCost {
                 time_s: played.time_s(),
                 most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
-                uplink_bytes: played.bytes_by_kind(cluster)[Kind::Uplink as usize].1,
+                uplink_bytes: played.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
             });
             Candidate {
                 algorithm: algorithm.name,
@@ -107,7 +107,7 @@ mod tests {
     fn the_terms_of_a_price_add_up_to_what_plays_on_equal_links() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
         let cluster = Cluster::uniform(8, &model);
-        let asked = Asked::new(Collective::Allreduce, 8, 4096, 0);
+        let asked = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
 
         let explained = Explanation::of(&asked, Order::Racks, &cluster);
 
@@ -121,8 +121,11 @@ mod tests {
     #[test]
     fn the_fastest_comes_first_and_what_cannot_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
-        let explained =
-            Explanation::of(&Asked::new(Collective::Allgather, 5, 10, 0), Order::Racks, &Cluster::uniform(5, &model));
+        let explained = Explanation::of(
+            &SimulationRequest::new(Collective::Allgather, 5, 10, 0),
+            Order::Racks,
+            &Cluster::uniform(5, &model),
+        );
 
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");

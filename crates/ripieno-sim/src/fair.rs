@@ -28,8 +28,8 @@ pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
     let mut filling = Filling::of(demands);
     while let Some(Reverse(Full { level, what })) = filling.queue.pop() {
         match what {
-            What::Demand(index) => filling.keep(index, level),
-            What::Wire(wire) => filling.fill(wire, level),
+            FillTarget::Demand(index) => filling.keep(index, level),
+            FillTarget::Wire(wire) => filling.fill(wire, level),
         }
     }
     filling.rates.into_iter().map(|rate| rate.unwrap_or(0.0)).collect()
@@ -39,7 +39,7 @@ struct Filling<'a> {
     demands: &'a [Demand],
     /// Per demand: those that may go no faster.
     followers: Vec<Vec<usize>>,
-    wires: Vec<Wire>,
+    wires: Vec<WireShare>,
     /// The wires here, of one demand after the other, and where those of each begin.
     uses: Vec<(usize, f64)>,
     uses_from: Vec<usize>,
@@ -48,7 +48,7 @@ struct Filling<'a> {
 }
 
 #[derive(Default)]
-struct Wire {
+struct WireShare {
     /// What those that keep their rates leave, as a share of the wire.
     left: f64,
     /// Seconds per byte of those that still rise, in sum, and who uses the wire.
@@ -57,34 +57,34 @@ struct Wire {
     users: Vec<usize>,
 }
 
-impl Wire {
+impl WireShare {
     fn level(&self) -> f64 {
         self.left.max(0.0) / self.rising_s_per_byte
     }
 }
 
 /// Numbers of wires, as they are met: in a table where demands use a good part of all wires.
-struct Numbers {
+struct WireNumbers {
     table: Vec<usize>,
     others: BTreeMap<usize, usize>,
 }
 
-impl Numbers {
+impl WireNumbers {
     const NONE: usize = usize::MAX;
     /// The table has no more places than this for each demand.
     const PLACES_MAX: usize = 8;
 
-    fn of(demands: &[Demand]) -> Numbers {
+    fn of(demands: &[Demand]) -> WireNumbers {
         let wires = demands.iter().flat_map(|demand| &demand.wires);
         let place_count = wires.map(|&(wire, _)| wire + 1).max().unwrap_or(0);
-        let has_table = place_count <= Numbers::PLACES_MAX * demands.len();
-        Numbers { table: vec![Numbers::NONE; if has_table { place_count } else { 0 }], others: BTreeMap::new() }
+        let has_table = place_count <= WireNumbers::PLACES_MAX * demands.len();
+        WireNumbers { table: vec![WireNumbers::NONE; if has_table { place_count } else { 0 }], others: BTreeMap::new() }
     }
 
     /// The number of a wire; `next`, if it has none yet.
     fn number(&mut self, wire: usize, next: usize) -> usize {
         match self.table.get_mut(wire) {
-            Some(number) if *number == Numbers::NONE => {
+            Some(number) if *number == WireNumbers::NONE => {
                 *number = next;
                 next
             }
@@ -98,11 +98,11 @@ impl Numbers {
 #[derive(PartialEq)]
 struct Full {
     level: f64,
-    what: What,
+    what: FillTarget,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum FillTarget {
     Demand(usize),
     Wire(usize),
 }
@@ -123,8 +123,8 @@ impl PartialOrd for Full {
 
 impl<'a> Filling<'a> {
     fn of(demands: &'a [Demand]) -> Filling<'a> {
-        let mut numbers = Numbers::of(demands);
-        let mut wires: Vec<Wire> = Vec::new();
+        let mut numbers = WireNumbers::of(demands);
+        let mut wires: Vec<WireShare> = Vec::new();
         let mut followers = vec![Vec::new(); demands.len()];
         let (mut uses, mut uses_from) = (Vec::with_capacity(2 * demands.len()), Vec::with_capacity(demands.len() + 1));
         for (index, demand) in demands.iter().enumerate() {
@@ -133,7 +133,7 @@ impl<'a> Filling<'a> {
             for &(wire, s_per_byte) in &demand.wires {
                 let number = numbers.number(wire, wires.len());
                 if number == wires.len() {
-                    wires.push(Wire { left: 1.0, ..Wire::default() });
+                    wires.push(WireShare { left: 1.0, ..WireShare::default() });
                 }
                 wires[number].rising_s_per_byte += s_per_byte;
                 wires[number].rising_count += 1;
@@ -145,8 +145,8 @@ impl<'a> Filling<'a> {
         // What its wires alone keep below its limit needs none.
         let is_limiting = |demand: &Demand| demand.wires.iter().all(|(_, s_per_byte)| demand.limit * s_per_byte <= 1.0);
         let limits = demands.iter().enumerate().filter(|(_, demand)| is_limiting(demand));
-        let limits = limits.map(|(index, demand)| (demand.limit, What::Demand(index)));
-        let levels = wires.iter().enumerate().map(|(number, wire)| (wire.level(), What::Wire(number)));
+        let limits = limits.map(|(index, demand)| (demand.limit, FillTarget::Demand(index)));
+        let levels = wires.iter().enumerate().map(|(number, wire)| (wire.level(), FillTarget::Wire(number)));
         let queue = limits.chain(levels).map(|(level, what)| Reverse(Full { level, what })).collect();
         Filling { demands, followers, uses, uses_from, rates: vec![None; demands.len()], queue, wires }
     }
@@ -158,7 +158,7 @@ impl<'a> Filling<'a> {
         }
         let now = self.wires[wire].level();
         if now > level * (1.0 + 1e-12) {
-            self.queue.push(Reverse(Full { level: now, what: What::Wire(wire) }));
+            self.queue.push(Reverse(Full { level: now, what: FillTarget::Wire(wire) }));
             return;
         }
         for user in std::mem::take(&mut self.wires[wire].users) {

@@ -4,7 +4,7 @@ use ripieno_plan::next_random;
 
 /// What goes wrong on a cluster. The same faults go wrong in every run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Faults {
+pub struct ClusterFaults {
     /// How many times as long a node's ports take for everything.
     slow_nodes: Vec<(usize, f64)>,
     /// Nodes that die, and when.
@@ -13,16 +13,16 @@ pub struct Faults {
     cuts: Vec<([usize; 2], f64)>,
 }
 
-impl Faults {
+impl ClusterFaults {
     /// The ports of `node` take `factor` times as long.
-    pub fn slow(mut self, node: usize, factor: f64) -> Faults {
+    pub fn slow(mut self, node: usize, factor: f64) -> ClusterFaults {
         assert!(factor >= 1.0, "a slow node is no faster than others");
         self.slow_nodes.push((node, factor));
         self
     }
 
     /// `count` of `node_count` nodes, drawn by `seed`, take `factor` times as long.
-    pub fn slow_some(self, node_count: usize, count: usize, factor: f64, seed: u64) -> Faults {
+    pub fn slow_some(self, node_count: usize, count: usize, factor: f64, seed: u64) -> ClusterFaults {
         let mut left: Vec<usize> = (0..node_count).collect();
         let mut state = seed;
         let mut drawn = || left.swap_remove((next_random(&mut state) % left.len() as u64) as usize);
@@ -31,13 +31,13 @@ impl Faults {
     }
 
     /// `node` dies at `at_s`: it sends and takes nothing any more.
-    pub fn death(mut self, node: usize, at_s: f64) -> Faults {
+    pub fn death(mut self, node: usize, at_s: f64) -> ClusterFaults {
         self.deaths.push((node, at_s));
         self
     }
 
     /// The link between two ranks is cut at `at_s`, both ways.
-    pub fn cut(mut self, one: usize, other: usize, at_s: f64) -> Faults {
+    pub fn cut(mut self, one: usize, other: usize, at_s: f64) -> ClusterFaults {
         self.cuts.push(([one, other], at_s));
         self
     }

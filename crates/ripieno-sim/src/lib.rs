@@ -3,20 +3,20 @@
 //! No I/O, no clock of the system, no thread, no random order: the same play comes to the same end, bit for bit.
 #![forbid(unsafe_code)]
 
-mod asked;
 pub mod clock;
 mod cluster;
 mod explain;
 mod fair;
 mod faults;
 mod play;
+mod request;
 mod sparse;
 pub mod swarm;
 mod waits;
 
-pub use asked::{Asked, Unanswered};
-pub use cluster::{Cluster, Kind, Link, WireName};
-pub use explain::{Candidate, Explanation, Outcome};
-pub use faults::Faults;
-pub use play::{Load, OPERATIONS_MAX, Played, Unplayable, play};
+pub use cluster::{Cluster, ConnectionKind, LinkCost, WireName};
+pub use explain::{Candidate, Explanation, PlanCost};
+pub use faults::ClusterFaults;
+pub use play::{OPERATIONS_MAX, Played, Unplayable, WireLoad, play};
+pub use request::{NotSimulable, SimulationRequest};
 pub use sparse::play_sparse;

@@ -2,7 +2,7 @@
 //!
 //! Positions are bytes that have passed through an operation. It waits for earlier operations of its rank on the same
 //! bytes, as the executor has it: an operation passes on whole segments. What is being sent is in the network's hands,
-//! so it may be overwritten. A [`Wait`] is a line: past `at` an operation may only be as far as the other one is past
+//! so it may be overwritten. A [`OperationWait`] is a line: past `at` an operation may only be as far as the other one is past
 //! `threshold`, until that one has reached `release`.
 
 use ripieno_plan::{Buffer, Operation, Plan, Span};
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// One operation waits for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Wait {
+pub(crate) struct OperationWait {
     /// The operation that is waited for.
     pub(crate) on: u32,
     /// The one that waits.
@@ -25,19 +25,23 @@ pub(crate) struct Wait {
 
 /// What has been done to a piece of a buffer so far.
 #[derive(Clone, Debug)]
-struct Piece {
+struct PieceState {
     end_bytes: usize,
     writer: Option<u32>,
     readers: Vec<u32>,
 }
 
 /// The pieces of a rank's buffers, by where they start.
-type Pieces = BTreeMap<(Buffer, usize), Piece>;
+type PieceMap = BTreeMap<(Buffer, usize), PieceState>;
 
 /// The waits among the operations of one rank; `number` gives an operation's number by its place in the plan, none for
 /// those that move nothing.
-pub(crate) fn of_plan(plan: &Plan, segment_bytes: Option<usize>, number: impl Fn(usize) -> Option<u32>) -> Vec<Wait> {
-    let mut pieces = Pieces::new();
+pub(crate) fn of_plan(
+    plan: &Plan,
+    segment_bytes: Option<usize>,
+    number: impl Fn(usize) -> Option<u32>,
+) -> Vec<OperationWait> {
+    let mut pieces = PieceMap::new();
     let mut waits = Vec::new();
     let operations = plan.operations();
     let index_of: BTreeMap<u32, usize> =
@@ -65,7 +69,8 @@ pub(crate) fn of_plan(plan: &Plan, segment_bytes: Option<usize>, number: impl Fn
             }
         }
         for (on, writes, start, end) in conflicts {
-            let ends = Ends { operation: &operations[index_of[&on]], next: operation, writes, segment_bytes };
+            let ends =
+                OverlappingOperations { operation: &operations[index_of[&on]], next: operation, writes, segment_bytes };
             waits.push(ends.wait(on, by, start, end));
         }
     }
@@ -73,7 +78,7 @@ pub(crate) fn of_plan(plan: &Plan, segment_bytes: Option<usize>, number: impl Fn
 }
 
 /// Cuts pieces at both ends of `span`, and fills what no operation has touched.
-fn cut(pieces: &mut Pieces, span: Span) {
+fn cut(pieces: &mut PieceMap, span: Span) {
     let (buffer, start, end) = (span.buffer, span.start_bytes, span.end_bytes());
     for at in [start, end] {
         if let Some((_, piece)) = pieces.range_mut(..(buffer, at)).next_back().filter(|(key, _)| key.0 == buffer)
@@ -89,14 +94,14 @@ fn cut(pieces: &mut Pieces, span: Span) {
         pieces.range((buffer, start)..(buffer, end)).map(|(key, piece)| (key.1, piece.end_bytes)).collect();
     for (from, to) in touched.into_iter().chain([(end, end)]) {
         if next < from {
-            pieces.insert((buffer, next), Piece { end_bytes: from, writer: None, readers: Vec::new() });
+            pieces.insert((buffer, next), PieceState { end_bytes: from, writer: None, readers: Vec::new() });
         }
         next = to;
     }
 }
 
 /// Two operations that meet on some bytes.
-struct Ends<'a> {
+struct OverlappingOperations<'a> {
     operation: &'a Operation,
     next: &'a Operation,
     /// Whether the second one writes there.
@@ -104,13 +109,13 @@ struct Ends<'a> {
     segment_bytes: Option<usize>,
 }
 
-impl Ends<'_> {
+impl OverlappingOperations<'_> {
     /// The wait of the second for the first on the bytes from `start` to `end` of their buffer.
-    fn wait(&self, on: u32, by: u32, start: usize, end: usize) -> Wait {
+    fn wait(&self, on: u32, by: u32, start: usize, end: usize) -> OperationWait {
         let whole = self.operation.length_bytes();
         if self.operation.rows().is_some() || self.next.rows().is_some() {
             // Rows are packed: where one is in the message says nothing of where it is in the span.
-            return Wait { on, by, at: 0.0, threshold: whole as f64, release: whole as f64 };
+            return OperationWait { on, by, at: 0.0, threshold: whole as f64, release: whole as f64 };
         }
         let first = self.span_at(self.operation, start, end);
         let span = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches these bytes");
@@ -128,7 +133,7 @@ impl Ends<'_> {
             }
         };
         let segment_end = (span.start_bytes + at + after).min(end);
-        Wait { on, by, at: at as f64, threshold: passed(segment_end) as f64, release: passed(end) as f64 }
+        OperationWait { on, by, at: at as f64, threshold: passed(segment_end) as f64, release: passed(end) as f64 }
     }
 
     /// The span of an earlier operation that has the bytes from `start` to `end` of the buffer that is looked at.

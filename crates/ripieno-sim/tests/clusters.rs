@@ -2,7 +2,7 @@
 
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Collective, Order, Topology};
-use ripieno_sim::{Asked, Cluster, Faults, Kind, Link, Played, WireName};
+use ripieno_sim::{Cluster, ClusterFaults, ConnectionKind, LinkCost, Played, SimulationRequest, WireName};
 use std::sync::Arc;
 
 const GIB: usize = 1 << 30;
@@ -14,13 +14,13 @@ fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
     let mut cluster =
         Cluster::uniform(node_count, &Model { alpha_s: 1e-5, beta_s_per_byte: S_PER_BYTE, gamma_s_per_byte: 0.0 });
     cluster.topology = Arc::new(Topology::new((0..node_count).collect(), racks));
-    cluster.uplink = Link { alpha_s: 1e-5, beta_s_per_byte: S_PER_BYTE / uplink };
+    cluster.uplink = LinkCost { alpha_s: 1e-5, beta_s_per_byte: S_PER_BYTE / uplink };
     cluster.segment_bytes = Some(64 << 10);
     cluster
 }
 
 fn played(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> Played {
-    let asked = Asked::new(collective, cluster.topology.size(), bytes, 0);
+    let asked = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
     asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster).unwrap()
 }
 
@@ -37,7 +37,7 @@ fn line_s(bytes: usize) -> f64 {
 fn a_chain_in_the_order_of_racks_crosses_each_uplink_once_and_takes_what_one_rack_takes() {
     let found = chain(Order::Racks, &racks(40, 5, 1.0));
 
-    assert_eq!(found.bytes_by_kind(&racks(40, 5, 1.0))[Kind::Uplink as usize].1, 4 * GIB / 8);
+    assert_eq!(found.bytes_by_kind(&racks(40, 5, 1.0))[ConnectionKind::Uplink as usize].1, 4 * GIB / 8);
     let one_rack_s = chain(Order::Racks, &racks(40, 1, 1.0)).time_s().unwrap();
     assert!((found.time_s().unwrap() / one_rack_s - 1.0).abs() < 1e-9);
 }
@@ -90,7 +90,7 @@ fn what_all_racks_send_passes_the_core_switch() {
 fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
     let mut cluster = racks(8, 1, 1.0);
     cluster.topology = Arc::new(Topology::new((0..8).map(|rank| rank / 4).collect(), vec![0; 8]));
-    cluster.memory = Link { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
+    cluster.memory = LinkCost { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
     let found = played(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
 
     let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
@@ -102,14 +102,14 @@ fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
 fn a_slow_host_slows_the_chain_to_its_own_rate() {
     let mut cluster = racks(20, 1, 1.0);
     let even_s = chain(Order::Racks, &cluster).time_s().unwrap();
-    cluster.faults = Faults::default().slow(7, 3.0);
+    cluster.faults = ClusterFaults::default().slow(7, 3.0);
 
     assert!((chain(Order::Racks, &cluster).time_s().unwrap() / even_s - 3.0).abs() < 0.05);
 }
 
 #[test]
 fn slow_hosts_drawn_by_a_seed_are_the_same_every_time() {
-    let drawn = |seed| Faults::default().slow_some(100, 5, 2.0, seed);
+    let drawn = |seed| ClusterFaults::default().slow_some(100, 5, 2.0, seed);
     assert_eq!(drawn(1), drawn(1));
     assert_ne!(drawn(1), drawn(2));
 }
@@ -117,7 +117,7 @@ fn slow_hosts_drawn_by_a_seed_are_the_same_every_time() {
 #[test]
 fn behind_a_host_that_dies_nobody_ends_and_before_it_everybody_does() {
     let mut cluster = racks(10, 1, 1.0);
-    cluster.faults = Faults::default().death(4, 0.5);
+    cluster.faults = ClusterFaults::default().death(4, 0.5);
     let found = chain(Order::Racks, &cluster);
 
     let ended: Vec<bool> = found.finish_s.iter().map(Option::is_some).collect();
@@ -128,17 +128,17 @@ fn behind_a_host_that_dies_nobody_ends_and_before_it_everybody_does() {
 #[test]
 fn a_link_that_is_cut_stops_what_passes_it_alone() {
     let mut cluster = racks(6, 1, 1.0);
-    cluster.faults = Faults::default().cut(2, 3, 0.1);
+    cluster.faults = ClusterFaults::default().cut(2, 3, 0.1);
     assert_eq!(chain(Order::Racks, &cluster).finish_s.iter().filter(|finish_s| finish_s.is_none()).count(), 4);
 
-    cluster.faults = Faults::default().cut(2, 4, 0.1);
+    cluster.faults = ClusterFaults::default().cut(2, 4, 0.1);
     assert!(chain(Order::Racks, &cluster).time_s().is_some());
 }
 
 #[test]
 fn a_bounded_queue_holds_back_a_sender_whose_receiver_has_no_time() {
     let mut cluster = racks(2, 1, 1.0);
-    cluster.faults = Faults::default().slow(1, 4.0);
+    cluster.faults = ClusterFaults::default().slow(1, 4.0);
     // Rank 0 sends to rank 1.
     let ended_s = |cluster: &Cluster| {
         let found = played(Collective::PointToPoint, "direct", Order::Racks, GIB, cluster);
@@ -184,7 +184,7 @@ fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
 #[test]
 fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
     let mut cluster = racks(32, 1, 1.0);
-    cluster.cable = Link { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
+    cluster.cable = LinkCost { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
     (cluster.packet_bytes, cluster.relay_bytes, cluster.gamma_s_per_byte) = (2896, Some(16 << 10), 1.25e-10);
     let found = played(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
 
@@ -198,7 +198,7 @@ fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
 #[test]
 fn the_same_play_comes_to_the_same_bits() {
     let mut cluster = racks(24, 3, 2.0);
-    cluster.faults = Faults::default().slow_some(24, 3, 2.0, 5);
+    cluster.faults = ClusterFaults::default().slow_some(24, 3, 2.0, 5);
     for (collective, name) in [(Collective::Allreduce, "double-tree"), (Collective::Allgather, "bruck")] {
         let [one, other] = [0, 1].map(|_| played(collective, name, Order::Random(3), 1 << 20, &cluster));
         assert_eq!(one.transfers, other.transfers);

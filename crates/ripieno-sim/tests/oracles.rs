@@ -3,10 +3,10 @@
 #[path = "../../ripieno-plan/tests/common/mod.rs"]
 mod common;
 
-use common::{ELEMENT_BYTES, Layout, roots};
+use common::{DataLayout, ELEMENT_BYTES, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::simulate::{Model, cost_s};
-use ripieno_plan::{Algorithm, Case, Collective, Op, Plan};
+use ripieno_plan::{Algorithm, Collective, Op, Plan, TheoryCase};
 use ripieno_sim::{Cluster, Played, play};
 
 // Powers of two, so that sums are exact and equal means equal.
@@ -38,14 +38,14 @@ fn time_s(collective: Collective, name: &str, p: usize, n: usize, model: &Model,
     let algorithm = Algorithm::by_name(collective, name).unwrap();
     let mut cluster = Cluster::uniform(p, model);
     cluster.segment_bytes = segments.map(|k| n / k);
-    played(&cluster, &Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0)).time_s().unwrap()
+    played(&cluster, &DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0)).time_s().unwrap()
 }
 
 #[test]
 fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = Layout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
@@ -66,13 +66,13 @@ fn on_equal_links_every_algorithm_takes_what_its_cost_says() {
 fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = Layout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
                 let requests = layout.requests(algorithm.collective(), root, peer, Op::Sum);
                 let Ok(plans) = algorithm.plans(&requests) else { continue };
-                let case = Case::of(&requests);
+                let case = TheoryCase::of(&requests);
                 let mut cluster = Cluster::uniform(p, &MODEL);
                 cluster.segment_bytes = Some(64);
                 let found = played(&cluster, &plans);
@@ -92,7 +92,7 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_whatever_the_network() {
 fn no_play_is_faster_than_its_busiest_wire() {
     for algorithm in ALGORITHMS {
         for p in [2, 3, 7, 16, 33] {
-            let layout = Layout::suiting(algorithm, p, p * 64);
+            let layout = DataLayout::suiting(algorithm, p, p * 64);
             let requests = layout.requests(algorithm.collective(), 0, 1 % p, Op::Sum);
             let Ok(plans) = algorithm.plans(&requests) else { continue };
             for segment_bytes in [None, Some(32), Some(1 << 20)] {

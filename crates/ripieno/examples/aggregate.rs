@@ -5,7 +5,7 @@
 //! Prints the time of each round and what it took of the processors, which says more where others run; the sums are
 //! compared with those of a plain array.
 
-use ripieno::keyed::{Aggregation, Combine, Form, KeyKind, Keys};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Op};
 use ripieno_kernels::Threads;
 use std::error::Error;
@@ -28,13 +28,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut expected = vec![0.0; key_count];
     keys.iter().for_each(|&key| expected[key as usize] += key as f64 * 0.1);
 
-    let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
+    let form = KeyedForm {
+        keys: KeyKind::Int64,
+        element: Element::F64,
+        width: 1,
+        combine: KeyedCombine::Op(Op::Sum),
+        label: 0,
+    };
     let (mut best, mut best_cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..round_count {
         let (started, started_cpu) = (Instant::now(), cpu_seconds());
         let mut aggregation = Aggregation::new(form, 2, None)?;
         for (keys, values) in keys.chunks(add_rows).zip(values.chunks(8 * add_rows)) {
-            aggregation.add(Keys::Int64(keys), values, None, &threads)?;
+            aggregation.add(KeyColumn::Int64(keys), values, None, &threads)?;
         }
         let mut parts = aggregation.seal(&threads)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -43,7 +49,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{:8.1} ms   {:8.1} ms of processors", 1e3 * seconds, 1e3 * cpu_seconds);
         for part in 0..parts.part_count() {
             let block = parts.take(part)?;
-            let Keys::Int64(keys) = block.view().keys else { panic!("keys of another kind") };
+            let KeyColumn::Int64(keys) = block.view().keys else { panic!("keys of another kind") };
             for (&key, value) in keys.iter().zip(block.values.as_chunks().0) {
                 assert_eq!(f64::from_ne_bytes(*value), expected[key as usize], "the sum of key {key}");
             }

@@ -12,15 +12,15 @@
 //! not wait: a profiler counts what one call takes (see the page on small calls).
 
 use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
-use ripieno::{Communicator, Element, Memory, Op};
+use ripieno::{BufferMemory, Communicator, Element, Op};
 use std::env;
 use std::error::Error;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type CollectiveResult<T> = Result<T, Box<dyn Error>>;
 
-struct Case {
+struct CollectiveCase {
     bytes: usize,
     call_count: usize,
     batch_count: usize,
@@ -32,10 +32,11 @@ struct Bench {
     algorithm: Option<String>,
 }
 
-fn main() -> Outcome<()> {
+fn main() -> CollectiveResult<()> {
     let mut arguments = env::args().skip(1);
     let operation = arguments.next().ok_or("no operation: expected allreduce, broadcast, allgather or barrier")?;
-    let cases = arguments.map(|text| Case::parse(&text)).collect::<Outcome<Vec<Case>>>()?;
+    let cases =
+        arguments.map(|text| CollectiveCase::parse(&text)).collect::<CollectiveResult<Vec<CollectiveCase>>>()?;
     let (operation, algorithm) = match operation.split_once('=') {
         Some((operation, algorithm)) => (operation.to_string(), Some(algorithm.to_string())),
         None => (operation, None),
@@ -54,7 +55,7 @@ fn main() -> Outcome<()> {
 }
 
 /// The communicator that the environment describes.
-fn meet() -> Outcome<Communicator> {
+fn meet() -> CollectiveResult<Communicator> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
     let config = Config::new(variable("RANK")?.parse()?, variable("WORLD_SIZE")?.parse()?, token);
@@ -62,19 +63,19 @@ fn meet() -> Outcome<Communicator> {
     Ok(Communicator::new(Box::new(Endpoint::meet(config, &mut store)?)))
 }
 
-impl Case {
-    fn parse(text: &str) -> Outcome<Case> {
+impl CollectiveCase {
+    fn parse(text: &str) -> CollectiveResult<CollectiveCase> {
         let numbers = text.split(':').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
         let ([bytes, call_count, batch_count] | [bytes, call_count, batch_count, _]) = numbers[..] else {
             return Err(format!("{text}: expected BYTES:CALLS:BATCHES[:PAUSE_US]").into());
         };
         let pause = Duration::from_micros(numbers.get(3).copied().unwrap_or(0) as u64);
-        Ok(Case { bytes, call_count, batch_count, pause })
+        Ok(CollectiveCase { bytes, call_count, batch_count, pause })
     }
 }
 
 impl Bench {
-    fn time_allreduce(&mut self, case: &Case) -> Outcome<()> {
+    fn time_allreduce(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
         let mut vector = bytes_of(case, |i| element(rank, i));
         self.allreduce(&mut vector)?;
@@ -86,7 +87,7 @@ impl Bench {
         self.batches(case, |bench| bench.allreduce(&mut vector))
     }
 
-    fn time_allgather(&mut self, case: &Case) -> Outcome<()> {
+    fn time_allgather(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
         let counts = vec![case.bytes / size_of::<f32>() / world_size; world_size];
         let block_of = |i: usize| i / counts[0].max(1);
@@ -100,7 +101,11 @@ impl Bench {
         })
     }
 
-    fn batches(&mut self, case: &Case, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<()> {
+    fn batches(
+        &mut self,
+        case: &CollectiveCase,
+        mut call: impl FnMut(&mut Bench) -> CollectiveResult<()>,
+    ) -> CollectiveResult<()> {
         self.batch(case, &mut call)?;
         for _ in 0..case.batch_count {
             let seconds = self.batch(case, &mut call)?;
@@ -109,7 +114,7 @@ impl Bench {
         Ok(())
     }
 
-    fn time_broadcast(&mut self, case: &Case) -> Outcome<()> {
+    fn time_broadcast(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let expected = bytes_of(case, |i| element(0, i));
         let mut vector = expected.clone();
         for _ in 0..case.batch_count {
@@ -125,16 +130,20 @@ impl Bench {
         Ok(())
     }
 
-    fn allreduce(&mut self, vector: &mut [u8]) -> Outcome<()> {
+    fn allreduce(&mut self, vector: &mut [u8]) -> CollectiveResult<()> {
         Ok(self.comm.allreduce(vector, Element::F32, Op::Sum, self.algorithm.as_deref())?)
     }
 
-    fn broadcast(&mut self, vector: &mut [u8]) -> Outcome<()> {
-        Ok(self.comm.broadcast(Memory::Write(vector), Element::F32, 0, self.algorithm.as_deref())?)
+    fn broadcast(&mut self, vector: &mut [u8]) -> CollectiveResult<()> {
+        Ok(self.comm.broadcast(BufferMemory::Write(vector), Element::F32, 0, self.algorithm.as_deref())?)
     }
 
     /// Seconds per call, the slowest rank's.
-    fn batch(&mut self, case: &Case, mut call: impl FnMut(&mut Bench) -> Outcome<()>) -> Outcome<f64> {
+    fn batch(
+        &mut self,
+        case: &CollectiveCase,
+        mut call: impl FnMut(&mut Bench) -> CollectiveResult<()>,
+    ) -> CollectiveResult<f64> {
         let is_last = self.comm.rank() + 1 == self.comm.world_size();
         self.comm.barrier(None)?;
         let start = Instant::now();
@@ -149,14 +158,14 @@ impl Bench {
         Ok(f64::from_ne_bytes(seconds))
     }
 
-    fn report(&self, case: &Case, seconds: f64) {
+    fn report(&self, case: &CollectiveCase, seconds: f64) {
         if self.comm.rank() == 0 {
             println!("{} {seconds:.9}", case.bytes);
         }
     }
 }
 
-fn bytes_of(case: &Case, element: impl Fn(usize) -> f32) -> Vec<u8> {
+fn bytes_of(case: &CollectiveCase, element: impl Fn(usize) -> f32) -> Vec<u8> {
     (0..case.bytes / size_of::<f32>()).flat_map(|i| element(i).to_ne_bytes()).collect()
 }
 

@@ -6,7 +6,7 @@
 //! are sent, or with concat where they arrive. Waves of 0 MiB are the usual ones. Seconds are the slowest rank's, bytes
 //! those that all ranks sent. The sum of all values is checked.
 
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, Regroup, Regrouped};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, Regroup, Regrouped};
 use ripieno::net::ThreadFabric;
 use ripieno::{Communicator, Element, Op};
 use ripieno_kernels::Threads;
@@ -15,30 +15,30 @@ use std::num::NonZeroUsize;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type RegroupResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-struct Case {
+struct RegroupCase {
     row_count: usize,
     key_count: u64,
     threads: NonZeroUsize,
-    combine: Combine,
+    combine: KeyedCombine,
     options: Regroup,
     round_count: usize,
 }
 
 /// One round of one rank.
-struct Round {
+struct RegroupRound {
     adding: Duration,
     regrouped: Regrouped,
     sum: f64,
 }
 
-fn main() -> Outcome<()> {
+fn main() -> RegroupResult<()> {
     let (p, threads) = (argument(1, 2)?, argument(4, NonZeroUsize::MIN)?);
-    let sum = Combine::Op(Op::Sum);
+    let sum = KeyedCombine::Op(Op::Sum);
     let combine = match argument(6, "sum".to_string())?.as_str() {
         "sum" => sum,
-        "concat" => Combine::Concat,
+        "concat" => KeyedCombine::Concat,
         other => return Err(format!("{other}: expected sum or concat").into()),
     };
     let usual = Regroup { threads, ..Regroup::new(sum) };
@@ -47,22 +47,22 @@ fn main() -> Outcome<()> {
         mebibytes => usual.in_waves_of(mebibytes << 20),
     };
     let (row_count, key_count, round_count) = (argument(2, 10_000_000)?, argument(3, 1_000_000)?, argument(7, 5)?);
-    let case = Case { row_count, key_count, threads, combine, options, round_count };
+    let case = RegroupCase { row_count, key_count, threads, combine, options, round_count };
     let fabrics = ThreadFabric::group(p)?;
-    let ranks: Vec<Outcome<Vec<Round>>> = std::thread::scope(|scope| {
+    let ranks: Vec<RegroupResult<Vec<RegroupRound>>> = std::thread::scope(|scope| {
         let ranks: Vec<_> =
             fabrics.into_iter().map(|fabric| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric))))).collect();
         ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
     });
-    let ranks = ranks.into_iter().collect::<Outcome<Vec<_>>>()?;
+    let ranks = ranks.into_iter().collect::<RegroupResult<Vec<_>>>()?;
     println!("{p} ranks × {row_count} rows, {key_count} keys, {threads} threads, {:?}", case.options);
     println!(" add      seal     sizes    exchange merge    all      waves  MB sent");
     for round in 0..round_count {
-        let rounds: Vec<&Round> = ranks.iter().map(|rounds| &rounds[round]).collect();
-        let seconds = |of: &dyn Fn(&Round) -> Duration| {
+        let rounds: Vec<&RegroupRound> = ranks.iter().map(|rounds| &rounds[round]).collect();
+        let seconds = |of: &dyn Fn(&RegroupRound) -> Duration| {
             rounds.iter().map(|round| of(round)).fold(Duration::ZERO, Duration::max).as_secs_f64()
         };
-        let all = |of: &dyn Fn(&Round) -> f64| rounds.iter().map(|round| of(round)).sum::<f64>();
+        let all = |of: &dyn Fn(&RegroupRound) -> f64| rounds.iter().map(|round| of(round)).sum::<f64>();
         assert_eq!(all(&|round| round.sum), (p * row_count) as f64, "no row is lost");
         println!(
             " {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<8.4} {:<6} {:.1}",
@@ -83,36 +83,36 @@ fn main() -> Outcome<()> {
 }
 
 /// The argument at this place, or `default`.
-fn argument<T: FromStr>(place: usize, default: T) -> Outcome<T>
+fn argument<T: FromStr>(place: usize, default: T) -> RegroupResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
 {
     Ok(std::env::args().nth(place).map(|text| text.parse()).transpose()?.unwrap_or(default))
 }
 
-impl Case {
-    fn run(&self, comm: &Communicator) -> Outcome<Vec<Round>> {
+impl RegroupCase {
+    fn run(&self, comm: &Communicator) -> RegroupResult<Vec<RegroupRound>> {
         let keys = self.keys(comm.rank());
         let values: Vec<u8> = keys.iter().flat_map(|_| 1f64.to_ne_bytes()).collect();
         (0..self.round_count).map(|_| self.round(comm, &keys, &values)).collect()
     }
 
-    fn round(&self, comm: &Communicator, keys: &[i64], values: &[u8]) -> Outcome<Round> {
-        let form = Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine, label: 0 };
+    fn round(&self, comm: &Communicator, keys: &[i64], values: &[u8]) -> RegroupResult<RegroupRound> {
+        let form = KeyedForm { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine, label: 0 };
         let threads = Threads::new(self.threads.get());
         comm.barrier(None)?;
         let started = Instant::now();
         let mut aggregation = Aggregation::new(form, comm.world_size(), None)?;
-        aggregation.add(Keys::Int64(keys), values, None, &threads)?;
+        aggregation.add(KeyColumn::Int64(keys), values, None, &threads)?;
         let adding = started.elapsed();
         comm.barrier(None)?;
         let mut sum = 0.0;
-        let mut keep = |_: &Form, block: Block| {
+        let mut keep = |_: &KeyedForm, block: KeyedBlock| {
             sum += block.values.as_chunks().0.iter().map(|value| f64::from_ne_bytes(*value)).sum::<f64>();
             Ok(())
         };
         let regrouped = comm.regroup(aggregation, &self.options, &mut keep)?;
-        Ok(Round { adding, regrouped, sum })
+        Ok(RegroupRound { adding, regrouped, sum })
     }
 
     /// The keys of a rank; the same in every run.

@@ -6,38 +6,38 @@
 //! Every rank contributes to, and wants, features that it picks at random with the given density; rows are one float32,
 //! summed. Times are the slowest rank's. Every result is compared with the sum that one thread computes.
 
-use ripieno::Shape;
+use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
-use ripieno::sparse::{Form, Options};
+use ripieno::sparse::{SparseForm, SparseOptions};
 use ripieno::{Communicator, Element, Op};
 use std::error::Error;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type SparseResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-struct Case {
+struct SparseCase {
     feature_count: u64,
     density: f64,
-    options: Options,
+    options: SparseOptions,
     round_count: usize,
 }
 
 /// Times of the rounds of one rank.
 #[derive(Default)]
-struct Times {
+struct SparseTimes {
     configure: Vec<Duration>,
     reduce: Vec<Duration>,
     both: Vec<Duration>,
 }
 
-fn main() -> Outcome<()> {
+fn main() -> SparseResult<()> {
     let p = argument(1, 4)?;
     let degrees: String = argument(4, "direct".to_string())?;
-    let options = Options::parse(None, Some(&degrees), true, ripieno::sparse::DENSE_ABOVE, p)?;
-    let options = Options { threads: argument(6, options.threads)?, ..options };
+    let options = SparseOptions::parse(None, Some(&degrees), true, ripieno::sparse::DENSE_ABOVE, p)?;
+    let options = SparseOptions { threads: argument(6, options.threads)?, ..options };
     let (feature_count, density, round_count) = (argument(2, 1_000_000)?, argument(3, 0.1)?, argument(5, 50)?);
-    let case = Case { feature_count, density, options, round_count };
+    let case = SparseCase { feature_count, density, options, round_count };
 
     let picks: Vec<Vec<i64>> = (0..p).map(|rank| case.picks(rank)).collect();
     let mut sums = vec![0.0f32; feature_count as usize];
@@ -45,7 +45,7 @@ fn main() -> Outcome<()> {
         picked.iter().for_each(|&index| sums[index as usize] += value(index));
     }
     let fabrics = ThreadFabric::group(p)?;
-    let times: Vec<Outcome<Times>> = std::thread::scope(|scope| {
+    let times: Vec<SparseResult<SparseTimes>> = std::thread::scope(|scope| {
         let ranks: Vec<_> = fabrics
             .into_iter()
             .zip(&picks)
@@ -53,14 +53,14 @@ fn main() -> Outcome<()> {
             .collect();
         ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
     });
-    let times = times.into_iter().collect::<Outcome<Vec<Times>>>()?;
+    let times = times.into_iter().collect::<SparseResult<Vec<SparseTimes>>>()?;
     println!(
         "{p} ranks × {} threads, {feature_count} features, density {density}, {degrees}: {} rows of rank 0",
         case.options.threads,
         picks[0].len()
     );
     for (name, of) in [
-        ("configure", (|times| &times.configure) as fn(&Times) -> &Vec<Duration>),
+        ("configure", (|times| &times.configure) as fn(&SparseTimes) -> &Vec<Duration>),
         ("reduce", |times| &times.reduce),
         ("both in one pass", |times| &times.both),
     ] {
@@ -75,7 +75,7 @@ fn main() -> Outcome<()> {
 }
 
 /// The argument at this place, or `default`.
-fn argument<T: FromStr>(place: usize, default: T) -> Outcome<T>
+fn argument<T: FromStr>(place: usize, default: T) -> SparseResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
 {
@@ -86,7 +86,7 @@ fn value(index: i64) -> f32 {
     (index % 7) as f32
 }
 
-impl Case {
+impl SparseCase {
     /// The features of a rank, in ascending order; the same in every run.
     fn picks(&self, rank: usize) -> Vec<i64> {
         let mut state = rank as u64;
@@ -99,12 +99,12 @@ impl Case {
         (0..self.feature_count as i64).filter(|_| random() < self.density).collect()
     }
 
-    fn run(&self, comm: &Communicator, picked: &[i64], sums: &[f32]) -> Outcome<Times> {
-        let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+    fn run(&self, comm: &Communicator, picked: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
+        let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
         let values: Vec<u8> = picked.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
         let expected: Vec<u8> = picked.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];
-        let mut times = Times::default();
+        let mut times = SparseTimes::default();
         let mut configured = comm.sparse(picked, picked, &self.options)?;
         for _ in 0..self.round_count.div_ceil(10) {
             comm.barrier(None)?;

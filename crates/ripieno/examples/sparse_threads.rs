@@ -10,7 +10,7 @@
 use ripieno_kernels::Threads;
 use ripieno_plan::Op;
 use ripieno_plan::sparse::sets::Sorted;
-use ripieno_plan::sparse::team::{Alone, Piece, Team, cut, each, ranges};
+use ripieno_plan::sparse::team::{Alone, WorkPiece, WorkTeam, cut, each, ranges};
 use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees, Permutation};
 use std::ops::Range;
 use std::str::FromStr;
@@ -21,12 +21,12 @@ const PARTS: [&str; 6] =
 
 struct RankTeam(Threads);
 
-impl Team for RankTeam {
+impl WorkTeam for RankTeam {
     fn piece_count(&self, operations: usize) -> usize {
         self.0.part_count(operations)
     }
 
-    fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+    fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
         let of_each = operations / pieces.len().max(1);
         self.0.for_each(pieces, of_each, || (), |(), piece| piece());
     }
@@ -96,7 +96,7 @@ fn main() {
     }
 }
 
-fn keys_of(indices: &[u64], permutation: &Permutation, team: &dyn Team) -> Vec<u64> {
+fn keys_of(indices: &[u64], permutation: &Permutation, team: &dyn WorkTeam) -> Vec<u64> {
     let (mut keys, operations) = (vec![0; indices.len()], 16 * indices.len());
     let pieces = ranges(team, operations, indices.len(), 1);
     let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();

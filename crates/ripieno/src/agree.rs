@@ -1,17 +1,17 @@
 //! What ranks make sure of before data travels: that all have asked for the same, and what the largest of them have.
 
 use crate::communicator::Communicator;
-use crate::elements::{Elements, Shape};
+use crate::elements::{ElementShape, ElementType};
 use crate::error::Error;
 use crate::owned_buffers::NO_MEMORY;
-use crate::task::{Task, Whole};
+use crate::task::{CollectiveTask, Whole};
 use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
-use ripieno_run::{Element, Memory};
+use ripieno_run::{BufferMemory, Element};
 
 /// What is exchanged here is no call of a user's, whose numbers may be as many.
-const NUMBERS: Elements<'static> =
-    Elements { element: Element::U64, shape: Shape::Told("numbers of a call of several steps") };
+const NUMBERS: ElementType<'static> =
+    ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
 /// What a rank asked for is told by so many bytes of text.
 const TOLD_BYTES: usize = 256;
 
@@ -35,7 +35,12 @@ pub(crate) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], o
 /// The same, of as many numbers as every rank has.
 pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Result<Vec<u64>, Error> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    comm.run(&Task::Allreduce { op, vector: Whole }, NUMBERS, None, [Memory::Write(&mut bytes), NO_MEMORY])?;
+    comm.run(
+        &CollectiveTask::Allreduce { op, vector: Whole },
+        NUMBERS,
+        None,
+        [BufferMemory::Write(&mut bytes), NO_MEMORY],
+    )?;
     Ok(words(&bytes).collect())
 }
 
@@ -47,7 +52,12 @@ pub(crate) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Er
         place.copy_from_slice(&word.to_ne_bytes());
     }
     let counts = vec![own.len(); p];
-    comm.run(&Task::Allgather { chunks: &counts }, NUMBERS, None, [Memory::Write(&mut all), NO_MEMORY])?;
+    comm.run(
+        &CollectiveTask::Allgather { chunks: &counts },
+        NUMBERS,
+        None,
+        [BufferMemory::Write(&mut all), NO_MEMORY],
+    )?;
     Ok(words(&all).collect())
 }
 

@@ -2,14 +2,14 @@
 
 use ripieno_net::links::HostMemory;
 use ripieno_plan::swarm::{Discipline, Have, Manifest};
-pub use ripieno_run::swarm::{Blocks, Digest};
+pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;
 use std::path::Path;
 
 /// A file, mapped, with the digests that its blocks have or are to have.
 pub struct BlockFile {
     pub(crate) memory: HostMemory,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: BlockDigests,
     pub(crate) have: Have,
 }
 
@@ -18,13 +18,13 @@ impl BlockFile {
     pub fn read(path: &Path, block_bytes: Option<usize>) -> io::Result<BlockFile> {
         let memory = HostMemory::of_file(path)?;
         let manifest = Manifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
-        let blocks = Blocks::of(&memory, manifest.block_bytes);
+        let blocks = BlockDigests::of(&memory, manifest.block_bytes);
         let have = Have::all(blocks.digests.len());
         Ok(BlockFile { memory, blocks, have })
     }
 
     /// The same of a file that may have these blocks: None if it has not, or is not there.
-    pub fn find(path: &Path, blocks: Blocks) -> io::Result<Option<BlockFile>> {
+    pub fn find(path: &Path, blocks: BlockDigests) -> io::Result<Option<BlockFile>> {
         let memory = match HostMemory::of_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -37,7 +37,7 @@ impl BlockFile {
     }
 
     /// A file to be filled with these blocks, all of which have room on its disk. What it has of them stays.
-    pub fn fill(path: &Path, blocks: Blocks) -> io::Result<BlockFile> {
+    pub fn fill(path: &Path, blocks: BlockDigests) -> io::Result<BlockFile> {
         let (memory, old_bytes) = HostMemory::in_file(path, blocks.bytes)?;
         let have = match old_bytes {
             0 => Have::none(blocks.digests.len()),
@@ -64,7 +64,7 @@ impl BlockFile {
     }
 
     /// What it is made of.
-    pub fn blocks(&self) -> &Blocks {
+    pub fn blocks(&self) -> &BlockDigests {
         &self.blocks
     }
 

@@ -3,15 +3,15 @@
 //! The thread turns a [`Driver`] over a [`Mesh`], so bytes come and are given on while the program computes, and also
 //! when the job's own links have failed. A variable that is dropped is given to others until they all have it.
 
-use crate::block_file::{BlockFile, Blocks, Digest};
+use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
 use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
 use ripieno_net::mesh::Mesh;
-pub use ripieno_plan::swarm::{Corruption, Discipline};
-use ripieno_plan::swarm::{Manifest, Timing};
+pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
+use ripieno_plan::swarm::{Manifest, SwarmTiming};
+pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
 use ripieno_run::swarm::{Driver, News};
-pub use ripieno_run::swarm::{Ending, Fetched, Meter, Record};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -27,17 +27,17 @@ const LINGER: Duration = Duration::from_secs(10);
 /// So much of a value is copied at most before its blocks are given out.
 const FILL_BYTES_MAX: usize = 4 << 20;
 /// Processes on a busy machine may need so long to answer.
-const TIMING: Timing = Timing { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
+const TIMING: SwarmTiming = SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
 
 /// What the tracker has said of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
+pub struct VariableDelivery {
     /// Who has said that it has everything.
     pub acknowledged: Vec<usize>,
     /// Who was lost before.
     pub lost: Vec<usize>,
     /// Blocks that came wrong, with the sources to blame.
-    pub corruptions: Vec<Corruption>,
+    pub corruptions: Vec<CorruptBlock>,
 }
 
 /// Why a variable has no value.
@@ -45,7 +45,7 @@ pub struct Delivery {
 pub enum BroadcastError {
     /// As it ended.
     #[error(transparent)]
-    Ended(#[from] Ending),
+    Ended(#[from] BroadcastEnding),
     /// The group was closed.
     #[error("the communicator was closed before the value was here")]
     Closed,
@@ -56,14 +56,14 @@ pub enum BroadcastError {
 
 /// One rank's part in the broadcasts of a group.
 pub struct Broadcasts {
-    shared: Arc<Shared>,
+    shared: Arc<BroadcastShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     memory: ValueMemory,
 }
 
 /// A value of the group. Dropping it releases it.
 pub struct Variable {
-    shared: Arc<Shared>,
+    shared: Arc<BroadcastShared>,
     memory: ValueMemory,
     number: u32,
     meter: Arc<Meter>,
@@ -71,22 +71,22 @@ pub struct Variable {
     begun: Duration,
 }
 
-struct Shared {
+struct BroadcastShared {
     started: Instant,
     bell: Bell,
-    state: Mutex<State>,
+    state: Mutex<BroadcastState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct BroadcastState {
     commands: VecDeque<Command>,
     next: u32,
     is_closed: bool,
     /// Variables that their user has not dropped.
     kept: BTreeSet<u32>,
-    ended: BTreeMap<u32, Result<Arc<HostMemory>, Ending>>,
-    deliveries: BTreeMap<u32, Delivery>,
+    ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
+    deliveries: BTreeMap<u32, VariableDelivery>,
     /// What others have told last of each variable.
     told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
     /// Connections that are gone.
@@ -108,7 +108,7 @@ enum Command {
 impl Broadcasts {
     /// Begins to serve a group of `size` over its mesh, with values in `memory`.
     pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BroadcastShared {
             started: Instant::now(),
             bell: mesh.bell(),
             state: Mutex::default(),
@@ -260,7 +260,7 @@ impl Variable {
     }
 
     /// What has come, if it is recorded, by the time since the variable began here.
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> FetchRecord {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {
             fetched.first = fetched.first.saturating_sub(self.begun);
@@ -285,7 +285,7 @@ impl Variable {
     }
 
     /// What the tracker has said last, at the rank where it stands.
-    pub fn delivery(&self) -> Option<Delivery> {
+    pub fn delivery(&self) -> Option<VariableDelivery> {
         lock(&self.shared.state).deliveries.get(&self.number).cloned()
     }
 }
@@ -303,7 +303,7 @@ impl Drop for Variable {
     }
 }
 
-impl Shared {
+impl BroadcastShared {
     fn tell(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
         self.bell.ring();
@@ -336,7 +336,7 @@ impl Shared {
                     state.deliveries.remove(&number);
                 }
                 News::Settled { acknowledged, lost, corruptions } => {
-                    state.deliveries.insert(number, Delivery { acknowledged, lost, corruptions });
+                    state.deliveries.insert(number, VariableDelivery { acknowledged, lost, corruptions });
                 }
             }
         }
@@ -346,17 +346,17 @@ impl Shared {
 }
 
 /// Says that nothing more comes, however the thread ends.
-struct Ends<'a>(&'a Shared);
+struct EndGuard<'a>(&'a BroadcastShared);
 
-impl Drop for Ends<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 }
 
-fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &Shared) {
-    let _ends = Ends(shared);
+fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShared) {
+    let _ends = EndGuard(shared);
     let started = shared.started;
     let mut closes_at = None;
     loop {
@@ -434,7 +434,7 @@ fn fill(
                 next => filler.skip(next.map_or(end, |piece| piece.0.min(end)) - at),
             }
         }
-        digests.extend(Blocks::of(&memory[start..end], manifest.block_bytes).digests);
+        digests.extend(BlockDigests::of(&memory[start..end], manifest.block_bytes).digests);
         if digests.len() > told_count.min(most) || block + 1 == manifest.block_count() {
             told_count += digests.len();
             tell(std::mem::take(&mut digests));
@@ -466,6 +466,6 @@ mod tests {
         };
         fill(&mut filler, &pieces, &manifest, tell).unwrap();
         assert_eq!(memory[..], expected);
-        assert_eq!(told.into_inner(), Blocks::of(&expected, 50).digests);
+        assert_eq!(told.into_inner(), BlockDigests::of(&expected, 50).digests);
     }
 }

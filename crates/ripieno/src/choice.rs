@@ -14,7 +14,7 @@ const LAST_SEED: u64 = u32::MAX as u64 - 2;
 
 /// An algorithm and the order of its ranks.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct AlgorithmChoice {
     pub algorithm: &'static Algorithm,
     pub order: Order,
 }
@@ -22,12 +22,12 @@ pub(crate) struct Choice {
 /// The choices of a user for all calls that do not choose for themselves: by the environment's `RIPIENO_ALGORITHM`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides {
-    by_collective: [Named; Collective::ALL.len()],
+    by_collective: [NamedAlgorithm; Collective::ALL.len()],
 }
 
 /// What a text names.
 #[derive(Clone, Copy, Debug, Default)]
-struct Named {
+struct NamedAlgorithm {
     algorithm: Option<&'static Algorithm>,
     order: Option<Order>,
 }
@@ -49,7 +49,7 @@ impl Overrides {
                 let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
                 wrong("collective", name.trim(), format!("one of {}", names.join(", ")))
             })?;
-            overrides.by_collective[collective as usize].take(Named::parse(collective, choice.trim())?);
+            overrides.by_collective[collective as usize].take(NamedAlgorithm::parse(collective, choice.trim())?);
         }
         Ok(overrides)
     }
@@ -60,7 +60,7 @@ impl Overrides {
         for (collective, named) in Collective::catalogued().zip(&mut self.by_collective) {
             let algorithm = Algorithm::by_name(collective, name);
             is_known |= algorithm.is_some();
-            named.take(Named { algorithm, order: order.filter(|_| name.is_empty() || algorithm.is_some()) });
+            named.take(NamedAlgorithm { algorithm, order: order.filter(|_| name.is_empty() || algorithm.is_some()) });
         }
         if is_known { Ok(()) } else { Err(wrong("algorithm", name, format!("one of {}", all_names()))) }
     }
@@ -73,25 +73,31 @@ impl Overrides {
         group: &Group,
         preferred: &Preferred,
         bytes: usize,
-    ) -> Result<Choice, Error> {
+    ) -> Result<AlgorithmChoice, Error> {
         let Some(asked) = asked else {
             return Ok(self.unasked(collective, group, preferred, bytes));
         };
         let mut named = self.by_collective[collective as usize];
-        named.take(Named::parse(collective, asked)?);
+        named.take(NamedAlgorithm::parse(collective, asked)?);
         Ok(named.or_chosen(collective, group, preferred, bytes))
     }
 
     /// What runs when a call asks for nothing.
-    pub(crate) fn unasked(&self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> Choice {
+    pub(crate) fn unasked(
+        &self,
+        collective: Collective,
+        group: &Group,
+        preferred: &Preferred,
+        bytes: usize,
+    ) -> AlgorithmChoice {
         self.by_collective[collective as usize].or_chosen(collective, group, preferred, bytes)
     }
 }
 
 /// What runs when a call that combines by a function asks for `asked`: what has its operands in the order of the ranks.
 /// [`Overrides`] are of operations whose operands may change places, and an order of the ranks means nothing here.
-pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<Choice, Error> {
-    let named = asked.map(|asked| Named::parse(collective, asked)).transpose()?.unwrap_or_default();
+pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<AlgorithmChoice, Error> {
+    let named = asked.map(|asked| NamedAlgorithm::parse(collective, asked)).transpose()?.unwrap_or_default();
     let known = choose_in_rank_order(collective)
         .ok_or_else(|| wrong("collective", collective.name(), "one that combines".to_string()))?;
     match named.algorithm {
@@ -99,11 +105,11 @@ pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Resu
             let expected = format!("{}, as a function need not be commutative", known.name);
             Err(wrong("algorithm", algorithm.name, expected))
         }
-        _ => Ok(Choice { algorithm: known, order: Order::default() }),
+        _ => Ok(AlgorithmChoice { algorithm: known, order: Order::default() }),
     }
 }
 
-impl Choice {
+impl AlgorithmChoice {
     /// What two ranks compare of the order: 0 for the default.
     #[inline]
     pub fn order_hash(&self) -> u32 {
@@ -125,26 +131,27 @@ impl Choice {
     }
 }
 
-impl Named {
-    fn parse(collective: Collective, text: &str) -> Result<Named, Error> {
+impl NamedAlgorithm {
+    fn parse(collective: Collective, text: &str) -> Result<NamedAlgorithm, Error> {
         let (name, order) = split(text)?;
         let algorithm = Algorithm::by_name(collective, name);
         if algorithm.is_none() && !name.is_empty() {
             let names: Vec<&str> = Algorithm::of(collective).map(|algorithm| algorithm.name).collect();
             return Err(wrong("algorithm", name, format!("one of {} for {}", names.join(", "), collective.name())));
         }
-        Ok(Named { algorithm, order })
+        Ok(NamedAlgorithm { algorithm, order })
     }
 
-    fn or_chosen(self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> Choice {
+    fn or_chosen(self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> AlgorithmChoice {
         let usual = || preferred.find(collective, bytes).unwrap_or_else(|| choose(collective, group, bytes));
         let algorithm = self.algorithm.unwrap_or_else(usual);
-        Choice { algorithm, order: self.order.unwrap_or_default() }
+        AlgorithmChoice { algorithm, order: self.order.unwrap_or_default() }
     }
 
     /// What `stronger` leaves open stays as it is.
-    fn take(&mut self, stronger: Named) {
-        *self = Named { algorithm: stronger.algorithm.or(self.algorithm), order: stronger.order.or(self.order) };
+    fn take(&mut self, stronger: NamedAlgorithm) {
+        *self =
+            NamedAlgorithm { algorithm: stronger.algorithm.or(self.algorithm), order: stronger.order.or(self.order) };
     }
 }
 

@@ -7,21 +7,21 @@
 
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
-use crate::core::{Core, Held, Shared};
-use crate::elements::{Elements, Shape};
+use crate::core::{Core, CoreGuard, CoreShared};
+use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
-use crate::flight::{self, Flight};
+use crate::flight::{self, FlightRecorder};
 use crate::handle::Handle;
 use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
 use crate::preferred;
 use crate::statistics::Statistics;
-use crate::task::{Task, Whole};
+use crate::task::{CollectiveTask, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::Reading;
-use ripieno_run::{Apart, Element, Executor, Fabric, Failure, Memory};
+use ripieno_run::{Apart, BufferMemory, Element, Executor, Fabric, JobFailure};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ use std::time::Duration;
 
 /// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
 pub struct Communicator {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<CoreShared>,
     /// Its number among this rank's communicators; the world has 0.
     pub(crate) number: usize,
     /// Of a part of the world: whether it is closed.
@@ -48,7 +48,7 @@ impl Communicator {
         let group = Group::with_topology(fabric.rank(), fabric.topology());
         let world_ranks: Arc<[usize]> = group.ranks().collect();
         let state = CommunicatorState::new(0, group.clone(), world_ranks.clone(), None);
-        let shared = Shared::new(Core {
+        let shared = CoreShared::new(Core {
             fabric,
             executor: Executor::default(),
             scratch: BufferPool::default(),
@@ -63,7 +63,7 @@ impl Communicator {
 
     /// One more communicator of the rank whose core is `core`; `id` is the same on every rank of it.
     pub(crate) fn among(
-        shared: &Arc<Shared>,
+        shared: &Arc<CoreShared>,
         core: &mut Core,
         id: u32,
         group: Group,
@@ -77,7 +77,7 @@ impl Communicator {
     }
 
     fn numbered(
-        shared: Arc<Shared>,
+        shared: Arc<CoreShared>,
         number: usize,
         group: Group,
         world_ranks: Arc<[usize]>,
@@ -149,7 +149,7 @@ impl Communicator {
 
     /// From now on these run where a call, or an override, names no algorithm: rows of ascending bytes in all, each for
     /// up to so many, the last for any more; without rows the usual ones. All ranks must prefer the same.
-    pub fn prefer(&self, collective: Collective, rows: &[preferred::Row]) -> Result<(), Error> {
+    pub fn prefer(&self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         let mut held = self.hold()?;
         held.communicator(self.number)?.1.prefer(collective, rows)
     }
@@ -164,10 +164,10 @@ impl Communicator {
     }
 
     /// The latest `count` collectives of this rank, of all communicators, or all that are kept: some thousands.
-    pub fn flight(&self, count: Option<usize>) -> Result<Flight, Error> {
+    pub fn flight(&self, count: Option<usize>) -> Result<FlightRecorder, Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
-        Ok(Flight::of(&core.executor.recorder, count, core.fabric.now()))
+        Ok(FlightRecorder::of(&core.executor.recorder, count, core.fabric.now()))
     }
 
     /// What this rank has communicated, by whatever communicator, since this was first asked, as it stands `now` on its
@@ -195,10 +195,10 @@ impl Communicator {
     /// Runs a task to its end, on its first buffer and, where it has one, its second.
     pub fn run<'a>(
         &self,
-        task: &Task<'_>,
-        elements: impl Into<Elements<'a>>,
+        task: &CollectiveTask<'_>,
+        elements: impl Into<ElementType<'a>>,
         algorithm: Option<&str>,
-        memory: [Memory<'_>; 2],
+        memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
@@ -210,10 +210,10 @@ impl Communicator {
     /// done.
     pub fn run_briefly<'a>(
         &self,
-        task: &Task<'_>,
-        elements: impl Into<Elements<'a>>,
+        task: &CollectiveTask<'_>,
+        elements: impl Into<ElementType<'a>>,
         algorithm: Option<&str>,
-        memory: &mut [Memory<'_>; 2],
+        memory: &mut [BufferMemory<'_>; 2],
         apart: Apart<'_>,
     ) -> Option<Result<(), Error>> {
         if self.is_closed.load(Ordering::Acquire) {
@@ -225,14 +225,19 @@ impl Communicator {
     }
 
     /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.
-    pub(crate) fn run_once(&self, task: &Task<'_>, element: Element, memory: [Memory<'_>; 2]) -> Result<(), Error> {
+    pub(crate) fn run_once(
+        &self,
+        task: &CollectiveTask<'_>,
+        element: Element,
+        memory: [BufferMemory<'_>; 2],
+    ) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         state.run_once(&mut runtime, task, element, memory)
     }
 
     /// What calls on it need: the core, and its number among this rank's communicators.
-    pub(crate) fn place(&self) -> (&Arc<Shared>, usize) {
+    pub(crate) fn place(&self) -> (&Arc<CoreShared>, usize) {
         (&self.shared, self.number)
     }
 
@@ -241,8 +246,8 @@ impl Communicator {
     /// flight or waits, ranks that wait for each other in a circle are not told.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
-        task: &Task<'_>,
-        elements: impl Into<Elements<'a>>,
+        task: &CollectiveTask<'_>,
+        elements: impl Into<ElementType<'a>>,
         algorithm: Option<&str>,
         memory: M,
     ) -> Result<Handle<M>, Error> {
@@ -257,12 +262,12 @@ impl Communicator {
     /// Every rank's `vector` becomes the root's. The root's is only read.
     pub fn broadcast(
         &self,
-        vector: Memory<'_>,
+        vector: BufferMemory<'_>,
         element: Element,
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&Task::Broadcast { root, vector: Whole }, element, algorithm, [vector, NO_MEMORY])
+        self.run(&CollectiveTask::Broadcast { root, vector: Whole }, element, algorithm, [vector, NO_MEMORY])
     }
 
     /// The root's `vector` becomes the combination of all; the others' are scratch.
@@ -274,22 +279,22 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Reduce { op, root, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Reduce { op, root, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of all, the same bits on every rank and in every run.
     pub fn allreduce(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Allreduce { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Allreduce { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of those of all ranks up to it.
     pub fn scan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Scan { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Scan { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// Every rank's `vector` becomes the combination of those of all ranks before it; the first keeps its own.
     pub fn exscan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Exscan { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Exscan { op, vector: Whole }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own and gets all.
@@ -300,7 +305,7 @@ impl Communicator {
         counts: &[usize],
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Allgather { chunks: counts }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Allgather { chunks: counts }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank's own becomes the combination of all,
@@ -313,7 +318,7 @@ impl Communicator {
         op: Op,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own, the root gets all, what
@@ -326,20 +331,20 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&Task::Gather { chunks: counts, root }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Gather { chunks: counts, root }, vector, element, algorithm)
     }
 
     /// `vector` holds one chunk of `counts[rank]` elements per rank; the root gives all, each rank gets its own, what
     /// else it gets is scratch. The root's is only read.
     pub fn scatter(
         &self,
-        vector: Memory<'_>,
+        vector: BufferMemory<'_>,
         element: Element,
         counts: &[usize],
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&Task::Scatter { chunks: counts, root }, element, algorithm, [vector, NO_MEMORY])
+        self.run(&CollectiveTask::Scatter { chunks: counts, root }, element, algorithm, [vector, NO_MEMORY])
     }
 
     /// `out` holds one chunk per rank, that goes there; `into` gets one chunk per rank, that came from there.
@@ -353,8 +358,8 @@ impl Communicator {
         element: Element,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        let task = Task::Alltoall { out_chunks: out_counts, in_chunks: in_counts };
-        self.run(&task, element, algorithm, [Memory::Read(out), Memory::Write(into)])
+        let task = CollectiveTask::Alltoall { out_chunks: out_counts, in_chunks: in_counts };
+        self.run(&task, element, algorithm, [BufferMemory::Read(out), BufferMemory::Write(into)])
     }
 
     /// `into` becomes the `out` of the rank `distance` before this one, around the ring; it must be as long as that.
@@ -368,10 +373,10 @@ impl Communicator {
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
         self.run(
-            &Task::Rotate { distance, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
             element,
             algorithm,
-            [Memory::Read(out), Memory::Write(into)],
+            [BufferMemory::Read(out), BufferMemory::Write(into)],
         )
     }
 
@@ -386,26 +391,26 @@ impl Communicator {
         element: Element,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        let task = Task::NeighbourExchange { out: out_peers, into: in_peers };
-        self.run(&task, element, algorithm, [Memory::Read(out), Memory::Write(into)])
+        let task = CollectiveTask::NeighbourExchange { out: out_peers, into: in_peers };
+        self.run(&task, element, algorithm, [BufferMemory::Read(out), BufferMemory::Write(into)])
     }
 
     /// Returns once every rank has come.
     pub fn barrier(&self, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&Task::Barrier { token: Whole }, &mut [0], Element::U8, algorithm)
+        self.in_place(&CollectiveTask::Barrier { token: Whole }, &mut [0], Element::U8, algorithm)
     }
 
     /// Gives `vector` to rank `to`, which calls [`Communicator::receive`] for as many elements.
     ///
     /// Between two ranks, messages and collectives keep their order: both call them in the same one.
     pub fn send(&self, vector: &[u8], element: Element, to: usize) -> Result<(), Error> {
-        let task = Task::PointToPoint { from: self.rank(), to, vector: Whole };
-        self.run(&task, element, None, [Memory::Read(vector), NO_MEMORY])
+        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
+        self.run(&task, element, None, [BufferMemory::Read(vector), NO_MEMORY])
     }
 
     /// Takes what rank `from` gives with [`Communicator::send`].
     pub fn receive(&self, vector: &mut [u8], element: Element, from: usize) -> Result<(), Error> {
-        self.in_place(&Task::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
+        self.in_place(&CollectiveTask::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
     }
 
     /// Waits until one of `sources` has sent this rank a message that [`Communicator::receive`] takes next, whose form
@@ -423,7 +428,7 @@ impl Communicator {
             }
         }
         let peers: Vec<usize> = sources.iter().map(|&source| self.world_ranks[source]).collect();
-        let form = words.map(|words| Shape::Told(words).form());
+        let form = words.map(|words| ElementShape::Told(words).form());
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
         let until = timeout.map(|timeout| runtime.fabric.now() + timeout);
@@ -436,7 +441,7 @@ impl Communicator {
     /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works
     /// while another thread is in a call.
     pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
-        self.shared.remote().report(Failure::RankFailed {
+        self.shared.remote().report(JobFailure::RankFailed {
             rank: self.shared.rank(),
             host: host.to_string(),
             cause: cause.to_string(),
@@ -462,7 +467,7 @@ impl Communicator {
     }
 
     /// The core, unless this communicator is closed.
-    pub(crate) fn hold(&self) -> Result<Held<'_>, Error> {
+    pub(crate) fn hold(&self) -> Result<CoreGuard<'_>, Error> {
         match self.is_closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),
             false => self.shared.hold(),
@@ -471,12 +476,12 @@ impl Communicator {
 
     fn in_place(
         &self,
-        task: &Task<'_>,
+        task: &CollectiveTask<'_>,
         vector: &mut [u8],
         element: Element,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(task, element, algorithm, [Memory::Write(vector), NO_MEMORY])
+        self.run(task, element, algorithm, [BufferMemory::Write(vector), NO_MEMORY])
     }
 }
 

@@ -1,19 +1,19 @@
 //! The state of one communicator in a core: its group, its count of calls, its schedules.
 
-use crate::elements::{Elements, Shape, form, words};
+use crate::call_cache::{CallCache, CallKey, ResolvedCall};
+use crate::elements::{ElementShape, ElementType, form, words};
 use crate::error::{Error, argument};
 use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::{BufferPool, PooledBuffer};
 use crate::preferred::{self, Preferred};
-use crate::repeats::{Found, Question, Repeats};
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
-use crate::task::{self, Extent, Task};
-use crate::ticket::Ticket;
+use crate::task::{self, CollectiveTask, TaskExtent};
+use crate::ticket::ResultSlot;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
-use ripieno_run::{Apart, Call, Element, Memory, Prepared, Replicas, Schedule};
+use ripieno_run::{Apart, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +34,7 @@ pub(crate) struct CommunicatorState {
     replica: Option<Replica>,
     schedules: Schedules,
     preferred: Preferred,
-    repeats: Repeats,
+    repeats: CallCache,
     sequence: u64,
     /// Sparse reductions configured so far.
     configuration_count: u32,
@@ -54,7 +54,7 @@ impl CommunicatorState {
             replica,
             schedules: Schedules::default(),
             preferred: Preferred::default(),
-            repeats: Repeats::default(),
+            repeats: CallCache::default(),
             sequence: 0,
             configuration_count: 0,
             messages: BTreeMap::new(),
@@ -81,12 +81,12 @@ impl CommunicatorState {
     pub fn run(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         algorithm: Option<&str>,
-        memory: [Memory<'_>; 2],
+        memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let question = Question::of(task, elements, algorithm, &memory);
+        let question = CallKey::of(task, elements, algorithm, &memory);
         if let Some(question) = &question
             && let Some(found) = self.repeats.find(question)
         {
@@ -108,16 +108,16 @@ impl CommunicatorState {
     pub fn run_briefly(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         algorithm: Option<&str>,
-        memory: &mut [Memory<'_>; 2],
+        memory: &mut [BufferMemory<'_>; 2],
         apart: Apart<'_>,
     ) -> Option<Result<(), Error>> {
-        let question = Question::of(task, elements, algorithm, memory)?;
+        let question = CallKey::of(task, elements, algorithm, memory)?;
         let found = self.repeats.find(&question).filter(|found| found.prepared.is_brief())?;
         note_form(runtime, task, &elements.shape, found);
-        let memory = memory.each_mut().map(Memory::lent);
+        let memory = memory.each_mut().map(BufferMemory::lent);
         let sequence = next_of(task, &mut self.sequence, &mut self.messages);
         Some(run_found(runtime, found, memory, sequence, &mut self.statistics, apart))
     }
@@ -128,7 +128,7 @@ impl CommunicatorState {
     }
 
     /// Prefers other algorithms from now on.
-    pub fn prefer(&mut self, collective: Collective, rows: &[preferred::Row]) -> Result<(), Error> {
+    pub fn prefer(&mut self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         self.forget_repeats();
         self.preferred.set(collective, &self.group, rows)
     }
@@ -141,9 +141,9 @@ impl CommunicatorState {
     fn run_new(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
-        found: &Found,
-        memory: [Memory<'_>; 2],
+        task: &CollectiveTask<'_>,
+        found: &ResolvedCall,
+        memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
         let sequence = next_of(task, &mut self.sequence, &mut self.messages);
         run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest())
@@ -153,9 +153,9 @@ impl CommunicatorState {
     pub fn run_once(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
+        task: &CollectiveTask<'_>,
         element: Element,
-        memory: [Memory<'_>; 2],
+        memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
         let kept = std::mem::take(&mut self.schedules);
         let found = self.find(runtime, task, element.into(), None, &memory);
@@ -181,9 +181,9 @@ impl CommunicatorState {
         runtime: &mut Runtime<'_>,
         call: Call,
         schedule: Arc<Schedule>,
-        buffers: [Memory<'_>; 3],
+        buffers: [BufferMemory<'_>; 3],
     ) -> Result<(), Error> {
-        let prepared = Prepared::new(self.id, call, schedule)?;
+        let prepared = PreparedCall::new(self.id, call, schedule)?;
         execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics, &mut |rest| rest())
     }
 
@@ -191,11 +191,11 @@ impl CommunicatorState {
     pub fn start<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         algorithm: Option<&str>,
         memory: M,
-    ) -> Result<Arc<Ticket<M>>, Error> {
+    ) -> Result<Arc<ResultSlot<M>>, Error> {
         let mut memory = Box::new(memory);
         let found = self.find(runtime, task, elements, algorithm, &memory.buffers())?;
         let sequence = *next_of(task, &mut self.sequence, &mut self.messages);
@@ -211,8 +211,8 @@ impl CommunicatorState {
         call: Call,
         schedule: Arc<Schedule>,
         memory: M,
-    ) -> Result<Arc<Ticket<M>>, Error> {
-        let prepared = Prepared::new(self.id, call, schedule)?;
+    ) -> Result<Arc<ResultSlot<M>>, Error> {
+        let prepared = PreparedCall::new(self.id, call, schedule)?;
         let ticket = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
         self.sequence += 1;
         Ok(ticket)
@@ -222,19 +222,19 @@ impl CommunicatorState {
         &mut self,
         runtime: &mut Runtime<'_>,
         sequence: u64,
-        prepared: Prepared,
+        prepared: PreparedCall,
         mut memory: Box<M>,
-    ) -> Result<Arc<Ticket<M>>, Error> {
+    ) -> Result<Arc<ResultSlot<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
         // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says
         // that it stays where it is and that nobody else uses it as long as its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
         let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
-        let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| Memory::Write(scratch.bytes_mut()));
+        let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
         let lent = unsafe { lent.prolonged() };
-        let ticket = Arc::new(Ticket::default());
-        let (completion, background) = (Ticket::completion(&ticket, runtime.waiters), self.background.clone());
+        let ticket = Arc::new(ResultSlot::default());
+        let (completion, background) = (ResultSlot::completion(&ticket, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
             drop(scratch);
             if let Ok(traffic) = result {
@@ -251,11 +251,11 @@ impl CommunicatorState {
     fn find(
         &mut self,
         runtime: &mut Runtime<'_>,
-        task: &Task<'_>,
-        Elements { element, shape }: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        ElementType { element, shape }: ElementType<'_>,
         algorithm: Option<&str>,
-        [main, output]: &[Memory<'_>; 2],
-    ) -> Result<Found, Error> {
+        [main, output]: &[BufferMemory<'_>; 2],
+    ) -> Result<ResolvedCall, Error> {
         if !task.only_reads(self.group.rank()) {
             check_write("first buffer", main, task)?;
         }
@@ -263,7 +263,7 @@ impl CommunicatorState {
             check_write("second buffer", output, task)?;
         }
         let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
-        let extents = Extent::all_of(task);
+        let extents = TaskExtent::all_of(task);
         task::check(task, &extents, &self.group, [main, output])?;
         let (collective, bytes) = (task.collective(), main.length_bytes);
         let choice = runtime.overrides.choice(collective, algorithm, &self.group, &self.preferred, bytes)?;
@@ -285,7 +285,7 @@ impl CommunicatorState {
             })?;
         // Plans know nothing of it.
         call.form = form(&shape, task::common_counts(&extents), &choice);
-        let found = Found { prepared: Prepared::new(self.id, call, schedule)?, choice };
+        let found = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };
         note_form(runtime, task, &shape, &found);
         Ok(found)
     }
@@ -294,22 +294,22 @@ impl CommunicatorState {
 /// The number that the next such call gets on every rank that takes part in it.
 #[inline]
 fn next_of<'a>(
-    task: &Task<'_>,
+    task: &CollectiveTask<'_>,
     collectives: &'a mut u64,
     messages: &'a mut BTreeMap<(usize, usize), u64>,
 ) -> &'a mut u64 {
     match *task {
-        Task::PointToPoint { from, to, .. } => messages.entry((from, to)).or_default(),
+        CollectiveTask::PointToPoint { from, to, .. } => messages.entry((from, to)).or_default(),
         _ => collectives,
     }
 }
 
 /// Notes what the form of a call stands for, if it has one.
 #[inline]
-fn note_form(runtime: &mut Runtime<'_>, task: &Task<'_>, shape: &Shape<'_>, found: &Found) {
+fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &ElementShape<'_>, found: &ResolvedCall) {
     let form = found.prepared.call().form;
     if form != 0 {
-        let counts = || task::common_counts(&Extent::all_of(task));
+        let counts = || task::common_counts(&TaskExtent::all_of(task));
         runtime.fabric.note_form(form, &|| words(shape, counts(), &found.choice));
     }
 }
@@ -318,8 +318,8 @@ fn note_form(runtime: &mut Runtime<'_>, task: &Task<'_>, shape: &Shape<'_>, foun
 #[inline(always)]
 fn run_found(
     runtime: &mut Runtime<'_>,
-    Found { prepared, .. }: &Found,
-    [main, output]: [Memory<'_>; 2],
+    ResolvedCall { prepared, .. }: &ResolvedCall,
+    [main, output]: [BufferMemory<'_>; 2],
     sequence: &mut u64,
     statistics: &mut Statistics,
     apart: Apart<'_>,
@@ -328,7 +328,7 @@ fn run_found(
         0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics, apart),
         length_bytes => {
             let mut scratch = taken(runtime.scratch, length_bytes)?;
-            let buffers = [main, output, Memory::Write(scratch.bytes_mut())];
+            let buffers = [main, output, BufferMemory::Write(scratch.bytes_mut())];
             execute(runtime, prepared, buffers, sequence, statistics, apart)
         }
     }
@@ -337,8 +337,8 @@ fn run_found(
 #[inline(always)]
 fn execute(
     runtime: &mut Runtime<'_>,
-    prepared: &Prepared,
-    mut buffers: [Memory<'_>; 3],
+    prepared: &PreparedCall,
+    mut buffers: [BufferMemory<'_>; 3],
     sequence: &mut u64,
     statistics: &mut Statistics,
     apart: Apart<'_>,
@@ -361,9 +361,9 @@ pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replic
 
 /// Whether `task` may change `memory`; where there is no byte it does not.
 #[inline]
-fn check_write(name: &'static str, memory: &Memory<'_>, task: &Task<'_>) -> Result<(), Error> {
+fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveTask<'_>) -> Result<(), Error> {
     match memory {
-        Memory::Read(bytes) if !bytes.is_empty() => {
+        BufferMemory::Read(bytes) if !bytes.is_empty() => {
             Err(argument(name, "memory to read", &format!("memory that {} may change", task.collective().name())))
         }
         _ => Ok(()),
@@ -372,7 +372,7 @@ fn check_write(name: &'static str, memory: &Memory<'_>, task: &Task<'_>) -> Resu
 
 /// All of `memory`, in whole elements.
 #[inline]
-fn whole(buffer: Buffer, memory: &Memory<'_>, element: Element) -> Result<Span, Error> {
+fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
     let element_bytes = element.size_bytes();
     // Sizes of elements are powers of two: a division would take longer than the rest of this.
     if memory.len() & (element_bytes - 1) != 0 {

@@ -3,22 +3,22 @@
 //! Ranks compare both. The arrangement travels as a hash, the *form* of a call, beside the counts per rank and the
 //! order; what it stands for is told in words when ranks differ.
 
-use crate::choice::Choice;
+use crate::choice::AlgorithmChoice;
 use ripieno_kernels::keyed::hash_string;
 use ripieno_run::Element;
 
 /// Of what type elements are, and how they are arranged.
 #[derive(Clone, Copy, Debug)]
-pub struct Elements<'a> {
+pub struct ElementType<'a> {
     /// The type.
     pub element: Element,
     /// The arrangement.
-    pub shape: Shape<'a>,
+    pub shape: ElementShape<'a>,
 }
 
 /// How elements are arranged.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape<'a> {
+pub enum ElementShape<'a> {
     /// One after the other.
     Line,
     /// In an array with so many entries along each axis.
@@ -27,48 +27,48 @@ pub enum Shape<'a> {
     Told(&'a str),
 }
 
-impl From<Element> for Elements<'_> {
+impl From<Element> for ElementType<'_> {
     fn from(element: Element) -> Self {
-        Elements { element, shape: Shape::Line }
+        ElementType { element, shape: ElementShape::Line }
     }
 }
 
-impl Shape<'_> {
+impl ElementShape<'_> {
     /// A hash, 0 for a line.
     #[inline]
     pub(crate) fn form(&self) -> u32 {
         match self {
-            Shape::Line => 0,
+            ElementShape::Line => 0,
             // No words begin with a byte that is not UTF-8, so none stand for an array.
-            Shape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
+            ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
                 form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
             }),
-            Shape::Told(words) => hash(words.as_bytes()),
+            ElementShape::Told(words) => hash(words.as_bytes()),
         }
     }
 
     /// What the hash stands for.
     pub(crate) fn words(&self) -> String {
         match self {
-            Shape::Line => String::new(),
-            Shape::Axes([length]) => format!("shape ({length},)"),
-            Shape::Axes(axes) => {
+            ElementShape::Line => String::new(),
+            ElementShape::Axes([length]) => format!("shape ({length},)"),
+            ElementShape::Axes(axes) => {
                 format!("shape ({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
             }
-            Shape::Told(words) => words.to_string(),
+            ElementShape::Told(words) => words.to_string(),
         }
     }
 }
 
 /// The hash of a call's form: how its elements are arranged, the counts per rank that all give alike, and the order.
 #[inline]
-pub(crate) fn form(shape: &Shape<'_>, counts: &[usize], choice: &Choice) -> u32 {
+pub(crate) fn form(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
     shape.form() ^ counts_hash ^ choice.order_hash()
 }
 
 /// What the form stands for.
-pub(crate) fn words(shape: &Shape<'_>, counts: &[usize], choice: &Choice) -> String {
+pub(crate) fn words(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> String {
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();
     [shape.words(), counts, order].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
@@ -93,17 +93,17 @@ mod tests {
     #[test]
     fn arrangements_that_differ_have_different_forms_and_words() {
         let shapes = [
-            Shape::Line,
-            Shape::Axes(&[]),
-            Shape::Axes(&[0]),
-            Shape::Axes(&[6]),
-            Shape::Axes(&[2, 3]),
-            Shape::Axes(&[3, 2]),
-            Shape::Axes(&[1, 6]),
-            Shape::Axes(&[6, 1]),
-            Shape::Axes(&[2, 3, 1]),
-            Shape::Told("rows of shape (3, 2)"),
-            Shape::Told("{'a': float64 of shape (2, 3)}"),
+            ElementShape::Line,
+            ElementShape::Axes(&[]),
+            ElementShape::Axes(&[0]),
+            ElementShape::Axes(&[6]),
+            ElementShape::Axes(&[2, 3]),
+            ElementShape::Axes(&[3, 2]),
+            ElementShape::Axes(&[1, 6]),
+            ElementShape::Axes(&[6, 1]),
+            ElementShape::Axes(&[2, 3, 1]),
+            ElementShape::Told("rows of shape (3, 2)"),
+            ElementShape::Told("{'a': float64 of shape (2, 3)}"),
         ];
         for (index, shape) in shapes.iter().enumerate() {
             for other in &shapes[..index] {

@@ -1,6 +1,6 @@
 //! What can go wrong in a collective.
 
-use ripieno_run::{Failure, NotShrunk, RunError, reduction::UnsupportedOp};
+use ripieno_run::{JobFailure, NotShrunk, RunError, reduction::UnsupportedOp};
 use std::path::PathBuf;
 
 /// Why a collective did not happen.
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// The job has failed; every later call on this communicator gives the same error.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] JobFailure),
     /// The reduction has no meaning.
     #[error(transparent)]
     Unsupported(UnsupportedOp),

@@ -13,7 +13,7 @@ pub const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
 /// A first message as it travels: its kind, its length and its room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Frame([u8; FRAME_BYTES]);
+pub struct MessageFrame([u8; FRAME_BYTES]);
 
 /// What is in a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +24,13 @@ pub enum Content<'a> {
     Later(u64),
 }
 
-impl Frame {
+impl MessageFrame {
     /// To be received into.
-    pub const EMPTY: Frame = Frame([0; FRAME_BYTES]);
+    pub const EMPTY: MessageFrame = MessageFrame([0; FRAME_BYTES]);
 
     /// A frame of this kind, unless it has no room for so many bytes.
-    pub fn new(kind: u64, content: Content<'_>) -> Option<Frame> {
-        let mut frame = Frame::EMPTY;
+    pub fn new(kind: u64, content: Content<'_>) -> Option<MessageFrame> {
+        let mut frame = MessageFrame::EMPTY;
         let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
         let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
         kind_at.copy_from_slice(&kind.to_le_bytes());
@@ -61,7 +61,7 @@ impl Frame {
     }
 
     /// Several, one after the other, as they travel.
-    pub fn bytes_of_mut(frames: &mut [Frame]) -> &mut [u8] {
+    pub fn bytes_of_mut(frames: &mut [MessageFrame]) -> &mut [u8] {
         // SAFETY: a frame is its bytes and nothing else, and any bytes are one.
         unsafe { std::slice::from_raw_parts_mut(frames.as_mut_ptr().cast(), size_of_val(frames)) }
     }
@@ -118,20 +118,20 @@ mod tests {
         for kind in [0, 7, u64::MAX] {
             let here = [0, 1, ROOM_BYTES].map(|length| Content::Here(&bytes[..length]));
             for content in here.into_iter().chain([0, 1, 1 << 40].map(Content::Later)) {
-                let mut frames = [Frame::EMPTY; 2];
-                let frame = Frame::new(kind, content).expect("there is room");
-                Frame::bytes_of_mut(&mut frames)[FRAME_BYTES..].copy_from_slice(frame.as_bytes());
+                let mut frames = [MessageFrame::EMPTY; 2];
+                let frame = MessageFrame::new(kind, content).expect("there is room");
+                MessageFrame::bytes_of_mut(&mut frames)[FRAME_BYTES..].copy_from_slice(frame.as_bytes());
                 assert_eq!(frames[1].read(), (kind, content));
-                assert_eq!(frames[0], Frame::EMPTY);
+                assert_eq!(frames[0], MessageFrame::EMPTY);
             }
         }
-        assert_eq!(Frame::new(0, Content::Here(&bytes)), None);
+        assert_eq!(MessageFrame::new(0, Content::Here(&bytes)), None);
     }
 
     #[test]
     fn a_damaged_frame_has_no_bytes_that_it_has_no_room_for() {
         for length in [ROOM_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
-            let mut frame = Frame::new(0, Content::Here(&[1, 2])).expect("there is room");
+            let mut frame = MessageFrame::new(0, Content::Here(&[1, 2])).expect("there is room");
             frame.0[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&length.to_le_bytes());
             assert_eq!(frame.read(), (0, Content::Later(!length)));
         }

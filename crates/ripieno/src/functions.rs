@@ -6,14 +6,14 @@
 use crate::choice::in_rank_order;
 use crate::communicator::Communicator;
 use crate::communicator_state::{in_world, scratch};
-use crate::elements::{Elements, form, words};
+use crate::elements::{ElementType, form, words};
 use crate::error::{Error, argument};
 use crate::handle::Handle;
 use crate::owned_buffers::OwnedBuffers;
-use crate::task::{self, Extent, Task};
+use crate::task::{self, CollectiveTask, TaskExtent};
 use ripieno_plan::{Buffer, Span};
 use ripieno_run::reduction::Function;
-use ripieno_run::{Call, Failure, Memory, Remote, Schedule};
+use ripieno_run::{BufferMemory, Call, JobFailure, Remote, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,8 +56,8 @@ impl Communicator {
     /// Counts are of rows. `elements` says what ranks must give alike beside rows, among that which function it is.
     pub fn run_by(
         &self,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         function: &Function,
         algorithm: Option<&str>,
         vector: &mut [u8],
@@ -66,16 +66,16 @@ impl Communicator {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
-        let lent = lent.as_mut().map_or(Memory::Read(&[]), |lent| Memory::Write(lent.bytes_mut()));
-        let buffers = [Memory::Write(vector), Memory::Read(&[]), lent];
+        let lent = lent.as_mut().map_or(BufferMemory::Read(&[]), |lent| BufferMemory::Write(lent.bytes_mut()));
+        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), lent];
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
     /// As [`Communicator::run_by`], but returns at once; the run goes on without the caller.
     pub fn start_by<M: OwnedBuffers>(
         &self,
-        task: &Task<'_>,
-        elements: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
         function: &Function,
         algorithm: Option<&str>,
         mut memory: M,
@@ -92,8 +92,8 @@ impl Communicator {
 
     fn ready_by(
         &self,
-        task: &Task<'_>,
-        Elements { element, shape }: Elements<'_>,
+        task: &CollectiveTask<'_>,
+        ElementType { element, shape }: ElementType<'_>,
         function: &Function,
         algorithm: Option<&str>,
         length_bytes: usize,
@@ -104,7 +104,7 @@ impl Communicator {
         }
         let vector = Span::whole(Buffer::MAIN, length_bytes / row_bytes, row_bytes);
         let nothing = Span::whole(Buffer::OUTPUT, 0, 1);
-        let extents = Extent::all_of(task);
+        let extents = TaskExtent::all_of(task);
         task::check(task, &extents, &self.group, [vector, nothing])?;
         let choice = in_rank_order(task.collective(), algorithm)?;
         let plan = task::plan(task, choice.algorithm, &self.group, vector, nothing).map_err(|unsuitable| {
@@ -128,5 +128,5 @@ struct Ready {
 }
 
 fn report(remote: &dyn Remote, rank: usize, FunctionError { cause, traceback }: FunctionError) {
-    remote.report(Failure::RankFailed { rank, host: String::new(), cause, traceback });
+    remote.report(JobFailure::RankFailed { rank, host: String::new(), cause, traceback });
 }

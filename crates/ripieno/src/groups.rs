@@ -8,13 +8,13 @@ use crate::agree;
 use crate::communicator::Communicator;
 use crate::communicator_state::CommunicatorState;
 use crate::core::{Core, MEETING_NUMBERS, REPLICATED_MAX};
-use crate::elements::{Elements, Shape};
+use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::owned_buffers::NO_MEMORY;
-use crate::task::Task;
+use crate::task::CollectiveTask;
 use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Group;
-use ripieno_run::{Element, Memory};
+use ripieno_run::{BufferMemory, Element};
 use std::sync::Arc;
 
 /// Members up to so many meet each with every other, so that any two who disagree find out at once.
@@ -34,9 +34,9 @@ impl Communicator {
         let mut bytes: Vec<u8> = rows.iter().flatten().flat_map(|word| word.to_ne_bytes()).collect();
         let counts = vec![3; p];
         let (mut runtime, state) = held.communicator(self.number)?;
-        let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        let elements = Elements { element: Element::U64, shape: Shape::Told("colors and keys of a split") };
-        state.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, None, memory)?;
+        let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
+        let elements = ElementType { element: Element::U64, shape: ElementShape::Told("colors and keys of a split") };
+        state.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)?;
         let words = words(&bytes);
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
 
@@ -72,10 +72,10 @@ impl Communicator {
         let (mut runtime, _) = held.communicator(self.number)?;
         let mut bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (counts, words_of) = (vec![1; members.len()], format!("a group of the ranks {members:?}"));
-        let elements = Elements { element: Element::U64, shape: Shape::Told(&words_of) };
+        let elements = ElementType { element: Element::U64, shape: ElementShape::Told(&words_of) };
         let algorithm = (members.len() <= DIRECT_MEMBERS).then_some("direct");
-        let memory = [Memory::Write(&mut bytes), NO_MEMORY];
-        place.run(&mut runtime, &Task::Allgather { chunks: &counts }, elements, algorithm, memory)?;
+        let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
+        place.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, algorithm, memory)?;
 
         let core = held.core();
         let number = next_number(core, words(&bytes).into_iter())?;

@@ -1,19 +1,19 @@
 //! Handles: what an asynchronous call gives back at once, and its result later.
 
-use crate::core::{Core, Shared};
+use crate::core::{Core, CoreShared};
 use crate::error::Error;
-use crate::ticket::Ticket;
+use crate::ticket::ResultSlot;
 use ripieno_run::RunError;
 use std::sync::Arc;
 
 /// A call that goes on by itself. Dropping the handle does not end it, and its memory lives until it has ended.
 pub struct Handle<M> {
-    ticket: Arc<Ticket<M>>,
-    shared: Arc<Shared>,
+    ticket: Arc<ResultSlot<M>>,
+    shared: Arc<CoreShared>,
 }
 
 impl<M> Handle<M> {
-    pub(crate) fn new(ticket: Arc<Ticket<M>>, shared: Arc<Shared>) -> Handle<M> {
+    pub(crate) fn new(ticket: Arc<ResultSlot<M>>, shared: Arc<CoreShared>) -> Handle<M> {
         Handle { ticket, shared }
     }
 

@@ -3,9 +3,10 @@
 //! A [`Communicator`] is one rank's end of a world of ranks.
 
 mod agree;
-mod bias;
+mod biased_lock;
 pub mod block_file;
 pub mod broadcasts;
+mod call_cache;
 mod choice;
 mod communicator;
 mod communicator_state;
@@ -25,7 +26,6 @@ mod owned_buffers;
 pub mod packets;
 mod pool;
 mod preferred;
-mod repeats;
 mod replicate;
 mod runtime;
 mod schedules;
@@ -39,9 +39,9 @@ mod uncatalogued;
 
 pub use choice::Overrides;
 pub use communicator::Communicator;
-pub use elements::{Elements, Shape};
+pub use elements::{ElementShape, ElementType};
 pub use error::Error;
-pub use flight::Flight;
+pub use flight::FlightRecorder;
 pub use functions::FunctionError;
 pub use handle::Handle;
 pub use owned_buffers::{NO_MEMORY, OwnedBuffers};
@@ -49,9 +49,9 @@ pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::sparse::{Degrees, density, design};
 pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
-pub use ripieno_run::recorder::{Current, Outcome, Reading, Record, Usage, Wait};
+pub use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord, Current, LinkUsage, Reading, StallInterval};
 pub use ripieno_run::reduction::{Function, place_keeper};
-pub use ripieno_run::{Element, Failure, Memory};
+pub use ripieno_run::{BufferMemory, Element, JobFailure};
 pub use statistics::Statistics;
 pub use survivors::Survivors;
-pub use task::{Task, Whole};
+pub use task::{CollectiveTask, Whole};

@@ -5,12 +5,12 @@
 //! functions cannot fail: after the first failure all that they give are zeros, and whoever trains is told to stop.
 
 use crate::communicator::Communicator;
-use crate::elements::{Elements, Shape};
+use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::owned_buffers::NO_MEMORY;
-use crate::task::Task;
+use crate::task::CollectiveTask;
 use ripieno_plan::Op;
-use ripieno_run::{Element, Memory};
+use ripieno_run::{BufferMemory, Element};
 use std::cell::RefCell;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -35,18 +35,18 @@ pub struct Exchanged {
     pub error: Option<Error>,
 }
 
-struct Network {
+struct LightGbmNetwork {
     trainer: Box<dyn Trainer>,
     exchanged: Exchanged,
 }
 
 thread_local! {
     /// LightGBM's own state of the network is one of each thread, too.
-    static NETWORK: RefCell<Option<Network>> = const { RefCell::new(None) };
+    static NETWORK: RefCell<Option<LightGbmNetwork>> = const { RefCell::new(None) };
 }
 
 /// Combines `bytes` bytes of elements of `type_size` from the first pointer into those at the second.
-type Reducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type_size: i32, bytes: i32);
+type LightGbmReducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type_size: i32, bytes: i32);
 
 /// From now on this thread's LightGBM exchanges by `trainer`; the addresses of the functions that it needs: for
 /// reduce-scatter and for allgather.
@@ -55,7 +55,7 @@ pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
         if network.is_some() {
             return Err(argument("network", "another one", "one at a time on a thread"));
         }
-        *network = Some(Network { trainer, exchanged: Exchanged::default() });
+        *network = Some(LightGbmNetwork { trainer, exchanged: Exchanged::default() });
         Ok((reduce_scatter as *const () as usize, allgather as *const () as usize))
     })
 }
@@ -76,11 +76,11 @@ unsafe extern "C" fn reduce_scatter(
     block_count: i32,
     output: *mut u8,
     output_bytes: i32,
-    reducer: *const Reducer,
+    reducer: *const LightGbmReducer,
 ) {
     // SAFETY: LightGBM gives blocks and buffers of these sizes, which nobody else uses until this returns.
     let (blocks, input, output, reducer) = unsafe {
-        let blocks = Blocks::new(starts, lengths, block_count);
+        let blocks = OwnedBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes), *reducer)
     };
     NETWORK.with_borrow_mut(|network| {
@@ -98,8 +98,14 @@ unsafe extern "C" fn reduce_scatter(
         })?;
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize / row_bytes).collect();
         let told = format!("LightGBM's histograms of elements of {row_bytes} bytes");
-        let elements = Elements { element: Element::U8, shape: Shape::Told(&told) };
-        comm.run_by(&Task::ReduceScatter { chunks: &counts, op: Op::Function }, elements, &function, None, input)?;
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Told(&told) };
+        comm.run_by(
+            &CollectiveTask::ReduceScatter { chunks: &counts, op: Op::Function },
+            elements,
+            &function,
+            None,
+            input,
+        )?;
         let mine = blocks.of(comm.rank());
         output[..mine.len()].copy_from_slice(&input[mine]);
         Ok(())
@@ -117,7 +123,7 @@ unsafe extern "C" fn allgather(
 ) {
     // SAFETY: as above.
     let (blocks, input, output) = unsafe {
-        let blocks = Blocks::new(starts, lengths, block_count);
+        let blocks = OwnedBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes))
     };
     exchange(output, input_bytes, |comm, output| {
@@ -126,16 +132,16 @@ unsafe extern "C" fn allgather(
         let mine = blocks.of(comm.rank());
         output[mine.clone()].copy_from_slice(&input[..mine.len()]);
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize).collect();
-        let elements = Elements { element: Element::U8, shape: Shape::Told("LightGBM's splits") };
-        let memory = [Memory::Write(&mut output[..total]), NO_MEMORY];
-        comm.run(&Task::Allgather { chunks: &counts }, elements, None, memory)
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Told("LightGBM's splits") };
+        let memory = [BufferMemory::Write(&mut output[..total]), NO_MEMORY];
+        comm.run(&CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)
     });
 }
 
 /// Does `call` unless something has failed; then `output` is zeros.
 fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut [u8]) -> Result<(), Error>) {
     let is_done = NETWORK.with_borrow_mut(|network| {
-        let Some(Network { trainer, exchanged }) = network.as_mut() else { return false };
+        let Some(LightGbmNetwork { trainer, exchanged }) = network.as_mut() else { return false };
         if exchanged.error.is_some() {
             return false;
         }
@@ -155,18 +161,21 @@ fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut
 }
 
 /// Which bytes are whose.
-struct Blocks<'a> {
+struct OwnedBlocks<'a> {
     starts: &'a [i32],
     lengths: &'a [i32],
 }
 
-impl Blocks<'_> {
+impl OwnedBlocks<'_> {
     /// # Safety
     /// Both pointers are to so many numbers.
-    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> Blocks<'a> {
+    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> OwnedBlocks<'a> {
         // SAFETY: as the caller says.
         unsafe {
-            Blocks { starts: from_raw_parts(starts, count as usize), lengths: from_raw_parts(lengths, count as usize) }
+            OwnedBlocks {
+                starts: from_raw_parts(starts, count as usize),
+                lengths: from_raw_parts(lengths, count as usize),
+            }
         }
     }
 

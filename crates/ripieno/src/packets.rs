@@ -2,7 +2,7 @@
 //!
 //! Every rank sends packets of one size to the ranks after it around the ring, and gets as many from those before it:
 //! what a layer of a sparse reduction does, and as there all begin together. A call with `m` packets takes `latency +
-//! m·T`; one with a single packet tells these apart. What many peers add is told by one in which all send to all. Sizes
+//! m·T`; one with a single packet tells these apart. What many peers add is told by one in which all send to all. RegroupSizes
 //! grow until the time is used up. A time is the slowest rank's, so all ranks hold the same curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section II.A, figure 2.
 

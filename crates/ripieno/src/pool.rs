@@ -23,28 +23,28 @@ const REGION_BYTES: usize = 64 << 10;
 /// Buffers that wait to be used again. A clone is the same pool.
 #[derive(Clone, Debug, Default)]
 pub struct BufferPool {
-    kept: Arc<Mutex<Kept>>,
+    kept: Arc<Mutex<IdleMemory>>,
 }
 
 /// What nobody uses.
 #[derive(Debug, Default)]
-struct Kept {
+struct IdleMemory {
     /// Whose it is.
     process: u32,
-    buffers: VecDeque<Bytes>,
+    buffers: VecDeque<PooledMemory>,
 }
 
 /// Memory of a pool; goes back there when it is dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
-    memory: Bytes,
+    memory: PooledMemory,
     length_bytes: usize,
     pool: BufferPool,
 }
 
 /// Memory that peers can map, or that they cannot.
 #[derive(Debug)]
-enum Bytes {
+enum PooledMemory {
     Shared(Region),
     Private(Vec<u8>),
 }
@@ -55,12 +55,12 @@ impl BufferPool {
         let mut kept = self.kept();
         // At most an eighth may lie idle, lest a small result hold the memory of a large one.
         let most_bytes = length_bytes.saturating_add(length_bytes / 8);
-        let fits = |memory: &Bytes| (length_bytes..=most_bytes).contains(&memory.len());
+        let fits = |memory: &PooledMemory| (length_bytes..=most_bytes).contains(&memory.len());
         let found = kept.buffers.iter().position(fits).and_then(|at| kept.buffers.remove(at));
         drop(kept);
         let memory = match found {
             Some(memory) => memory,
-            None => Bytes::new(length_bytes)?,
+            None => PooledMemory::new(length_bytes)?,
         };
         Ok(PooledBuffer { memory, length_bytes, pool: self.clone() })
     }
@@ -70,8 +70,8 @@ impl BufferPool {
         self.kept().bytes()
     }
 
-    fn give_back(&self, memory: Bytes) {
-        if matches!(&memory, Bytes::Shared(region) if !region.is_own()) {
+    fn give_back(&self, memory: PooledMemory) {
+        if matches!(&memory, PooledMemory::Shared(region) if !region.is_own()) {
             return;
         }
         let mut kept = self.kept();
@@ -81,7 +81,7 @@ impl BufferPool {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, IdleMemory> {
         let mut kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let process = std::process::id();
         if std::mem::replace(&mut kept.process, process) != process {
@@ -91,17 +91,17 @@ impl BufferPool {
     }
 }
 
-impl Kept {
+impl IdleMemory {
     fn bytes(&self) -> usize {
         self.buffers.iter().map(|memory| memory.len()).sum()
     }
 }
 
-impl Bytes {
-    fn new(length_bytes: usize) -> io::Result<Bytes> {
+impl PooledMemory {
+    fn new(length_bytes: usize) -> io::Result<PooledMemory> {
         if length_bytes >= REGION_BYTES {
             match Region::new(length_bytes) {
-                Ok(Some(region)) => return Ok(Bytes::Shared(region)),
+                Ok(Some(region)) => return Ok(PooledMemory::Shared(region)),
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Err(error),
                 // A process that may have no more regions, descriptors or files of this size goes on with memory of its
                 // own, which is copied when it is sent.
@@ -111,26 +111,26 @@ impl Bytes {
         let mut memory = Vec::new();
         memory.try_reserve_exact(length_bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         memory.resize(length_bytes, 0);
-        Ok(Bytes::Private(memory))
+        Ok(PooledMemory::Private(memory))
     }
 }
 
-impl Deref for Bytes {
+impl Deref for PooledMemory {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Shared(region) => region,
-            Bytes::Private(memory) => memory,
+            PooledMemory::Shared(region) => region,
+            PooledMemory::Private(memory) => memory,
         }
     }
 }
 
-impl DerefMut for Bytes {
+impl DerefMut for PooledMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         match self {
-            Bytes::Shared(region) => region,
-            Bytes::Private(memory) => memory,
+            PooledMemory::Shared(region) => region,
+            PooledMemory::Private(memory) => memory,
         }
     }
 }
@@ -144,7 +144,7 @@ impl PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::replace(&mut self.memory, Bytes::Private(Vec::new())));
+        self.pool.give_back(std::mem::replace(&mut self.memory, PooledMemory::Private(Vec::new())));
     }
 }
 

@@ -5,10 +5,10 @@
 
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, Collective, Group, Needs};
-use ripieno_sim::Asked;
+use ripieno_sim::SimulationRequest;
 
 /// Up to so many bytes, the algorithm of this name.
-pub type Row = (usize, String);
+pub type PreferredRow = (usize, String);
 
 /// The rows of every collective; none of those that nobody tried.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Preferred {
 
 impl Preferred {
     /// Prefers these rows for `collective`, in the place of those before.
-    pub fn set(&mut self, collective: Collective, group: &Group, rows: &[Row]) -> Result<(), Error> {
+    pub fn set(&mut self, collective: Collective, group: &Group, rows: &[PreferredRow]) -> Result<(), Error> {
         if !rows.windows(2).all(|pair| pair[0].0 < pair[1].0) {
             return Err(argument("rows", format!("{rows:?}"), "ascending bytes"));
         }
@@ -55,9 +55,9 @@ fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> 
 }
 
 /// The algorithms that may be preferred, those together whose plans are equal on all ranks: one of them tells what all
-/// take. Bytes are those of [`Asked`].
+/// take. Bytes are those of [`SimulationRequest`].
 pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
-    let asked = Asked::new(collective, group.size(), bytes, 0);
+    let asked = SimulationRequest::new(collective, group.size(), bytes, 0);
     let group = group.in_order(ripieno_plan::Order::Racks);
     let mut found: Vec<(Vec<&str>, bool, Vec<_>)> = Vec::new();
     for algorithm in candidates(collective, &group) {

@@ -5,7 +5,7 @@ use crate::communicator_state::Replica;
 use crate::core::REPLICATED_MAX;
 use crate::error::{Error, argument};
 use ripieno_plan::Group;
-use ripieno_run::{Failure, Replicas};
+use ripieno_run::{JobFailure, Replicas};
 use std::sync::Arc;
 
 impl Communicator {
@@ -48,7 +48,7 @@ impl Communicator {
     }
 
     /// How ranks of the world have died of which a replica lives, lowest rank first.
-    pub fn losses(&self) -> Result<Vec<Failure>, Error> {
+    pub fn losses(&self) -> Result<Vec<JobFailure>, Error> {
         Ok(self.hold()?.core().fabric.losses())
     }
 }

@@ -1,6 +1,6 @@
 //! The schedules a communicator has made, by what was asked for: a collective that repeats is planned once.
 
-use crate::task::Extent;
+use crate::task::TaskExtent;
 use ripieno_plan::Order;
 use ripieno_run::{Call, Schedule};
 use std::collections::HashMap;
@@ -12,14 +12,14 @@ const KEPT_COUNT: usize = 512;
 /// Schedules by call, order and, where ranks contribute unequal amounts, by these extents.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
-    by_call: HashMap<Key, Arc<Schedule>>,
-    latest: Option<(Key, Arc<Schedule>)>,
+    by_call: HashMap<ScheduleKey, Arc<Schedule>>,
+    latest: Option<(ScheduleKey, Arc<Schedule>)>,
     /// What is looked for, kept for its memory.
     wanted: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+struct ScheduleKey {
     call: Call,
     order: Order,
     extents: Vec<usize>,
@@ -31,7 +31,7 @@ impl Schedules {
         &mut self,
         call: Call,
         order: Order,
-        extents: [Extent<'_>; 2],
+        extents: [TaskExtent<'_>; 2],
         make: impl FnOnce() -> Result<Schedule, E>,
     ) -> Result<Arc<Schedule>, E> {
         if let Some((key, schedule)) = &self.latest
@@ -43,8 +43,8 @@ impl Schedules {
         }
         let mut wanted = std::mem::take(&mut self.wanted);
         wanted.clear();
-        wanted.extend(extents.iter().flat_map(Extent::numbers));
-        let key = Key { call, order, extents: wanted };
+        wanted.extend(extents.iter().flat_map(TaskExtent::numbers));
+        let key = ScheduleKey { call, order, extents: wanted };
         let schedule = match self.by_call.get(&key) {
             Some(schedule) => schedule.clone(),
             None => {
@@ -63,13 +63,13 @@ impl Schedules {
     }
 }
 
-impl Key {
-    fn holds(&self, extents: &[Extent<'_>; 2]) -> bool {
+impl ScheduleKey {
+    fn holds(&self, extents: &[TaskExtent<'_>; 2]) -> bool {
         match extents {
             // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs
             // some processors 200 ns.
-            [Extent::Whole, Extent::Whole] => self.extents.is_empty(),
-            _ => extents.iter().flat_map(Extent::numbers).eq(self.extents.iter().copied()),
+            [TaskExtent::Whole, TaskExtent::Whole] => self.extents.is_empty(),
+            _ => extents.iter().flat_map(TaskExtent::numbers).eq(self.extents.iter().copied()),
         }
     }
 }

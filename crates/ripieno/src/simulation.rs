@@ -3,17 +3,19 @@
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
 use crate::preferred::Preferred;
-pub use ripieno_plan::simulate::Transfer;
+pub use ripieno_plan::simulate::SimulatedTransfer;
 use ripieno_plan::sparse::{Degrees, InvalidDegrees};
-pub use ripieno_plan::swarm::{Discipline, Failure};
+pub use ripieno_plan::swarm::{Discipline, MemberFailure};
 use ripieno_plan::{Collective, Group};
 pub use ripieno_sim::swarm;
-use ripieno_sim::{Asked, Unanswered, play_sparse};
-pub use ripieno_sim::{Candidate, Cluster, Explanation, Faults, Kind, Link, Load, Outcome, Played};
+pub use ripieno_sim::{
+    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, PlanCost, Played, WireLoad,
+};
+use ripieno_sim::{NotSimulable, SimulationRequest, play_sparse};
 use swarm::{Casting, Swarmed, Uncast};
 
 /// A collective that was played on a cluster.
-pub struct Simulation {
+pub struct SimulationCall {
     /// The algorithm that was asked for, or chosen.
     pub algorithm: &'static str,
     /// What came of it.
@@ -28,17 +30,17 @@ pub fn simulate(
     algorithm: Option<&str>,
     bytes: usize,
     root: usize,
-) -> Result<Simulation, Error> {
+) -> Result<SimulationCall, Error> {
     let (asked, group) = asked(cluster, collective, bytes, root)?;
     let (bytes, preferred) = (asked.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let played = asked.play(choice.algorithm, choice.order, cluster).map_err(|unanswered| match unanswered {
-        Unanswered::Unsuitable(unsuitable) => argument("algorithm", choice.algorithm.name, unsuitable.needs.text()),
-        Unanswered::Unplayable(unplayable) => {
+        NotSimulable::Unsuitable(unsuitable) => argument("algorithm", choice.algorithm.name, unsuitable.needs.text()),
+        NotSimulable::Unplayable(unplayable) => {
             argument("ranks", group.size(), &format!("fewer, for {}: {unplayable}", choice.algorithm.name))
         }
     })?;
-    Ok(Simulation { algorithm: choice.algorithm.name, played })
+    Ok(SimulationCall { algorithm: choice.algorithm.name, played })
 }
 
 /// Every algorithm of `collective`, priced and played on `cluster`; `order` is what a call would name, such as
@@ -131,7 +133,12 @@ fn not_cast(cluster: &Cluster, uncast: &Uncast) -> Error {
     }
 }
 
-fn asked(cluster: &Cluster, collective: Collective, bytes: usize, root: usize) -> Result<(Asked, Group), Error> {
+fn asked(
+    cluster: &Cluster,
+    collective: Collective,
+    bytes: usize,
+    root: usize,
+) -> Result<(SimulationRequest, Group), Error> {
     let p = cluster.topology.size();
     if p == 0 {
         return Err(argument("ranks", p, "at least 1"));
@@ -139,7 +146,7 @@ fn asked(cluster: &Cluster, collective: Collective, bytes: usize, root: usize) -
     if root >= p {
         return Err(argument("root", root, &format!("a rank, 0 … {}", p - 1)));
     }
-    Ok((Asked::new(collective, p, bytes, root), Group::with_topology(0, cluster.topology.clone())))
+    Ok((SimulationRequest::new(collective, p, bytes, root), Group::with_topology(0, cluster.topology.clone())))
 }
 
 #[cfg(test)]

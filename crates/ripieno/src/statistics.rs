@@ -1,6 +1,6 @@
 //! What a communicator has done so far.
 
-use ripieno_run::Traffic;
+use ripieno_run::RunTraffic;
 use std::ops::Add;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct Statistics {
 
 impl Statistics {
     /// Counts a call that ended well.
-    pub(crate) fn count(&mut self, traffic: Traffic) {
+    pub(crate) fn count(&mut self, traffic: RunTraffic) {
         self.call_count += 1;
         self.sent_bytes += traffic.sent_bytes;
         self.received_bytes += traffic.received_bytes;

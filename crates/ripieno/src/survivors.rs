@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
-use ripieno_run::{Failure, Shrunk};
+use ripieno_run::{JobFailure, Shrunk};
 
 /// What [`Communicator::shrink`] gives.
 pub struct Survivors {
@@ -13,7 +13,7 @@ pub struct Survivors {
     /// The name of the new world.
     pub job: String,
     /// How the former one has failed.
-    pub failure: Failure,
+    pub failure: JobFailure,
 }
 
 impl Communicator {

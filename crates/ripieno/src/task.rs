@@ -1,8 +1,8 @@
 //! Tasks: which collective, with which arguments, beside the memory that it concerns.
 
-use crate::choice::Choice;
+use crate::choice::AlgorithmChoice;
 use crate::error::{Error, argument};
-use ripieno_plan::{Algorithm, Asked, Extents, Group, PeerSpan, Plan, Request, Span, Unsuitable};
+use ripieno_plan::{Algorithm, CollectiveArguments, Extents, Group, PeerSpan, Plan, Request, Span, Unsuitable};
 use ripieno_run::{Call, CallKind, Element};
 
 /// All of a buffer, however long it is.
@@ -15,11 +15,11 @@ pub struct Whole;
 ///
 /// Chunks are counts of elements, one per rank, that a buffer is cut into; peers are ranks with such counts, in the
 /// order in which their elements lie. A barrier has one byte of scratch. Of a message one end is this rank.
-pub type Task<'a> = Asked<Whole, &'a [usize], &'a [(usize, usize)]>;
+pub type CollectiveTask<'a> = CollectiveArguments<Whole, &'a [usize], &'a [(usize, usize)]>;
 
 /// How much of a buffer a task concerns, where its plan depends on it beside the call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Extent<'a> {
+pub(crate) enum TaskExtent<'a> {
     #[default]
     Whole,
     One(usize),
@@ -27,11 +27,11 @@ pub(crate) enum Extent<'a> {
     Peers(&'a [(usize, usize)]),
 }
 
-impl<'a> Extent<'a> {
+impl<'a> TaskExtent<'a> {
     /// What `task` says of its first buffer and of its second.
     #[inline]
-    pub fn all_of(task: &Task<'a>) -> [Extent<'a>; 2] {
-        let mut noted = Noted::default();
+    pub fn all_of(task: &CollectiveTask<'a>) -> [TaskExtent<'a>; 2] {
+        let mut noted = ExtentRecorder::default();
         task.with(&mut noted);
         noted.extents
     }
@@ -39,10 +39,10 @@ impl<'a> Extent<'a> {
     /// The numbers of the extent, behind how many they are.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
-            Extent::Whole => (None, &[], &[]),
-            Extent::One(number) => (Some(number), &[], &[]),
-            Extent::Counts(counts) => (Some(counts.len()), counts, &[]),
-            Extent::Peers(peers) => (Some(peers.len()), &[], peers),
+            TaskExtent::Whole => (None, &[], &[]),
+            TaskExtent::One(number) => (Some(number), &[], &[]),
+            TaskExtent::Counts(counts) => (Some(counts.len()), counts, &[]),
+            TaskExtent::Peers(peers) => (Some(peers.len()), &[], peers),
         };
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
@@ -51,64 +51,64 @@ impl<'a> Extent<'a> {
     #[inline]
     fn check(&self, [chunks, peers]: [&'static str; 2], whole: Span, group: &Group) -> Result<(), Error> {
         match self {
-            Extent::Whole | Extent::One(_) => Ok(()),
-            Extent::Counts(counts) => check_counts(chunks, counts, whole.element_count(), group),
-            Extent::Peers(listed) => check_peers(peers, listed, whole.element_count(), group),
+            TaskExtent::Whole | TaskExtent::One(_) => Ok(()),
+            TaskExtent::Counts(counts) => check_counts(chunks, counts, whole.element_count(), group),
+            TaskExtent::Peers(listed) => check_peers(peers, listed, whole.element_count(), group),
         }
     }
 
     /// How many elements are for `rank` or come from it, where that is said.
     fn count_of(&self, rank: usize) -> Option<usize> {
         match self {
-            Extent::Whole | Extent::One(_) => None,
-            Extent::Counts(counts) => counts.get(rank).copied(),
-            Extent::Peers(peers) => peers.iter().find(|(peer, _)| *peer == rank).map(|&(_, count)| count),
+            TaskExtent::Whole | TaskExtent::One(_) => None,
+            TaskExtent::Counts(counts) => counts.get(rank).copied(),
+            TaskExtent::Peers(peers) => peers.iter().find(|(peer, _)| *peer == rank).map(|&(_, count)| count),
         }
     }
 
     /// The spans that `whole` is cut into.
     fn spans(&self, whole: Span) -> Spans {
         match *self {
-            Extent::Whole | Extent::One(_) => Spans::default(),
-            Extent::Counts(counts) => Spans { chunks: whole.split(counts), ..Spans::default() },
-            Extent::Peers(peers) => Spans { peers: peer_spans(whole, peers), ..Spans::default() },
+            TaskExtent::Whole | TaskExtent::One(_) => Spans::default(),
+            TaskExtent::Counts(counts) => Spans { chunks: whole.split(counts), ..Spans::default() },
+            TaskExtent::Peers(peers) => Spans { peers: peer_spans(whole, peers), ..Spans::default() },
         }
     }
 }
 
 /// Notes the extents of a task.
 #[derive(Default)]
-struct Noted<'a> {
-    extents: [Extent<'a>; 2],
+struct ExtentRecorder<'a> {
+    extents: [TaskExtent<'a>; 2],
     next: usize,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> ExtentRecorder<'a> {
     #[inline]
-    fn note(&mut self, extent: Extent<'a>) {
+    fn note(&mut self, extent: TaskExtent<'a>) {
         self.extents[self.next] = extent;
         self.next += 1;
     }
 }
 
-impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for Noted<'a> {
+impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a> {
     type Vector = ();
     type Chunks = ();
     type Peers = ();
 
     #[inline]
     fn vector(&mut self, _: Whole) {
-        self.note(Extent::Whole);
+        self.note(TaskExtent::Whole);
     }
 
     #[inline]
     fn chunks(&mut self, counts: &'a [usize]) {
-        self.note(Extent::Counts(counts));
+        self.note(TaskExtent::Counts(counts));
     }
 
     #[inline]
     fn peers(&mut self, peers: &'a [(usize, usize)]) {
-        self.note(Extent::Peers(peers));
+        self.note(TaskExtent::Peers(peers));
     }
 }
 
@@ -154,8 +154,8 @@ impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
 /// Whether the arguments, among them the `extents` of two buffers, fit `group` and the buffers.
 #[inline]
 pub(crate) fn check(
-    task: &Task<'_>,
-    [main_extent, output_extent]: &[Extent<'_>; 2],
+    task: &CollectiveTask<'_>,
+    [main_extent, output_extent]: &[TaskExtent<'_>; 2],
     group: &Group,
     [main, output]: [Span; 2],
 ) -> Result<(), Error> {
@@ -166,7 +166,7 @@ pub(crate) fn check(
     output_extent.check(["counts", "into"], output, group)?;
     let rank = group.rank();
     match *task {
-        Task::PointToPoint { from, to, .. } => {
+        CollectiveTask::PointToPoint { from, to, .. } => {
             let peer = if rank == from { to } else { from };
             check_rank("peer", peer, group)?;
             match peer == rank {
@@ -174,7 +174,7 @@ pub(crate) fn check(
                 false => Ok(()),
             }
         }
-        Task::Rotate { distance, .. } if distance.is_multiple_of(group.size()) => {
+        CollectiveTask::Rotate { distance, .. } if distance.is_multiple_of(group.size()) => {
             check_own(Some(main.element_count()), Some(output.element_count()), group)
         }
         _ if task.has_output() => check_own(main_extent.count_of(rank), output_extent.count_of(rank), group),
@@ -184,11 +184,17 @@ pub(crate) fn check(
 
 /// What other ranks must have asked for too; its form is 0.
 #[inline]
-pub(crate) fn call(task: &Task<'_>, element: Element, element_count: usize, choice: &Choice, p: usize) -> Call {
+pub(crate) fn call(
+    task: &CollectiveTask<'_>,
+    element: Element,
+    element_count: usize,
+    choice: &AlgorithmChoice,
+    p: usize,
+) -> Call {
     let (algorithm, element_count) = (choice.algorithm.index, element_count as u64);
     let kind = match *task {
-        Task::PointToPoint { to, .. } => CallKind::Message { algorithm, to: to as u32, element_count },
-        Task::Rotate { distance, .. } => CallKind::Rotation { algorithm, distance: (distance % p) as u32 },
+        CollectiveTask::PointToPoint { to, .. } => CallKind::Message { algorithm, to: to as u32, element_count },
+        CollectiveTask::Rotate { distance, .. } => CallKind::Rotation { algorithm, distance: (distance % p) as u32 },
         _ => CallKind::Catalogued {
             collective: task.collective(),
             algorithm,
@@ -203,32 +209,36 @@ pub(crate) fn call(task: &Task<'_>, element: Element, element_count: usize, choi
 
 /// The counts per rank among `extents` that all ranks give alike.
 #[inline]
-pub(crate) fn common_counts<'a>(extents: &[Extent<'a>; 2]) -> &'a [usize] {
+pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     match *extents {
-        [Extent::Counts(counts), Extent::Whole] => counts,
+        [TaskExtent::Counts(counts), TaskExtent::Whole] => counts,
         _ => &[],
     }
 }
 
 /// What a plan depends on beside the call: the `extents`, or what stands for them where the whole buffer is meant.
 #[inline]
-pub(crate) fn depends_on<'a>(task: &Task<'a>, extents: [Extent<'a>; 2], buffers: [Span; 2]) -> [Extent<'a>; 2] {
+pub(crate) fn depends_on<'a>(
+    task: &CollectiveTask<'a>,
+    extents: [TaskExtent<'a>; 2],
+    buffers: [Span; 2],
+) -> [TaskExtent<'a>; 2] {
     match *task {
-        Task::PointToPoint { from, .. } => [Extent::One(from), Extent::Whole],
-        Task::Rotate { .. } => buffers.map(|span| Extent::One(span.element_count())),
+        CollectiveTask::PointToPoint { from, .. } => [TaskExtent::One(from), TaskExtent::Whole],
+        CollectiveTask::Rotate { .. } => buffers.map(|span| TaskExtent::One(span.element_count())),
         _ => extents,
     }
 }
 
 /// This rank's plan for `task` on all of `main`, and of `output` where there is a second buffer.
 pub(crate) fn plan(
-    task: &Task<'_>,
+    task: &CollectiveTask<'_>,
     algorithm: &Algorithm,
     group: &Group,
     main: Span,
     output: Span,
 ) -> Result<Plan, Unsuitable> {
-    let [main_extent, output_extent] = Extent::all_of(task);
+    let [main_extent, output_extent] = TaskExtent::all_of(task);
     let (of_main, of_output) = (main_extent.spans(main), output_extent.spans(output));
     let mut request = task.with(&mut Placed { buffers: [(main, &of_main), (output, &of_output)], next: 0 });
     if let Request::Rotate { distance, .. } = &mut request {

@@ -11,7 +11,7 @@ pub(crate) trait Waiters: Send + Sync {
 }
 
 /// Where the result of a run is put.
-pub(crate) struct Ticket<M> {
+pub(crate) struct ResultSlot<M> {
     /// How it has ended, if it has.
     ended: OnceLock<Result<(), Error>>,
     /// What it worked on, from a good end on.
@@ -20,19 +20,19 @@ pub(crate) struct Ticket<M> {
 
 /// Tells a ticket once; that the communicator is closed if nothing else was told.
 pub(crate) struct Completion<M> {
-    ticket: Option<Arc<Ticket<M>>>,
+    ticket: Option<Arc<ResultSlot<M>>>,
     waiters: Weak<dyn Waiters>,
 }
 
-impl<M> Default for Ticket<M> {
+impl<M> Default for ResultSlot<M> {
     fn default() -> Self {
-        Ticket { ended: OnceLock::new(), memory: Mutex::new(None) }
+        ResultSlot { ended: OnceLock::new(), memory: Mutex::new(None) }
     }
 }
 
-impl<M> Ticket<M> {
+impl<M> ResultSlot<M> {
     /// What tells the ticket, and those who wait for a call to end.
-    pub fn completion(ticket: &Arc<Ticket<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
+    pub fn completion(ticket: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
         Completion { ticket: Some(ticket.clone()), waiters: waiters.clone() }
     }
 

@@ -6,12 +6,12 @@ use crate::handle::Handle;
 use crate::owned_buffers::OwnedBuffers;
 use crate::pool::PooledBuffer;
 use ripieno_plan::Plan;
-use ripieno_run::{Call, Memory};
+use ripieno_run::{BufferMemory, Call};
 
 impl Communicator {
     /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their
     /// calls are equal.
-    pub(crate) fn run_uncatalogued(&self, call: Call, plan: Plan, buffers: [Memory<'_>; 3]) -> Result<(), Error> {
+    pub(crate) fn run_uncatalogued(&self, call: Call, plan: Plan, buffers: [BufferMemory<'_>; 3]) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         let schedule = state.schedule(plan);

@@ -3,12 +3,12 @@
 //! Memory that a rank waits with is made when it first waits in that way, which may be late; calls that allocate each
 //! time would allocate a hundred times as often as is allowed.
 
-use ripieno::Shape;
+use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
-use ripieno::sparse::{Form, Options};
-use ripieno::{Communicator, Element, Memory, Op};
+use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::{BufferMemory, Communicator, Element, Op};
 use ripieno_plan::{Buffer, Constant, Plan, Rows, Span};
-use ripieno_run::{Call, CallKind, Executor, Prepared, Schedule};
+use ripieno_run::{Call, CallKind, Executor, PreparedCall, Schedule};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 const ROUND_COUNT: usize = 400;
 const FIRST_WAITS: usize = 4 * ROUND_COUNT / 100;
 
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: as the system's allocator, which does all the work.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
         // SAFETY: the caller's promises are passed on.
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Allocations of this thread during `calls`.
 fn counted(calls: impl FnOnce()) -> usize {
@@ -58,7 +58,7 @@ fn repeated_collectives_allocate_nothing() {
                     let (mut vector, counts) = (vec![0; 4 * length * p], vec![length; p]);
                     let mut round = || {
                         comm.allreduce(&mut vector[..4 * length], Element::F32, Op::Sum, None).unwrap();
-                        comm.broadcast(Memory::Write(&mut vector), Element::F32, 0, None).unwrap();
+                        comm.broadcast(BufferMemory::Write(&mut vector), Element::F32, 0, None).unwrap();
                         comm.allgather(&mut vector, Element::F32, &counts, None).unwrap();
                         comm.barrier(None).unwrap();
                     };
@@ -109,12 +109,12 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     let mut scratch = vec![0; schedule.scratch_bytes()];
                     let kind = CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 };
                     let call = Call { kind, element: Element::F64, form: 0 };
-                    let prepared = Prepared::new(0, call, schedule).unwrap();
+                    let prepared = PreparedCall::new(0, call, schedule).unwrap();
                     let mut executor = Executor::default();
                     let mut rounds = |sequences: std::ops::Range<u64>| {
                         for sequence in sequences {
-                            let output = Memory::Write(&mut output);
-                            let mut buffers = [Memory::Read(&main), output, Memory::Write(&mut scratch)];
+                            let output = BufferMemory::Write(&mut output);
+                            let mut buffers = [BufferMemory::Read(&main), output, BufferMemory::Write(&mut scratch)];
                             executor.run(&mut fabric, sequence, &prepared, &mut buffers).unwrap();
                         }
                     };
@@ -135,14 +135,14 @@ fn repeated_plans_of_rows_allocate_nothing() {
 
 #[test]
 fn repeated_sparse_reductions_allocate_nothing() {
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
         let fabrics = ThreadFabric::group(p).unwrap();
         std::thread::scope(|scope| {
             for (rank, fabric) in fabrics.into_iter().enumerate() {
                 scope.spawn(move || {
                     let comm = Communicator::new(Box::new(fabric));
-                    let options = Options { degrees: Some(degrees.parse().unwrap()), ..Options::default() };
+                    let options = SparseOptions { degrees: Some(degrees.parse().unwrap()), ..SparseOptions::default() };
                     // Every second one is given twice.
                     let out: Vec<i64> = (0..count).chain((0..count).step_by(2)).map(|i| 2 * i + rank as i64).collect();
                     let configured = comm.sparse(&out, &out, &options).unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{bytes, world};
-use ripieno::{Communicator, Element, Op, Task, Whole};
+use ripieno::{CollectiveTask, Communicator, Element, Op, Whole};
 use std::thread::scope;
 
 /// More than a thread makes before the core is given to it.
@@ -47,7 +47,7 @@ fn sum_of_one(comm: &Communicator, count: usize) {
 fn what_goes_on_by_itself_goes_on_while_its_thread_is_elsewhere() {
     world(2, |comm| {
         sum_ones(comm, MANY);
-        let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
         for _ in 0..10 {
             let handle = comm.start(&task, Element::I64, None, bytes(&[1; 4096])).unwrap();
             // The other rank's may wait for this one, which only the background thread serves now.

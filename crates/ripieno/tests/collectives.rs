@@ -5,8 +5,8 @@
 mod common;
 
 use common::{bytes, endpoint_world, mismatch, values, world};
-use ripieno::net::Links;
-use ripieno::{Algorithm, BufferPool, Collective, Communicator, Element, Error, Failure, Memory, Needs, Op};
+use ripieno::net::LinkPolicy;
+use ripieno::{Algorithm, BufferMemory, BufferPool, Collective, Communicator, Element, Error, JobFailure, Needs, Op};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn broadcast_gives_every_rank_the_roots_vector() {
                 for algorithm in every(Collective::Broadcast) {
                     for root in 0..p {
                         let mut data = bytes(&vector(comm.rank(), length));
-                        comm.broadcast(Memory::Write(&mut data), Element::I64, root, algorithm).unwrap();
+                        comm.broadcast(BufferMemory::Write(&mut data), Element::I64, root, algorithm).unwrap();
                         results.push((root, values(&data)));
                     }
                 }
@@ -150,7 +150,7 @@ fn reduce_scatter_and_scatter_give_each_rank_its_chunk() {
             for algorithm in every(Collective::Scatter) {
                 for root in 0..p {
                     let mut data = bytes(&vector(comm.rank(), total));
-                    comm.scatter(Memory::Write(&mut data), Element::I64, &counts, root, algorithm).unwrap();
+                    comm.scatter(BufferMemory::Write(&mut data), Element::I64, &counts, root, algorithm).unwrap();
                     assert_eq!(
                         values(&data)[mine.clone()],
                         vector(root, total)[mine.clone()],
@@ -251,7 +251,7 @@ type Calling = fn(&mut Communicator) -> Result<(), Error>;
 /// What rank 2 calls while the others call an allreduce of two floats, and how it is told.
 const ODD_ONES: [(Calling, &str); 5] = [
     (|comm| comm.barrier(None), "barrier"),
-    (|comm| comm.broadcast(Memory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
+    (|comm| comm.broadcast(BufferMemory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
     (|comm| comm.allreduce(&mut [0; 12], Element::F32, Op::Sum, None), "allreduce(float32 × 3"),
     (|comm| comm.allreduce(&mut [0; 8], Element::I32, Op::Sum, None), "allreduce(int32 × 2"),
     (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
@@ -272,8 +272,8 @@ fn another_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
     for (odd, expected) in ODD_ONES {
         let worlds = [
             world(3, |comm| disagree(comm, odd)),
-            endpoint_world(3, Links::SharedMemory, |comm| disagree(comm, odd)),
-            endpoint_world(3, Links::Tcp, |comm| disagree(comm, odd)),
+            endpoint_world(3, LinkPolicy::SharedMemory, |comm| disagree(comm, odd)),
+            endpoint_world(3, LinkPolicy::Tcp, |comm| disagree(comm, odd)),
         ];
         for descriptions in worlds {
             assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
@@ -285,7 +285,7 @@ fn another_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
 
 #[test]
 fn endpoints_carry_every_allreduce_over_memory_and_over_tcp() {
-    for links in [Links::SharedMemory, Links::Tcp] {
+    for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let results = endpoint_world(3, links, |comm| {
             every(Collective::Allreduce)
                 .into_iter()
@@ -316,7 +316,9 @@ fn counts_that_do_not_fit_are_a_mismatch() {
 fn a_rank_that_leaves_early_is_named() {
     let results = world(3, |comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier(None) });
     for rank in [0, 2] {
-        let Err(Error::Failed(Failure::RankFailed { rank, cause, .. })) = &results[rank] else { panic!("{results:?}") };
+        let Err(Error::Failed(JobFailure::RankFailed { rank, cause, .. })) = &results[rank] else {
+            panic!("{results:?}")
+        };
         assert_eq!(*rank, 1);
         assert!(cause.contains("left"), "{cause}");
     }

@@ -1,7 +1,7 @@
 //! Communicators of parts of the ranks, calls that go on by themselves, and the collectives that pass values along.
 
 use ripieno::net::ThreadFabric;
-use ripieno::{Communicator, Element, Error, Failure, Memory, Op, Task, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, Whole};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, ThreadId};
@@ -79,8 +79,9 @@ fn a_wait_ends_with_its_call_though_another_thread_is_in_one() {
             until(|| has_waited.load(SeqCst));
             return comm.barrier(None).unwrap();
         }
-        let handle =
-            comm.start(&Task::PointToPoint { from: 1, to: 0, vector: Whole }, Element::U64, None, bytes(&[0])).unwrap();
+        let handle = comm
+            .start(&CollectiveTask::PointToPoint { from: 1, to: 0, vector: Whole }, Element::U64, None, bytes(&[0]))
+            .unwrap();
         let wait = || {
             is_in_barrier.store(true, SeqCst);
             assert_eq!(values(&handle.wait().unwrap()), [7]);
@@ -105,7 +106,7 @@ fn who_waits_for_the_call_of_another_thread_can_be_interrupted() {
         beside_a_barrier(comm, true, barrier)
     });
     for result in results {
-        let Err(Error::Failed(Failure::RankFailed { rank: 0, cause, .. })) = result else { panic!("{result:?}") };
+        let Err(Error::Failed(JobFailure::RankFailed { rank: 0, cause, .. })) = result else { panic!("{result:?}") };
         assert!(cause.contains("interrupted"), "{cause}");
     }
 }
@@ -115,16 +116,16 @@ fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
     world(2, |comm| {
         let (mut vector, other) = (bytes(&[1, 2]), bytes(&[3, 4]));
         let allreduce = comm.run(
-            &Task::Allreduce { op: Op::Sum, vector: Whole },
+            &CollectiveTask::Allreduce { op: Op::Sum, vector: Whole },
             Element::U64,
             None,
-            [Memory::Read(&other), Memory::Read(&[])],
+            [BufferMemory::Read(&other), BufferMemory::Read(&[])],
         );
         let rotate = comm.run(
-            &Task::Rotate { distance: 1, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance: 1, out: Whole, into: Whole },
             Element::U64,
             None,
-            [Memory::Write(&mut vector), Memory::Read(&other)],
+            [BufferMemory::Write(&mut vector), BufferMemory::Read(&other)],
         );
         for (refused, name) in [(allreduce, "first buffer"), (rotate, "second buffer")] {
             assert!(matches!(&refused, Err(Error::Argument { name: given, .. }) if *given == name), "{refused:?}");
@@ -170,7 +171,7 @@ fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() 
         comm.close();
         assert_eq!((second.barrier(None), comm.barrier(None)), (Err(Error::Closed), Err(Error::Closed)));
         assert_eq!(
-            comm.start(&Task::Barrier { token: Whole }, Element::U8, None, vec![0]).map(drop),
+            comm.start(&CollectiveTask::Barrier { token: Whole }, Element::U8, None, vec![0]).map(drop),
             Err(Error::Closed)
         );
     });
@@ -184,7 +185,7 @@ fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both
         sum(one, 1).and_then(|_| sum(other, 1))
     });
     for result in results {
-        let Err(Error::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+        let Err(Error::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
         assert!(description.matches("of communicator").count() == 2, "{description}");
     }
 }
@@ -193,7 +194,7 @@ fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both
 fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
     for p in [1, 2, 4] {
         world(p, |comm| {
-            let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+            let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
             let start = |i: u64| comm.start(&task, Element::U64, None, bytes(&vec![i; 30_000])).unwrap();
             let handles: Vec<_> = (0..8).map(start).collect();
             assert_eq!(sum(comm, 3).unwrap(), 3 * p as u64);
@@ -208,7 +209,7 @@ fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
 #[test]
 fn a_call_ends_without_its_caller() {
     world(3, |comm| {
-        let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
         // More than the links hold, so that somebody has to move it on.
         let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
         until(|| handle.is_done());
@@ -219,7 +220,7 @@ fn a_call_ends_without_its_caller() {
 #[test]
 fn what_fails_is_told_by_every_handle() {
     let results = world(2, |comm| {
-        let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
         let lengths = [100, 100 + comm.rank()];
         let handles = lengths.map(|n| comm.start(&task, Element::U64, None, bytes(&vec![1; n])).unwrap());
         let [fine, wrong] = handles.map(|handle| {
@@ -231,9 +232,9 @@ fn what_fails_is_told_by_every_handle() {
     });
     for (fine, wrong, next) in results {
         // The first failure ends what is in flight.
-        assert!(matches!(fine, Ok(()) | Err(Error::Failed(Failure::Mismatch { .. }))), "{fine:?}");
-        assert!(matches!(wrong, Err(Error::Failed(Failure::Mismatch { .. }))), "{wrong:?}");
-        assert!(matches!(next, Err(Error::Failed(Failure::Mismatch { .. }))), "{next:?}");
+        assert!(matches!(fine, Ok(()) | Err(Error::Failed(JobFailure::Mismatch { .. }))), "{fine:?}");
+        assert!(matches!(wrong, Err(Error::Failed(JobFailure::Mismatch { .. }))), "{wrong:?}");
+        assert!(matches!(next, Err(Error::Failed(JobFailure::Mismatch { .. }))), "{next:?}");
     }
 }
 

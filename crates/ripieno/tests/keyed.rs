@@ -2,22 +2,22 @@
 
 mod common;
 
-use common::keyed::{Case, Column, Oracle, blocks, random, taken};
-use ripieno::keyed::{Aggregation, BlockView, Combine, Form, KeyKind, Keys};
+use common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
+use ripieno::keyed::{Aggregation, BlockView, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
 
 const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
-fn form(keys: KeyKind, element: Element, width: usize, combine: Combine) -> Form {
-    Form { keys, element, width, combine, label: 0 }
+fn form(keys: KeyKind, element: Element, width: usize, combine: KeyedCombine) -> KeyedForm {
+    KeyedForm { keys, element, width, combine, label: 0 }
 }
 
 /// All ways to combine that have a meaning on this type.
-fn combines(element: Element) -> Vec<Combine> {
-    let form = |op| form(KeyKind::Int64, element, 1, Combine::Op(op));
-    let ops = OPS.into_iter().filter(|&op| form(op).reduction().is_ok()).map(Combine::Op);
-    ops.chain([Combine::Concat]).collect()
+fn combines(element: Element) -> Vec<KeyedCombine> {
+    let form = |op| form(KeyKind::Int64, element, 1, KeyedCombine::Op(op));
+    let ops = OPS.into_iter().filter(|&op| form(op).reduction().is_ok()).map(KeyedCombine::Op);
+    ops.chain([KeyedCombine::Concat]).collect()
 }
 
 /// Columns of a few hundred rows: few and many distinct keys, equal ones, skewed ones, extreme ones.
@@ -43,7 +43,7 @@ fn equal_keys_combine_as_a_map_says() {
     for column in columns() {
         for element in Element::ALL {
             for combine in combines(element) {
-                let case = Case::new(form(column.kind(), element, 2, combine), &column);
+                let case = KeyedCase::new(form(column.kind(), element, 2, combine), &column);
                 assert_eq!(case.blocks(3, 2, 130), Oracle::of(&case).blocks(), "{:?}", case.form);
             }
         }
@@ -54,8 +54,8 @@ fn equal_keys_combine_as_a_map_says() {
 fn rows_of_any_width_combine() {
     for column in columns() {
         for width in [0, 1, 3, 8, 33, 100] {
-            for combine in [Combine::Op(Op::Sum), Combine::Concat] {
-                let case = Case::new(form(column.kind(), Element::F32, width, combine), &column);
+            for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
+                let case = KeyedCase::new(form(column.kind(), Element::F32, width, combine), &column);
                 assert_eq!(case.blocks(1, 1, 1000), Oracle::of(&case).blocks(), "{:?}", case.form);
             }
         }
@@ -65,8 +65,8 @@ fn rows_of_any_width_combine() {
 #[test]
 fn threads_and_the_sizes_of_adds_do_not_show() {
     for column in columns() {
-        for combine in [Combine::Op(Op::Sum), Combine::Concat] {
-            let case = Case::new(form(column.kind(), Element::F64, 1, combine), &column);
+        for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
+            let case = KeyedCase::new(form(column.kind(), Element::F64, 1, combine), &column);
             let expected = case.ordered_blocks(5, 1, 1000);
             for (thread_count, add_rows) in [(1, 1), (2, 1000), (3, 100), (4, 13)] {
                 assert_eq!(case.ordered_blocks(5, thread_count, add_rows), expected, "{:?}", case.form);
@@ -78,8 +78,8 @@ fn threads_and_the_sizes_of_adds_do_not_show() {
 #[test]
 fn ranks_that_the_caller_names_are_the_homes() {
     for column in columns() {
-        for combine in [Combine::Op(Op::Max), Combine::Concat] {
-            let case = Case::new(form(column.kind(), Element::I16, 1, combine), &column);
+        for combine in [KeyedCombine::Op(Op::Max), KeyedCombine::Concat] {
+            let case = KeyedCase::new(form(column.kind(), Element::I16, 1, combine), &column);
             let ranks: Vec<u32> = column.keys().iter().map(|key| key.len() as u32 * 31 % 3).collect();
             let mut aggregation = Aggregation::new(case.form, 3, None).unwrap();
             case.add_to(&mut aggregation, 0..column.len(), Some(&ranks), 2).unwrap();
@@ -101,8 +101,8 @@ fn ranks_that_the_caller_names_are_the_homes() {
 #[test]
 fn an_absorbed_aggregation_comes_after_the_own_rows() {
     for column in columns() {
-        for combine in [Combine::Op(Op::Prod), Combine::Concat] {
-            let case = Case::new(form(column.kind(), Element::U32, 3, combine), &column);
+        for combine in [KeyedCombine::Op(Op::Prod), KeyedCombine::Concat] {
+            let case = KeyedCase::new(form(column.kind(), Element::U32, 3, combine), &column);
             let [mut own, mut other] = [0, 1].map(|_| Aggregation::new(case.form, 2, None).unwrap());
             let half = column.len() / 2;
             case.add_to(&mut own, 0..half, None, 1).unwrap();
@@ -118,9 +118,9 @@ fn an_absorbed_aggregation_comes_after_the_own_rows() {
 #[test]
 fn rows_kept_together_are_combined_later() {
     for column in columns() {
-        let kept = Case::new(form(column.kind(), Element::F64, 1, Combine::Concat), &column);
+        let kept = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
         let mut parts = kept.sealed(2, 1, 50);
-        let summed = Form { combine: Combine::Op(Op::Sum), ..kept.form };
+        let summed = KeyedForm { combine: KeyedCombine::Op(Op::Sum), ..kept.form };
         let mut aggregation = Aggregation::new(summed, 2, None).unwrap();
         for part in 0..parts.part_count() {
             let size = parts.size(part);
@@ -130,14 +130,14 @@ fn rows_kept_together_are_combined_later() {
         }
         let mut found = taken(aggregation.seal(&Threads::new(1)).unwrap());
         found.sort();
-        assert_eq!(found, Oracle::of(&Case { form: summed, ..kept }).blocks());
+        assert_eq!(found, Oracle::of(&KeyedCase { form: summed, ..kept }).blocks());
     }
 }
 
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
-    let sums = form(KeyKind::Int64, Element::F64, 1, Combine::Op(Op::Sum));
-    let (keys, threads) = (Keys::Int64(&[1, 2, 3]), Threads::new(1));
+    let sums = form(KeyKind::Int64, Element::F64, 1, KeyedCombine::Op(Op::Sum));
+    let (keys, threads) = (KeyColumn::Int64(&[1, 2, 3]), Threads::new(1));
     let mut aggregation = Aggregation::new(sums, 4, None).unwrap();
     let mut refused =
         |keys, values: &[u8], ranks| aggregation.add(keys, values, ranks, &threads).unwrap_err().to_string();
@@ -147,9 +147,9 @@ fn what_does_not_fit_is_refused_by_name() {
         refused(keys, &[0; 24], Some(&[0, 4, 9])),
         "ranks=rank 4 for the key of row 1: expected ranks below the world size, 4"
     );
-    let strings = Keys::Strings(ripieno::keyed::Strings::new(&[0, 1], b"a").unwrap());
+    let strings = KeyColumn::Strings(ripieno::keyed::Strings::new(&[0, 1], b"a").unwrap());
     assert_eq!(refused(strings, &[0; 8], None), "keys=a column of string: expected int64 keys");
-    let xor = Form { combine: Combine::Op(Op::Xor), ..sums };
+    let xor = KeyedForm { combine: KeyedCombine::Op(Op::Xor), ..sums };
     assert!(matches!(Aggregation::new(xor, 1, None), Err(Error::Unsupported(_))));
     let other = Aggregation::new(sums, 5, None).unwrap();
     assert!(matches!(aggregation.absorb(other), Err(Error::Argument { name: "aggregation", .. })));
@@ -157,17 +157,17 @@ fn what_does_not_fit_is_refused_by_name() {
 
 #[test]
 fn sizes_beyond_any_memory_are_refused_by_name() {
-    let sums = form(KeyKind::Int64, Element::F64, 1, Combine::Op(Op::Sum));
+    let sums = form(KeyKind::Int64, Element::F64, 1, KeyedCombine::Op(Op::Sum));
     let refused = |form, ranks| Aggregation::new(form, ranks, None).unwrap_err().to_string();
     let expected = "width=2305843009213693952: expected at most 1152921504606846975 elements of float64";
-    assert_eq!(refused(Form { width: 1 << 61, ..sums }, 1), expected);
+    assert_eq!(refused(KeyedForm { width: 1 << 61, ..sums }, 1), expected);
     for ranks in [0, 1 << 63, usize::MAX] {
         assert_eq!(refused(sums, ranks), format!("rank_count={ranks}: expected 1 to 1000000"));
     }
     for width in [0, 1] {
-        let mut aggregation = Aggregation::new(Form { width, ..sums }, 1, None).unwrap();
+        let mut aggregation = Aggregation::new(KeyedForm { width, ..sums }, 1, None).unwrap();
         let mut refused = |counts: &[u64]| {
-            let view = BlockView { keys: Keys::Int64(&[1, 2]), counts: Some(counts), values: &vec![0; 8 * width] };
+            let view = BlockView { keys: KeyColumn::Int64(&[1, 2]), counts: Some(counts), values: &vec![0; 8 * width] };
             aggregation.add_view(&view, 0).unwrap_err().to_string()
         };
         assert_eq!(
@@ -181,6 +181,6 @@ fn sizes_beyond_any_memory_are_refused_by_name() {
 #[test]
 fn any_number_of_threads_adds() {
     let column = Column::Ints((0..5000).collect());
-    let case = Case::new(form(column.kind(), Element::F64, 5, Combine::Op(Op::Sum)), &column);
+    let case = KeyedCase::new(form(column.kind(), Element::F64, 5, KeyedCombine::Op(Op::Sum)), &column);
     assert_eq!(case.ordered_blocks(2, usize::MAX, 5000), case.ordered_blocks(2, 1, 5000));
 }

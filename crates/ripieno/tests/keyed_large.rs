@@ -2,14 +2,14 @@
 
 mod common;
 
-use common::keyed::{Case, Column, Oracle, random, taken};
-use ripieno::keyed::{Aggregation, Combine, Form, MemoryLimit};
+use common::keyed::{Column, KeyedCase, Oracle, random, taken};
+use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::path::Path;
 
-fn form(column: &Column, element: Element, width: usize, combine: Combine) -> Form {
-    Form { keys: column.kind(), element, width, combine, label: 0 }
+fn form(column: &Column, element: Element, width: usize, combine: KeyedCombine) -> KeyedForm {
+    KeyedForm { keys: column.kind(), element, width, combine, label: 0 }
 }
 
 /// Many keys, one of which has half of the rows.
@@ -28,7 +28,7 @@ fn words(row_count: u64, distinct: u64) -> Column {
     Column::Strings((0..row_count).map(word).collect())
 }
 
-fn limited(form: Form, bytes: u64, directory: &Path) -> Aggregation {
+fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
     Aggregation::new(form, 2, Some(MemoryLimit { bytes, directory: directory.to_path_buf() })).unwrap()
 }
 
@@ -36,7 +36,7 @@ fn limited(form: Form, bytes: u64, directory: &Path) -> Aggregation {
 fn many_rows_combine_as_a_map_says_for_any_number_of_threads() {
     // Enough for rows that wait to be combined before the end, and for tables of all keys to be given up.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
-        let case = Case::new(form(&column, Element::F64, width, Combine::Op(Op::Sum)), &column);
+        let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
         let mut expected = Oracle::of(&case).blocks();
         let rows = case.ordered_blocks(2, 1, usize::MAX);
         assert_eq!(rows, case.ordered_blocks(2, 3, 90_000));
@@ -52,15 +52,15 @@ fn what_is_spilled_is_the_same_bits() {
     let directory = tempfile::tempdir().unwrap();
     for column in [skewed(12_000, 5_000), words(12_000, 5_000)] {
         for (element, width, combine) in [
-            (Element::F64, 1, Combine::Op(Op::Sum)),
-            (Element::F32, 3, Combine::Op(Op::Prod)),
-            (Element::I64, 1, Combine::Op(Op::Sum)),
-            (Element::F64, 1, Combine::Op(Op::Max)),
-            (Element::U8, 0, Combine::Op(Op::Sum)),
-            (Element::F64, 1, Combine::Concat),
-            (Element::U8, 0, Combine::Concat),
+            (Element::F64, 1, KeyedCombine::Op(Op::Sum)),
+            (Element::F32, 3, KeyedCombine::Op(Op::Prod)),
+            (Element::I64, 1, KeyedCombine::Op(Op::Sum)),
+            (Element::F64, 1, KeyedCombine::Op(Op::Max)),
+            (Element::U8, 0, KeyedCombine::Op(Op::Sum)),
+            (Element::F64, 1, KeyedCombine::Concat),
+            (Element::U8, 0, KeyedCombine::Concat),
         ] {
-            let case = Case::new(form(&column, element, width, combine), &column);
+            let case = KeyedCase::new(form(&column, element, width, combine), &column);
             let expected = case.ordered_blocks(2, 1, 5000);
             for (limit_bytes, thread_count, add_rows) in [(400_000, 2, 12_000), (100_000, 1, 5000), (5000, 1, 4000)] {
                 let aggregation = limited(case.form, limit_bytes, directory.path());
@@ -78,11 +78,11 @@ fn no_more_is_held_than_the_limit_allows() {
     let directory = tempfile::tempdir().unwrap();
     let limit_bytes = 2 << 20;
     for (column, combine) in [
-        (skewed(400_000, 100_000), Combine::Op(Op::Sum)),
-        (skewed(400_000, 100_000), Combine::Concat),
-        (words(300_000, 100_000), Combine::Op(Op::Sum)),
+        (skewed(400_000, 100_000), KeyedCombine::Op(Op::Sum)),
+        (skewed(400_000, 100_000), KeyedCombine::Concat),
+        (words(300_000, 100_000), KeyedCombine::Op(Op::Sum)),
     ] {
-        let case = Case::new(form(&column, Element::F64, 1, combine), &column);
+        let case = KeyedCase::new(form(&column, Element::F64, 1, combine), &column);
         let mut aggregation = limited(case.form, limit_bytes, directory.path());
         for start in (0..column.len()).step_by(50_000) {
             case.add_to(&mut aggregation, start..start + 50_000, None, 1).unwrap();
@@ -98,8 +98,8 @@ fn no_more_is_held_than_the_limit_allows() {
 fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let column = skewed(40_000, 10_000);
-    for combine in [Combine::Op(Op::Sum), Combine::Concat] {
-        let case = Case::new(form(&column, Element::F64, 1, combine), &column);
+    for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
+        let case = KeyedCase::new(form(&column, Element::F64, 1, combine), &column);
         let absorbed = |new: &dyn Fn() -> Aggregation| {
             let (mut own, mut other) = (new(), new());
             case.add_to(&mut own, 0..15_000, None, 1).unwrap();
@@ -117,7 +117,7 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
 #[test]
 fn a_directory_that_is_not_there_is_named() {
     let column = skewed(1000, 1000);
-    let case = Case::new(form(&column, Element::F64, 1, Combine::Op(Op::Sum)), &column);
+    let case = KeyedCase::new(form(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
     let mut aggregation = limited(case.form, 100, Path::new("/not/there"));
     let error = case.add_to(&mut aggregation, 0..1000, None, 1).unwrap_err();
     assert!(matches!(&error, Error::Spill { directory, .. } if directory == Path::new("/not/there")));

@@ -1,7 +1,7 @@
 //! Ranks that stand on several nodes and racks: two levels, orders, and overrides give what one thread computes.
 
 use ripieno::net::ThreadFabric;
-use ripieno::{Algorithm, Collective, Communicator, Element, Error, Failure, Memory, Op, Overrides, Topology};
+use ripieno::{Algorithm, BufferMemory, Collective, Communicator, Element, Error, JobFailure, Op, Overrides, Topology};
 
 /// Uneven nodes whose ranks do not follow each other, in three racks.
 fn scattered() -> Topology {
@@ -49,7 +49,7 @@ fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
     assert_eq!(vector, sum(p, length), "allreduce by {algorithm:?}");
     for root in 0..p {
         let mut vector = own(rank, length);
-        comm.broadcast(Memory::Write(&mut vector), Element::U32, root, algorithm).unwrap();
+        comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, root, algorithm).unwrap();
         assert_eq!(vector, own(root, length), "broadcast by {algorithm:?}");
         let mut vector = own(rank, length);
         comm.reduce(&mut vector, Element::U32, Op::Sum, root, algorithm).unwrap();
@@ -100,11 +100,11 @@ fn another_order_is_a_mismatch_on_every_rank() {
         let results = world(grid(), |comm| {
             let mut vector = own(0, 1000);
             let asked = if comm.rank() == 0 { own_order } else { order };
-            let first = comm.broadcast(Memory::Write(&mut vector), Element::U32, 0, Some(asked));
+            let first = comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, 0, Some(asked));
             first.and_then(|()| comm.barrier(None))
         });
         for result in results {
-            let Err(Error::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+            let Err(Error::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
             assert!(description.contains("order "), "{description}");
         }
     }
@@ -122,7 +122,7 @@ fn overrides_choose_and_ranks_that_differ_in_them_find_out() {
     };
     assert!(run("dissemination", "barrier=dissemination").into_iter().all(|done| done == Ok("dissemination")));
     for result in run("", "dissemination") {
-        let Err(Error::Failed(Failure::Mismatch { description })) = result else { panic!("{result:?}") };
+        let Err(Error::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
         assert!(description.contains("two-level"), "{description}");
     }
 }

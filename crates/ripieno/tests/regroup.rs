@@ -4,8 +4,8 @@ mod common;
 
 use common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
 use common::{copied_world, endpoint_world, world};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, MemoryLimit, Regroup};
-use ripieno::net::Links;
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
+use ripieno::net::LinkPolicy;
 use ripieno::{Collective, Element, Op};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
@@ -15,16 +15,16 @@ fn all_rows(p: usize, width: usize) -> Vec<RankRows> {
     (0..p).map(|rank| rows(rank, if p > 1 { 350 * rank } else { 350 }, 300, width)).collect()
 }
 
-const CASES: [(KeyKind, Combine, Combine, usize); 9] = [
+const CASES: [(KeyKind, KeyedCombine, KeyedCombine, usize); 9] = [
     (KeyKind::Int64, SUM, SUM, 1),
     (KeyKind::Int64, SUM, SUM, 0),
-    (KeyKind::Int64, Combine::Concat, Combine::Concat, 2),
-    (KeyKind::Int64, Combine::Concat, Combine::Op(Op::Max), 3),
+    (KeyKind::Int64, KeyedCombine::Concat, KeyedCombine::Concat, 2),
+    (KeyKind::Int64, KeyedCombine::Concat, KeyedCombine::Op(Op::Max), 3),
     (KeyKind::Strings, SUM, SUM, 2),
-    (KeyKind::Strings, Combine::Op(Op::Min), Combine::Op(Op::Min), 1),
-    (KeyKind::Strings, Combine::Op(Op::Xor), Combine::Op(Op::Xor), 1),
-    (KeyKind::Strings, Combine::Concat, Combine::Concat, 1),
-    (KeyKind::Strings, Combine::Concat, SUM, 1),
+    (KeyKind::Strings, KeyedCombine::Op(Op::Min), KeyedCombine::Op(Op::Min), 1),
+    (KeyKind::Strings, KeyedCombine::Op(Op::Xor), KeyedCombine::Op(Op::Xor), 1),
+    (KeyKind::Strings, KeyedCombine::Concat, KeyedCombine::Concat, 1),
+    (KeyKind::Strings, KeyedCombine::Concat, SUM, 1),
 ];
 
 #[test]
@@ -42,15 +42,15 @@ fn every_key_comes_to_one_rank_with_all_its_rows() {
             let rows_in: u64 = results.iter().map(|(_, regrouped)| regrouped.rows_in).sum();
             let rows_out: u64 = results.iter().map(|(_, regrouped)| regrouped.rows).sum();
             let key_count: u64 = results.iter().map(|(_, regrouped)| regrouped.keys).sum();
-            let blocks: Vec<Block> = results.into_iter().flat_map(|(blocks, _)| blocks).collect();
+            let blocks: Vec<KeyedBlock> = results.into_iter().flat_map(|(blocks, _)| blocks).collect();
             let (found, case) = (found(&blocks, width), format!("p={p}, {keys:?}, {combine:?}, {merge:?} × {width}"));
             assert_eq!(found, expected(&all, keys, merge, width), "{case}");
             assert_eq!(key_count, found.len() as u64, "{case}");
             match (combine, merge) {
-                (Combine::Concat, Combine::Concat) => {
+                (KeyedCombine::Concat, KeyedCombine::Concat) => {
                     assert_eq!((rows_in, rows_out), (row_count(&all), rows_in), "{case}")
                 }
-                (Combine::Concat, _) => assert_eq!((rows_in, rows_out), (row_count(&all), key_count), "{case}"),
+                (KeyedCombine::Concat, _) => assert_eq!((rows_in, rows_out), (row_count(&all), key_count), "{case}"),
                 _ => assert!(rows_out == key_count && rows_in >= rows_out, "{case}"),
             }
         }
@@ -63,7 +63,7 @@ fn row_count(all: &[RankRows]) -> u64 {
 
 #[test]
 fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
-    for links in [Links::SharedMemory, Links::Tcp] {
+    for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
@@ -90,8 +90,8 @@ fn parts_that_were_spilled_come_as_the_others_do() {
     for (keys, combine, merge) in [
         (KeyKind::Int64, SUM, SUM),
         (KeyKind::Strings, SUM, SUM),
-        (KeyKind::Int64, Combine::Concat, Combine::Concat),
-        (KeyKind::Strings, Combine::Concat, SUM),
+        (KeyKind::Int64, KeyedCombine::Concat, KeyedCombine::Concat),
+        (KeyKind::Strings, KeyedCombine::Concat, SUM),
     ] {
         let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 10_000, 6000, 1)).collect();
         let once = |limit_bytes: Option<u64>| {
@@ -101,7 +101,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
                 let mut aggregation = Aggregation::new(form(keys, 1, combine), 3, limit.clone()).unwrap();
                 add(&mut aggregation, &all[comm.rank()], None);
                 let mut blocks = Vec::new();
-                let mut keep = |_: &Form, block| {
+                let mut keep = |_: &KeyedForm, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -121,7 +121,7 @@ fn parts_that_were_spilled_come_as_the_others_do() {
 
 #[test]
 fn copies_of_ranks_get_the_same_blocks() {
-    for links in [Links::SharedMemory, Links::Tcp] {
+    for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let all: Vec<RankRows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
         let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
         let results = copied_world(4, 2, links, |world| {
@@ -144,16 +144,16 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 #[test]
 fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
-    for combine in [SUM, Combine::Concat] {
-        let form = Form { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
+    for combine in [SUM, KeyedCombine::Concat] {
+        let form = KeyedForm { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
         let once = |options: Regroup| {
             world(3, |comm| {
                 let mut aggregation = Aggregation::new(form, 3, None).unwrap();
                 let keys = &all[comm.rank()].keys;
                 let values = floats(comm.rank(), keys.len());
-                aggregation.add(Keys::Int64(keys), &values, None, &Threads::new(1)).unwrap();
+                aggregation.add(KeyColumn::Int64(keys), &values, None, &Threads::new(1)).unwrap();
                 let mut blocks = Vec::new();
-                let mut keep = |_: &Form, block| {
+                let mut keep = |_: &KeyedForm, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -184,8 +184,8 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
         let homes = vec![1u32; keys.len()];
         let rows = RankRows { keys, values };
-        let form = form(KeyKind::Int64, 1, Combine::Concat);
-        let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(Combine::Concat)).unwrap();
+        let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
+        let (blocks, _) = try_run(comm, form, &rows, Some(&homes), &Regroup::new(KeyedCombine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
         let order = |key: i64| if key >= 100 { (key - 100, 0) } else { (0, 40 - key) };
         for block in &blocks {
@@ -219,8 +219,8 @@ fn a_heavy_key_does_not_unbalance_the_others() {
         })
         .collect();
     let loads = |balanced: bool| {
-        let options = Regroup { balanced, ..Regroup::new(Combine::Concat) };
-        let form = form(KeyKind::Int64, 1, Combine::Concat);
+        let options = Regroup { balanced, ..Regroup::new(KeyedCombine::Concat) };
+        let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
         let mut loads: Vec<u64> = world(p, |comm| run(comm, form, &all[comm.rank()], &options).1.rows);
         loads.sort_unstable();
         loads
@@ -309,7 +309,7 @@ fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
 #[test]
 fn local_reduction_sends_a_row_per_key_and_not_every_row() {
     let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
-    let sent = |combine: Combine| {
+    let sent = |combine: KeyedCombine| {
         let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };
         let results = world(4, |comm| run(comm, form(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
@@ -317,7 +317,7 @@ fn local_reduction_sends_a_row_per_key_and_not_every_row() {
         regrouped.iter().map(|regrouped| regrouped.rows_sent).sum::<u64>()
     };
     // Three quarters of 100 keys of 4 ranks have their homes elsewhere.
-    let (with, without) = (sent(SUM), sent(Combine::Concat));
+    let (with, without) = (sent(SUM), sent(KeyedCombine::Concat));
     assert_eq!(with, 300);
     assert!((20_000..28_000).contains(&without), "{without}");
 }

@@ -4,25 +4,25 @@ mod common;
 
 use common::regroups::{SUM, add, form, rows, text, try_run};
 use common::{mismatch, world};
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, MemoryLimit, Regroup};
-use ripieno::{Element, Error, Failure, Op};
+use ripieno::keyed::{Aggregation, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
+use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
 fn ranks_that_differ_are_all_told_and_the_world_goes_on() {
     let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
-        (Form { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
+        (KeyedForm { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
         (form(KeyKind::Strings, 1, SUM), usual, "string keys"),
-        (Form { combine: Combine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
-        (Form { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
-        (Form { label: 3, ..int64 }, usual, "label 3"),
+        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
+        (KeyedForm { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
+        (KeyedForm { label: 3, ..int64 }, usual, "label 3"),
         (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced"),
         (int64, Regroup { call: 5, ..usual }, "call #0000000000000005 of int64 keys"),
-        (int64, Regroup::new(Combine::Op(Op::Max)), "× 1, sum, merged by max"),
+        (int64, Regroup::new(KeyedCombine::Op(Op::Max)), "× 1, sum, merged by max"),
     ];
     let results = world(3, |comm| {
-        let each = |&(other, options, _): &(Form, Regroup, &str)| {
+        let each = |&(other, options, _): &(KeyedForm, Regroup, &str)| {
             let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
             try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
         };
@@ -41,16 +41,16 @@ fn ranks_that_differ_are_all_told_and_the_world_goes_on() {
 
 #[test]
 fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
-    let (strings, int64) = (form(KeyKind::Strings, 2, Combine::Concat), form(KeyKind::Int64, 0, SUM));
+    let (strings, int64) = (form(KeyKind::Strings, 2, KeyedCombine::Concat), form(KeyKind::Int64, 0, SUM));
     for count in [30, 20_000] {
         let results = world(3, |comm| {
             let is_empty = comm.rank() != 1;
-            let (form, merge) = if is_empty { (int64, SUM) } else { (strings, Combine::Concat) };
+            let (form, merge) = if is_empty { (int64, SUM) } else { (strings, KeyedCombine::Concat) };
             let rows = rows(comm.rank(), if is_empty { 0 } else { count }, 1 << 40, form.width);
             let mut aggregation = Aggregation::new(form, 3, None).unwrap();
             add(&mut aggregation, &rows, None);
             let (mut key_count, mut forms) = (0, Vec::new());
-            let mut keep = |form: &Form, block: Block| {
+            let mut keep = |form: &KeyedForm, block: KeyedBlock| {
                 key_count += block.keys.len();
                 forms.push((*form, block.keys.kind()));
                 Ok(())
@@ -96,13 +96,13 @@ fn what_fails_where_blocks_are_handed_on_ends_the_job() {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
         let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
-        let mut refuse = |_: &Form, _| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
+        let mut refuse = |_: &KeyedForm, _| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
         let ended = comm.regroup(aggregation, &options, &mut refuse);
         (ended.map(drop), comm.barrier(None))
     });
     assert_eq!(results[1].0, Err(failed));
     for (rank, (ended, after)) in results.into_iter().enumerate() {
-        let Err(Error::Failed(Failure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
+        let Err(Error::Failed(JobFailure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
             panic!("{after:?}")
         };
         assert_eq!((&cause[..], &traceback[..]), ("no room", "line 3"));
@@ -126,7 +126,7 @@ fn rows_that_cannot_be_sealed_end_the_job() {
     for (rank, ended) in results.into_iter().enumerate() {
         match rank {
             1 => assert!(matches!(ended, Err(Error::Spill { .. })), "{ended:?}"),
-            _ => assert!(matches!(ended, Err(Error::Failed(Failure::RankFailed { rank: 1, .. }))), "{ended:?}"),
+            _ => assert!(matches!(ended, Err(Error::Failed(JobFailure::RankFailed { rank: 1, .. }))), "{ended:?}"),
         }
     }
 }
@@ -138,8 +138,8 @@ fn rows_for_other_ranks_or_without_a_merge_are_refused_before_anything_is_sent()
         let int64 = form(KeyKind::Int64, 1, SUM);
         let refused = comm.regroup(none(int64, 3), &Regroup::new(SUM), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
-        let floats = Form { element: Element::F32, combine: Combine::Concat, ..int64 };
-        let refused = comm.regroup(none(floats, 2), &Regroup::new(Combine::Op(Op::Or)), &mut |_, _| Ok(()));
+        let floats = KeyedForm { element: Element::F32, combine: KeyedCombine::Concat, ..int64 };
+        let refused = comm.regroup(none(floats, 2), &Regroup::new(KeyedCombine::Op(Op::Or)), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
         let nothing =
             comm.regroup(none(int64, 2), &Regroup::new(SUM), &mut |_, _| panic!("there is no block")).unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{bytes, world};
-use ripieno::{Collective, Communicator, Element, Memory, NO_MEMORY, Op, Overrides, Task, Whole};
+use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, Whole};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More than a thread makes before the core is given to it.
@@ -45,7 +45,7 @@ fn calls_that_differ_in_one_thing_are_not_taken_for_each_other() {
             assert_eq!(allreduced(comm, Op::Prod), bytes(&[6; 3]));
             for root in 0..2 {
                 let mut vector = bytes(&[comm.rank() as i64; 3]);
-                comm.broadcast(Memory::Write(&mut vector), Element::I64, root, None).unwrap();
+                comm.broadcast(BufferMemory::Write(&mut vector), Element::I64, root, None).unwrap();
                 assert_eq!(vector, bytes(&[root as i64; 3]));
             }
             for counts in [[1, 2], [2, 1], [0, 3]] {
@@ -73,7 +73,7 @@ fn ranks_that_differ_are_told_however_often_they_have_agreed() {
 
 #[test]
 fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
-    let task = Task::Allreduce { op: Op::Sum, vector: Whole };
+    let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
     // Rank 1 comes when rank 0 waits for it.
     let is_waited_for = AtomicBool::new(false);
     let ran = world(2, |comm| {
@@ -84,7 +84,7 @@ fn of_a_brief_call_that_repeats_only_what_waits_is_run_apart() {
                 is_waited_for.store(true, Ordering::SeqCst);
                 rest();
             };
-            let mut memory = [Memory::Write(&mut vector), NO_MEMORY];
+            let mut memory = [BufferMemory::Write(&mut vector), NO_MEMORY];
             let done = comm.run_briefly(&task, Element::I64, None, &mut memory, &mut apart);
             done.map(|done| done.map(|()| (vector == bytes(&vec![5; length]), apart_count)).unwrap())
         };

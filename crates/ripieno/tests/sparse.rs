@@ -2,25 +2,25 @@
 
 mod common;
 
-use common::sets::{KINDS, Kind, Sets, combined, rows};
+use common::sets::{IndexSets, KINDS, SetKind, combined, rows};
 use common::{bytes, endpoint_world, mismatch, values, world};
-use ripieno::Shape;
-use ripieno::net::Links;
-use ripieno::sparse::{Form, Options};
-use ripieno::{Communicator, Element, Error, Failure, Op};
+use ripieno::ElementShape;
+use ripieno::net::LinkPolicy;
+use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::{Communicator, Element, Error, JobFailure, Op};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::design::PacketCurve;
 
-const SUM: Form = Form { element: Element::I64, width: 1, op: Op::Sum, row: Shape::Line };
+const SUM: SparseForm = SparseForm { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Line };
 
-fn given(degrees: &Degrees) -> Options {
-    Options { degrees: Some(degrees.clone()), ..Options::default() }
+fn given(degrees: &Degrees) -> SparseOptions {
+    SparseOptions { degrees: Some(degrees.clone()), ..SparseOptions::default() }
 }
 
 /// Configures, reduces, does both in one pass, and compares all with what is expected.
-fn check(comm: &Communicator, sets: &Sets, width: usize, op: Op, options: &Options) {
+fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &SparseOptions) {
     let rank = comm.rank();
-    let (out, wanted, form) = (&sets.out[rank], &sets.wanted[rank], Form { width, op, ..SUM });
+    let (out, wanted, form) = (&sets.out[rank], &sets.wanted[rank], SparseForm { width, op, ..SUM });
     let contributed = bytes(&rows(rank, out, width));
     let expected = combined(sets, rank, width, op);
 
@@ -40,7 +40,7 @@ fn check(comm: &Communicator, sets: &Sets, width: usize, op: Op, options: &Optio
 fn every_factorization_gives_the_sum_for_1_to_33_ranks() {
     for p in 1..=33 {
         let degrees: Vec<Degrees> = Degrees::all(p).into_iter().chain([Degrees::smooth(p)]).collect();
-        let sets: Vec<Sets> = KINDS.iter().map(|&kind| Sets::new(kind, p, 60)).collect();
+        let sets: Vec<IndexSets> = KINDS.iter().map(|&kind| IndexSets::new(kind, p, 60)).collect();
         world(p, |comm| {
             for (number, degrees) in degrees.iter().enumerate() {
                 check(comm, &sets[(p + number) % sets.len()], 1 + number % 3, Op::Sum, &given(degrees));
@@ -54,11 +54,11 @@ fn every_kind_of_sets_gives_every_operation() {
     for p in [1, 2, 5, 6, 8] {
         world(p, |comm| {
             for (number, &kind) in KINDS.iter().enumerate() {
-                let sets = Sets::new(kind, p, 200);
+                let sets = IndexSets::new(kind, p, 200);
                 for op in Op::ALL {
                     let dense_above = [0.0, 0.4, 2.0][number % 3];
                     let degrees = if number % 2 == 0 { None } else { Degrees::all(p).pop() };
-                    check(comm, &sets, 3, op, &Options { degrees, dense_above, ..Options::default() });
+                    check(comm, &sets, 3, op, &SparseOptions { degrees, dense_above, ..SparseOptions::default() });
                 }
             }
         });
@@ -72,7 +72,13 @@ fn folded_ranks_and_dense_ranges_go_together() {
         world(p, |comm| {
             for (number, &kind) in KINDS.iter().enumerate() {
                 let dense_above = [0.0, 0.1, 0.3, 0.6][number % 4];
-                check(comm, &Sets::new(kind, p, 40), 2, Op::Min, &Options { dense_above, ..given(&degrees) });
+                check(
+                    comm,
+                    &IndexSets::new(kind, p, 40),
+                    2,
+                    Op::Min,
+                    &SparseOptions { dense_above, ..given(&degrees) },
+                );
             }
         });
     }
@@ -80,8 +86,8 @@ fn folded_ranks_and_dense_ranges_go_together() {
 
 #[test]
 fn memory_and_tcp_carry_them() {
-    for links in [Links::SharedMemory, Links::Tcp] {
-        let sets = Sets::new(Kind::Random, 4, 30_000);
+    for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
+        let sets = IndexSets::new(SetKind::Random, 4, 30_000);
         endpoint_world(4, links, |comm| check(comm, &sets, 3, Op::Sum, &given(&"2x2".parse().unwrap())));
     }
 }
@@ -90,9 +96,9 @@ fn memory_and_tcp_carry_them() {
 fn parts_of_a_world_reduce_for_themselves() {
     world(6, |comm| {
         let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
-        let sets = Sets::new(Kind::PowerLaw, 3, 100 + comm.rank() as u64 % 2);
-        check(&part, &sets, 2, Op::Max, &Options::default());
-        check(comm, &Sets::new(Kind::Disjoint, 6, 50), 1, Op::Sum, &Options::default());
+        let sets = IndexSets::new(SetKind::PowerLaw, 3, 100 + comm.rank() as u64 % 2);
+        check(&part, &sets, 2, Op::Max, &SparseOptions::default());
+        check(comm, &IndexSets::new(SetKind::Disjoint, 6, 50), 1, Op::Sum, &SparseOptions::default());
     });
 }
 
@@ -105,10 +111,10 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn one_pass_and_every_run_give_the_same_bits() {
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
-        let options = Options { dense_above, ..given(&degrees.parse().unwrap()) };
-        let sets = Sets::new(Kind::Random, 12, 500);
+        let options = SparseOptions { dense_above, ..given(&degrees.parse().unwrap()) };
+        let sets = IndexSets::new(SetKind::Random, 12, 500);
         let once = || {
             world(12, |comm| {
                 let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
@@ -128,7 +134,7 @@ fn one_pass_and_every_run_give_the_same_bits() {
 #[test]
 fn any_number_of_threads_gives_the_same_bits() {
     const COUNT: i64 = 400_000;
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
         let found = |threads: usize, given: usize| {
             world(2, |comm| {
@@ -136,8 +142,13 @@ fn any_number_of_threads_gives_the_same_bits() {
                 let out: Vec<i64> = (0..if comm.rank() < given { COUNT } else { 0 }).map(index).collect();
                 let wanted: Vec<i64> = (0..COUNT).rev().map(|at| at * stride % size as i64).collect();
                 let threads = threads.try_into().unwrap();
-                let options =
-                    Options { size: Some(size), missing_is_zero: true, dense_above, threads, ..Options::default() };
+                let options = SparseOptions {
+                    size: Some(size),
+                    missing_is_zero: true,
+                    dense_above,
+                    threads,
+                    ..SparseOptions::default()
+                };
                 let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
                 let contributed = floats(comm.rank(), out.len());
                 comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
@@ -160,12 +171,12 @@ fn any_number_of_threads_gives_the_same_bits() {
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
     let odd = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
-    let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
-    let kinds = [Kind::Identical, Kind::Single, Kind::Sparse];
+    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let kinds = [SetKind::Identical, SetKind::Single, SetKind::Sparse];
     for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
         let degrees: Degrees = degrees.parse().unwrap();
         let (p, options) = (degrees.world_size(), given(&degrees));
-        let sets = Sets::new(kind, p, 40);
+        let sets = IndexSets::new(kind, p, 40);
         let results = world(p, |comm| {
             let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
             let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
@@ -175,7 +186,7 @@ fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
             assert_eq!(first, second, "{kind:?}, {degrees}");
             first
         });
-        if kind == Kind::Single {
+        if kind == SetKind::Single {
             assert!(results.iter().all(|bits| *bits == (-0.0f32).to_ne_bytes()), "{degrees}: {results:?}");
         }
     }
@@ -183,7 +194,7 @@ fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
 
 #[test]
 fn a_thousand_rounds_give_no_wrong_value() {
-    let sets = Sets::new(Kind::PowerLaw, 4, 3000);
+    let sets = IndexSets::new(SetKind::PowerLaw, 4, 3000);
     world(4, |comm| {
         let (rank, out, wanted) = (comm.rank(), &sets.out[comm.rank()], &sets.wanted[comm.rank()]);
         let (base, expected) = (rows(rank, out, 1), combined(&sets, rank, 1, Op::Sum));
@@ -207,16 +218,16 @@ fn a_wanted_index_that_nobody_gives_is_an_error_on_every_rank_or_zero() {
             examples.insert(0, 500);
             let expected = Error::MissingIndices { count: p as u64 + 1, examples };
             for size in [None, Some(1 << 40)] {
-                let options = Options { size, ..Options::default() };
+                let options = SparseOptions { size, ..SparseOptions::default() };
                 assert_eq!(comm.sparse(&out, &wanted, &options).err(), Some(expected.clone()));
                 let (contributed, mut into) = (bytes(&[1, 2]), vec![0; 32]);
                 let refused = comm.sparse_reduce(&out, &contributed, &wanted, &mut into, SUM, &options);
                 assert_eq!(refused, Err(expected.clone()));
                 for dense_above in [0.0, 2.0].into_iter().take(if size.is_none() { 2 } else { 0 }) {
-                    let options = Options { missing_is_zero: true, dense_above, ..options.clone() };
+                    let options = SparseOptions { missing_is_zero: true, dense_above, ..options.clone() };
                     for op in [Op::Sum, Op::Min, Op::And] {
                         let combined = if op == Op::Sum { 2 * p as i64 } else { 2 };
-                        let form = Form { op, ..SUM };
+                        let form = SparseForm { op, ..SUM };
                         comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut into, form).unwrap();
                         assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?}");
                         into.fill(9);
@@ -232,7 +243,7 @@ fn a_wanted_index_that_nobody_gives_is_an_error_on_every_rank_or_zero() {
 #[test]
 fn other_options_are_told_to_every_rank() {
     let told = world(3, |comm| {
-        let options = Options { missing_is_zero: comm.rank() == 2, ..Options::default() };
+        let options = SparseOptions { missing_is_zero: comm.rank() == 2, ..SparseOptions::default() };
         let told = comm.sparse(&[1], &[1], &options).err().unwrap().to_string();
         comm.barrier(None).unwrap();
         told
@@ -249,7 +260,7 @@ fn other_options_are_told_to_every_rank() {
 fn other_packets_are_told_to_every_rank() {
     let told = world(2, |comm| {
         comm.keep_packets(PacketCurve::memory().crowded(comm.rank() as f64 * 1e-6));
-        comm.sparse(&[1], &[1], &Options::default()).err().unwrap().to_string()
+        comm.sparse(&[1], &[1], &SparseOptions::default()).err().unwrap().to_string()
     });
     assert!(told[0].contains(", packets #") && told[0] == told[1], "{told:?}");
 }
@@ -258,7 +269,7 @@ fn other_packets_are_told_to_every_rank() {
 fn indices_that_cannot_be_are_named_before_anything_is_sent() {
     world(2, |comm| {
         let told = |out: &[i64], wanted: &[i64], size| {
-            let options = Options { size, ..Options::default() };
+            let options = SparseOptions { size, ..SparseOptions::default() };
             comm.sparse(out, wanted, &options).err().unwrap().to_string()
         };
         assert_eq!(
@@ -275,26 +286,29 @@ fn indices_that_cannot_be_are_named_before_anything_is_sent() {
 
 #[test]
 fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
-    type Odd = fn(Form) -> (usize, Form);
+    type Odd = fn(SparseForm) -> (usize, SparseForm);
     let odd_ones: [(Odd, &str); 4] = [
         (|form| (1, form), "sparse-reduce(rows of float32 × 1, sum, configuration 2)"),
-        (|form| (0, Form { width: 2, ..form }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
-        (|form| (0, Form { element: Element::I32, ..form }), "sparse-reduce(rows of int32 × 1, sum, configuration 1)"),
-        (|form| (0, Form { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
+        (|form| (0, SparseForm { width: 2, ..form }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
+        (
+            |form| (0, SparseForm { element: Element::I32, ..form }),
+            "sparse-reduce(rows of int32 × 1, sum, configuration 1)",
+        ),
+        (|form| (0, SparseForm { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
     ];
     for (odd, called) in odd_ones {
         // A rank may hear of it while it configures.
         let run = |comm: &mut Communicator| {
-            let options = Options::default();
+            let options = SparseOptions::default();
             let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];
-            let form = Form { element: Element::F32, width: 1, op: Op::Sum, row: Shape::Line };
+            let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
             let (which, form) = if comm.rank() == 2 { odd(form) } else { (0, form) };
             let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
             configured[which].reduce(&contributed, &mut into, form)?;
             comm.barrier(None)
         };
         let reduce = |comm: &mut Communicator| mismatch(run(comm));
-        for descriptions in [world(3, reduce), endpoint_world(3, Links::Tcp, reduce)] {
+        for descriptions in [world(3, reduce), endpoint_world(3, LinkPolicy::Tcp, reduce)] {
             assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
             assert!(descriptions[0].contains(&format!("rank 2 called {called}")), "{descriptions:?}");
         }
@@ -304,34 +318,34 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
 #[test]
 fn a_rank_that_leaves_fails_the_others() {
     let results = world(3, |comm| {
-        let configured = comm.sparse(&[1, 2, 3], &[3, 1, 2], &Options::default()).unwrap();
+        let configured = comm.sparse(&[1, 2, 3], &[3, 1, 2], &SparseOptions::default()).unwrap();
         match comm.rank() {
             1 => Ok(()),
             _ => configured.reduce(&[1; 24], &mut [0; 24], SUM).and_then(|()| comm.barrier(None)),
         }
     });
     for rank in [0, 2] {
-        assert!(matches!(results[rank], Err(Error::Failed(Failure::RankFailed { rank: 1, .. }))), "{results:?}");
+        assert!(matches!(results[rank], Err(Error::Failed(JobFailure::RankFailed { rank: 1, .. }))), "{results:?}");
     }
 }
 
 #[test]
 fn arguments_that_do_not_fit_are_told() {
     world(2, |comm| {
-        let configured = comm.sparse(&[5, 6], &[6], &Options::default()).unwrap();
+        let configured = comm.sparse(&[5, 6], &[6], &SparseOptions::default()).unwrap();
         let told = |given: usize, into: usize, form| {
             configured.reduce(&vec![0; given], &mut vec![0; into], form).unwrap_err().to_string()
         };
         assert_eq!(told(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
         assert_eq!(told(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
-        assert_eq!(told(0, 0, Form { width: 0, ..SUM }), "width=0: expected at least one element in a row");
-        let bits = Form { element: Element::F64, width: 1, op: Op::Xor, row: Shape::Line };
+        assert_eq!(told(0, 0, SparseForm { width: 0, ..SUM }), "width=0: expected at least one element in a row");
+        let bits = SparseForm { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Line };
         assert!(told(16, 8, bits).contains("op xor has no meaning on float64"));
-        let huge = |width| told(16, 8, Form { width, ..SUM });
+        let huge = |width| told(16, 8, SparseForm { width, ..SUM });
         assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");
         assert!(huge(1 << 60).starts_with("values=16 bytes: expected 2 rows of 9223372036854775808 bytes"));
         for text in ["2y1", "3x2"] {
-            let refused = Options::parse(None, Some(text), false, 2.0, 2).unwrap_err().to_string();
+            let refused = SparseOptions::parse(None, Some(text), false, 2.0, 2).unwrap_err().to_string();
             let expected = "expected direct, binary or factors such as 8x4x2 whose product is 2, the number of ranks";
             assert_eq!(refused, format!("degrees={text}: {expected}"));
         }

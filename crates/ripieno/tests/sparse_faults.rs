@@ -3,21 +3,24 @@
 mod common;
 
 use common::{bytes, values, world};
-use ripieno::sparse::{Form, Options};
-use ripieno::{Communicator, Element, Elements, Error, Failure, Memory, Op, Shape, Task, Whole};
+use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::{
+    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,
+};
 
 /// Agrees to whatever the other ranks wish, as one of sets of nothing.
 fn agree(comm: &Communicator) -> Result<(), Error> {
-    let numbers = Elements { element: Element::U64, shape: Shape::Told("numbers of a call of several steps") };
-    let wish = &Task::Allreduce { op: Op::Max, vector: Whole };
-    comm.run(wish, numbers, None, [Memory::Write(&mut [0; 32]), Memory::Read(&[])])
+    let numbers =
+        ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
+    let wish = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
+    comm.run(wish, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 
 /// What every rank gets when the last of `p` configures as `liar` and the others as they should, and is told
 /// afterwards. The others may see through the lie, and end the job, before the liar has heard that all of it is sent.
 fn told(
     p: usize,
-    options: &Options,
+    options: &SparseOptions,
     liar: fn(&Communicator) -> Result<(), Error>,
 ) -> Vec<(Option<Error>, Option<Error>)> {
     world(p, |comm| {
@@ -34,15 +37,15 @@ fn told(
 
 /// All ranks have the same failure, whose cause is `text`, and one of them is told more exactly.
 fn assert_all_fail(told: &[(Option<Error>, Option<Error>)], is_exact: impl Fn(&Error) -> bool, text: &str) {
-    let Some(Error::Failed(Failure::RankFailed { cause, .. })) = &told[0].1 else { panic!("{told:?}") };
+    let Some(Error::Failed(JobFailure::RankFailed { cause, .. })) = &told[0].1 else { panic!("{told:?}") };
     assert!(cause.contains(text), "{told:?}");
     assert!(told.iter().all(|(_, after)| *after == told[0].1), "{told:?}");
     assert!(told.iter().any(|(configured, _)| configured.as_ref().is_some_and(&is_exact)), "{told:?}");
 }
 
 /// Two ranks meet in one layer.
-fn direct() -> Options {
-    Options { degrees: Some("2".parse().unwrap()), size: Some(2), ..Options::default() }
+fn direct() -> SparseOptions {
+    SparseOptions { degrees: Some("2".parse().unwrap()), size: Some(2), ..SparseOptions::default() }
 }
 
 /// Announces so many bytes of keys and of values to rank 0; how many that one announces.
@@ -81,7 +84,7 @@ fn keys_that_cannot_be_read_end_the_job() {
 
 #[test]
 fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
-    let lie = told(4, &Options::default(), |comm| {
+    let lie = told(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
         // Two counts, and room for two keys of each kind.
         let mut all = bytes(&[3; 4 * 6]);
@@ -93,7 +96,7 @@ fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
 
 #[test]
 fn values_of_another_length_than_their_keys_end_the_job() {
-    let form = Form { element: Element::U8, width: 1, op: Op::Sum, row: Shape::Line };
+    let form = SparseForm { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{bytes, endpoint_world, values};
-use ripieno::net::Links;
-use ripieno::{Communicator, Element, Error, Memory, Op, Survivors};
+use ripieno::net::LinkPolicy;
+use ripieno::{BufferMemory, Communicator, Element, Error, Op, Survivors};
 
 /// Shrinks until all calls succeed; the first ranks of those who are left then, and what the calls gave.
 fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
@@ -29,7 +29,7 @@ fn talk(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
     let (mut sum, mut last, mut all) = (bytes(&[own]), bytes(&[own]), bytes(&vec![0; p]));
     all[8 * comm.rank()..8 * comm.rank() + 8].copy_from_slice(&bytes(&[own]));
     comm.allreduce(&mut sum, Element::I64, Op::Sum, None)?;
-    comm.broadcast(Memory::Write(&mut last), Element::I64, p - 1, None)?;
+    comm.broadcast(BufferMemory::Write(&mut last), Element::I64, p - 1, None)?;
     comm.allgather(&mut all, Element::I64, &vec![1; p], None)?;
     Ok([values(&sum), values(&last), values(&all)].concat())
 }
@@ -40,7 +40,7 @@ fn expected(ranks: &[usize]) -> Vec<i64> {
     [vec![own.iter().sum(), *own.last().unwrap()], own].concat()
 }
 
-fn assert_the_others_go_on(p: usize, victims: &[usize], links: Links) {
+fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
     let survivors: Vec<usize> = (0..p).filter(|rank| !victims.contains(rank)).collect();
     let ended = endpoint_world(p, links, |comm| {
         let rank = comm.rank();
@@ -66,7 +66,7 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: Links) {
 
 #[test]
 fn the_others_go_on_whoever_leaves() {
-    for links in [Links::SharedMemory, Links::Tcp] {
+    for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         for p in 2..=6 {
             (0..p).for_each(|victim| assert_the_others_go_on(p, &[victim], links));
         }
@@ -75,7 +75,7 @@ fn the_others_go_on_whoever_leaves() {
 
 #[test]
 fn the_others_go_on_whichever_two_leave() {
-    for (p, links) in [(3, Links::Tcp), (4, Links::SharedMemory), (6, Links::Tcp)] {
+    for (p, links) in [(3, LinkPolicy::Tcp), (4, LinkPolicy::SharedMemory), (6, LinkPolicy::Tcp)] {
         for second in 1..p {
             (0..second).for_each(|first| assert_the_others_go_on(p, &[first, second], links));
         }
@@ -84,7 +84,7 @@ fn the_others_go_on_whichever_two_leave() {
 
 #[test]
 fn the_others_go_on_without_a_living_rank_whose_program_is_over() {
-    for (links, victim) in [(Links::SharedMemory, 0), (Links::Tcp, 1), (Links::Auto, 2)] {
+    for (links, victim) in [(LinkPolicy::SharedMemory, 0), (LinkPolicy::Tcp, 1), (LinkPolicy::Auto, 2)] {
         let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
         let gone_on = std::sync::Barrier::new(3);
         let ended = endpoint_world(3, links, |comm| {
@@ -110,7 +110,7 @@ fn the_others_go_on_without_a_living_rank_whose_program_is_over() {
 
 #[test]
 fn worlds_shrink_again_and_again_down_to_one_rank() {
-    let ended = endpoint_world(5, Links::Auto, |comm| {
+    let ended = endpoint_world(5, LinkPolicy::Auto, |comm| {
         let rank = comm.rank();
         let mut worlds = vec![];
         loop {
@@ -130,7 +130,7 @@ fn worlds_shrink_again_and_again_down_to_one_rank() {
 
 #[test]
 fn a_world_in_which_nothing_failed_does_not_shrink() {
-    endpoint_world(2, Links::Auto, |comm| {
+    endpoint_world(2, LinkPolicy::Auto, |comm| {
         assert!(matches!(comm.shrink(), Err(Error::NothingFailed)));
         talk(comm, 1).unwrap();
     });
@@ -138,7 +138,7 @@ fn a_world_in_which_nothing_failed_does_not_shrink() {
 
 #[test]
 fn after_different_calls_all_ranks_go_on() {
-    let ended = endpoint_world(3, Links::Auto, |comm| {
+    let ended = endpoint_world(3, LinkPolicy::Auto, |comm| {
         let own = comm.rank() as i64;
         let called = if own == 1 { comm.barrier(None) } else { talk(comm, own).map(drop) };
         assert!(matches!(called, Err(Error::Failed(_))));

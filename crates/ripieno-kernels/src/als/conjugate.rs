@@ -8,8 +8,8 @@
 //! filtering", RecSys 2011, section 3.
 
 use super::{Aim, Objective, Ratings, floats_mut};
-use crate::panels::Line;
-use crate::simd::{Job, Vector, prefetch};
+use crate::panels::PanelLine;
+use crate::simd::{Vector, VectorJob, prefetch};
 
 /// Ratings whose products are known at a time.
 const BLOCK: usize = 64;
@@ -22,12 +22,12 @@ const LEAST_LEFT: f64 = 1e-20;
 
 /// Memory of a thread, in whole lines.
 #[derive(Default)]
-pub(super) struct Scratch {
-    gathered: Vec<Line>,
+pub(super) struct ConjugateScratch {
+    gathered: Vec<PanelLine>,
     beyond: Vec<f32>,
     shares: Vec<f32>,
     nothing: Vec<f32>,
-    vectors: [Vec<Line>; 4],
+    vectors: [Vec<PanelLine>; 4],
 }
 
 /// The rows of a part, from `first` on; `out` holds where they begin, and then where they have come.
@@ -41,18 +41,18 @@ pub(super) struct ImprovedRows<'a> {
     pub steps: usize,
     pub first: usize,
     pub out: &'a mut [f32],
-    pub scratch: &'a mut Scratch,
+    pub scratch: &'a mut ConjugateScratch,
     /// The scatter matrix of an implicit aim, `width` by `width`; else nothing.
     pub gram: &'a [f32],
 }
 
-impl Job for ImprovedRows<'_> {
+impl VectorJob for ImprovedRows<'_> {
     type Output = Objective;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Objective {
         let ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
-        scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / Line::LEN, Line::default()));
+        scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / PanelLine::LEN, PanelLine::default()));
         let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
         at.fill(0.0);
         let mut found = Objective::default();
@@ -64,18 +64,18 @@ impl Job for ImprovedRows<'_> {
             }
             let ahead = ratings.columns.get(entries.start + AHEAD..).unwrap_or(&[]);
             let (columns, values) = (&ratings.columns[entries.clone()], &ratings.values[entries]);
-            let room = columns.len().next_multiple_of(STEP) * width / Line::LEN;
+            let room = columns.len().next_multiple_of(STEP) * width / PanelLine::LEN;
             if scratch.gathered.len() < room {
-                scratch.gathered.resize(room, Line::default());
+                scratch.gathered.resize(room, PanelLine::default());
             }
             let squares = weigh(values, aim, &mut scratch.beyond, &mut scratch.shares);
             scratch.nothing.resize(scratch.shares.len(), 0.0);
             let penalty = aim.penalty(columns.len());
-            let mut system = System {
+            let mut system = NormalSystem {
                 table,
                 columns,
                 ahead,
-                gathered: &mut floats_mut(&mut scratch.gathered)[..room * Line::LEN],
+                gathered: &mut floats_mut(&mut scratch.gathered)[..room * PanelLine::LEN],
                 beyond: &scratch.beyond,
                 gram,
                 penalty,
@@ -115,13 +115,13 @@ impl Job for ImprovedRows<'_> {
 /// errors of factors that are zero.
 #[inline(always)]
 fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>) -> f64 {
-    let room = values.len().next_multiple_of(Line::LEN);
+    let room = values.len().next_multiple_of(PanelLine::LEN);
     beyond.resize(room, 0.0);
     shares.resize(room, 0.0);
-    let mut squares = [0.0; Line::LEN];
-    let lines = beyond.chunks_exact_mut(Line::LEN).zip(shares.chunks_exact_mut(Line::LEN));
-    for (values, (beyond, shares)) in values.chunks(Line::LEN).zip(lines) {
-        if values.len() < Line::LEN {
+    let mut squares = [0.0; PanelLine::LEN];
+    let lines = beyond.chunks_exact_mut(PanelLine::LEN).zip(shares.chunks_exact_mut(PanelLine::LEN));
+    for (values, (beyond, shares)) in values.chunks(PanelLine::LEN).zip(lines) {
+        if values.len() < PanelLine::LEN {
             beyond[values.len()..].fill(0.0);
             shares[values.len()..].fill(0.0);
         }
@@ -136,7 +136,7 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
 }
 
 /// The normal equations of a row, as what a product with their matrix takes.
-struct System<'a> {
+struct NormalSystem<'a> {
     table: &'a [f32],
     columns: &'a [i32],
     /// The columns of ratings, also of other rows, from [`AHEAD`] on.
@@ -147,7 +147,7 @@ struct System<'a> {
     penalty: f32,
 }
 
-impl System<'_> {
+impl NormalSystem<'_> {
     /// Writes what `shares` of the ratings' factors add up to, less the product of the matrix with a vector; returns
     /// the product of that sum with the vector. The `FIRST` time factors are gathered.
     #[inline(always)]
@@ -263,7 +263,7 @@ fn row_of<'a>(table: &'a [f32], column: Option<&i32>, width: usize) -> &'a [f32]
 /// Asks for the factors of a column, which are in whole lines.
 #[inline(always)]
 fn ask_for(row: &[f32]) {
-    row.iter().step_by(Line::LEN).for_each(prefetch);
+    row.iter().step_by(PanelLine::LEN).for_each(prefetch);
 }
 
 /// The products of up to [`BLOCK`] rows with a vector.
@@ -347,8 +347,8 @@ fn add_scaled(to: &mut [f32], factor: f32, from: &[f32]) {
 /// The product of two vectors, in f64.
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f64 {
-    let mut sums = [0.0; Line::LEN];
-    for (a, b) in a.chunks_exact(Line::LEN).zip(b.chunks_exact(Line::LEN)) {
+    let mut sums = [0.0; PanelLine::LEN];
+    for (a, b) in a.chunks_exact(PanelLine::LEN).zip(b.chunks_exact(PanelLine::LEN)) {
         for (sum, (a, b)) in sums.iter_mut().zip(a.iter().zip(b)) {
             *sum += *a as f64 * *b as f64;
         }

@@ -14,16 +14,16 @@
 
 use crate::accumulate::accumulate;
 use crate::distances::squared_distance;
-use crate::panels::{Frame, Line, Panels};
-use crate::simd::{self, FEW_COLUMNS, Job, Vector};
-use crate::{Centroid, Matrix, Pass, Point, Threads};
+use crate::panels::{PanelLine, Panels, PointTransform};
+use crate::simd::{self, FEW_COLUMNS, Vector, VectorJob};
+use crate::{Centroid, Matrix, PassOutput, Point, Threads};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Rows of a block, at most; they share the panels that are in cache.
 const BLOCK_ROWS_MAX: usize = 1024;
 /// Centroids of a panel, on every level.
-const WIDTH: usize = Line::LEN;
+const WIDTH: usize = PanelLine::LEN;
 /// Bounds begin when no more than one row in so many has changed its label.
 const ROWS_PER_CHANGE: usize = 8;
 /// As [`ROWS_PER_CHANGE`], of bytes: these are compared three times as fast without bounds.
@@ -37,24 +37,24 @@ const WIDER: f64 = 1e-6;
 
 /// What is kept from one pass to the next.
 #[derive(Debug)]
-pub struct Bounds {
+pub struct DistanceBounds {
     limit_bytes: usize,
-    before: Option<Before>,
+    before: Option<PreviousPass>,
     compared: f64,
 }
 
 /// The pass before.
 #[derive(Debug)]
-struct Before {
+struct PreviousPass {
     centroids: Vec<f64>,
     labels: Vec<i32>,
     changed: usize,
-    groups: Option<Groups>,
+    groups: Option<PanelGroups>,
 }
 
 /// Centroids in groups of whole panels, and the bounds.
 #[derive(Debug)]
-struct Groups {
+struct PanelGroups {
     /// The centroid at each place of the panels, and the place of each centroid.
     order: Vec<usize>,
     places: Vec<usize>,
@@ -65,10 +65,10 @@ struct Groups {
     lower: Vec<f32>,
 }
 
-impl Bounds {
+impl DistanceBounds {
     /// No bounds yet; they will take no more than `limit_bytes`, but four bytes a row.
-    pub fn new(limit_bytes: usize) -> Bounds {
-        Bounds { limit_bytes, before: None, compared: 1.0 }
+    pub fn new(limit_bytes: usize) -> DistanceBounds {
+        DistanceBounds { limit_bytes, before: None, compared: 1.0 }
     }
 
     /// Bytes of the bounds themselves.
@@ -98,25 +98,25 @@ pub fn assign_accumulate_within<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
-    pass: Pass,
-    bounds: &mut Bounds,
+    pass: PassOutput,
+    bounds: &mut DistanceBounds,
     threads: &Threads,
 ) -> f64 {
     let is_made_for = points.columns() > FEW_COLUMNS && centroids.rows() >= FEWEST_CENTROIDS;
     let are_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
     let rows_per_change = if are_bytes { ROWS_PER_CHANGE_OF_BYTES } else { ROWS_PER_CHANGE };
-    let settled = |before: &Before| before.groups.is_some() || before.changed * rows_per_change <= points.rows();
+    let settled = |before: &PreviousPass| before.groups.is_some() || before.changed * rows_per_change <= points.rows();
     let may_rule_out = bounds.fits(points, centroids) && bounds.before.as_ref().is_some_and(settled);
     if !is_made_for || !may_rule_out || points.rows() == 0 {
         let labels = bounds.before.take().map_or(Vec::new(), |before| before.labels);
-        let Pass { labels: out, squared_distances, sums, weight_sums } = pass;
-        let plain = Pass { labels: &mut *out, squared_distances, sums, weight_sums };
+        let PassOutput { labels: out, squared_distances, sums, weight_sums } = pass;
+        let plain = PassOutput { labels: &mut *out, squared_distances, sums, weight_sums };
         let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
         bounds.before = is_made_for.then(|| {
             let is_same = |(old, new): &(&i32, &i32)| old == new;
             let changed = points.rows() - labels.iter().zip(out.iter()).filter(is_same).count();
             let centroids = centroids.values().iter().map(|&value| value.into()).collect();
-            Before { centroids, labels: out.to_vec(), changed, groups: None }
+            PreviousPass { centroids, labels: out.to_vec(), changed, groups: None }
         });
         bounds.compared = 1.0;
         return inertia;
@@ -131,7 +131,7 @@ pub fn assign_accumulate_within<P: Point>(
     super::inertia(distances, weights, super::block_rows(points.columns()))
 }
 
-impl Bounds {
+impl DistanceBounds {
     /// Labels and squared distances of all rows, and their bounds.
     fn update<P: Point>(
         &mut self,
@@ -142,11 +142,11 @@ impl Bounds {
         threads: &Threads,
     ) {
         let before = self.before.as_mut().expect("there was a pass before");
-        let groups = before.groups.get_or_insert_with(|| Groups::of(centroids, points.rows(), self.limit_bytes));
+        let groups = before.groups.get_or_insert_with(|| PanelGroups::of(centroids, points.rows(), self.limit_bytes));
         let ordered: Vec<P::Centroid> = groups.order.iter().flat_map(|&index| centroids.row(index)).copied().collect();
         let ordered = Matrix::new(&ordered, centroids.rows(), centroids.columns());
         let (panels, frame) = Panels::pack_all(ordered, WIDTH, threads);
-        let search = Search {
+        let search = BoundedSearch {
             centroids,
             moves: groups.moves(centroids, &before.centroids),
             errors: Errors::new(&panels, frame.scale()),
@@ -168,7 +168,7 @@ impl Bounds {
             || (),
             |(), (block, ((labels, squared_distances), lower))| {
                 let points = points.row_range(block * block_rows, labels.len());
-                let block = Block { search: &search, points, labels, squared_distances, lower };
+                let block = BoundedBlock { search: &search, points, labels, squared_distances, lower };
                 compared.fetch_add(threads.simd().run(block), Ordering::Relaxed);
             },
         );
@@ -179,9 +179,9 @@ impl Bounds {
     }
 }
 
-impl Groups {
+impl PanelGroups {
     /// Groups of centroids that lie together, and no bounds.
-    fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize) -> Groups {
+    fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize) -> PanelGroups {
         let mut order: Vec<usize> = (0..centroids.rows()).collect();
         arrange(centroids, &mut order);
         let mut places = vec![0; order.len()];
@@ -190,7 +190,7 @@ impl Groups {
         let most = (limit_bytes / (row_count * size_of::<f32>())).max(1);
         let span = panel_count.div_ceil(most);
         let count = panel_count.div_ceil(span);
-        Groups { order, places, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
+        PanelGroups { order, places, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
     }
 
     /// How far the members of each group have moved, at most.
@@ -252,10 +252,10 @@ fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
 }
 
 /// A pass with bounds.
-struct Search<'a, P: Point> {
+struct BoundedSearch<'a, P: Point> {
     centroids: Matrix<'a, P::Centroid>,
     panels: Panels,
-    frame: Frame<P::Centroid>,
+    frame: PointTransform<P::Centroid>,
     order: &'a [usize],
     places: &'a [usize],
     span: usize,
@@ -324,8 +324,8 @@ fn upper(distance: f64) -> f32 {
 }
 
 /// One block of rows.
-struct Block<'a, P: Point> {
-    search: &'a Search<'a, P>,
+struct BoundedBlock<'a, P: Point> {
+    search: &'a BoundedSearch<'a, P>,
     points: Matrix<'a, P>,
     /// Those of the pass before; they become those of this one.
     labels: &'a mut [i32],
@@ -335,7 +335,7 @@ struct Block<'a, P: Point> {
 
 /// What is known of a row.
 #[derive(Clone, Copy)]
-struct Row {
+struct RowBounds {
     /// See [`Errors::base`].
     base: f64,
     /// Squared distance to the centroid of the pass before.
@@ -349,15 +349,15 @@ struct Row {
 }
 
 /// What is known of the rows of a block.
-struct Known<'a> {
+struct BlockBounds<'a> {
     /// In the frame, one after the other.
     entered: &'a [f32],
-    rows: &'a mut [Row],
+    rows: &'a mut [RowBounds],
     /// Of each the distance to the nearest centroid so far, or more.
     uppers: &'a mut [f32],
 }
 
-impl<P: Point> Job for Block<'_, P> {
+impl<P: Point> VectorJob for BoundedBlock<'_, P> {
     /// Pairs of rows and centroids that were not ruled out.
     type Output = usize;
 
@@ -371,7 +371,7 @@ impl<P: Point> Job for Block<'_, P> {
     }
 }
 
-impl<P: Point> Block<'_, P> {
+impl<P: Point> BoundedBlock<'_, P> {
     /// In register tiles of ROWS rows, PARTS times where there are more, and of so many columns at a time.
     #[inline(always)]
     fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
@@ -402,7 +402,7 @@ impl<P: Point> Block<'_, P> {
             let first = group * search.span;
             let panels = first..search.panels.count().min(first + search.span);
             compared += count * (search.order.len().min(panels.end * WIDTH) - first * WIDTH);
-            let mut known = Known { entered: &entered, rows: &mut rows, uppers: &mut uppers };
+            let mut known = BlockBounds { entered: &entered, rows: &mut rows, uppers: &mut uppers };
             let mut met = 0;
             while met < count {
                 let (needing, greatest) = (&needing[met..count], &mut greatest[met..count]);
@@ -437,7 +437,7 @@ impl<P: Point> Block<'_, P> {
     #[inline(always)]
     fn meet_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
-        known: &mut Known,
+        known: &mut BlockBounds,
         needing: &[usize],
         panels: Range<usize>,
         greatest: &mut [f32],
@@ -458,7 +458,7 @@ impl<P: Point> Block<'_, P> {
                     *greatest = greatest.max(all);
                     continue;
                 }
-                let mut line = Line::default();
+                let mut line = PanelLine::default();
                 for (vector, &scores) in scores.iter().enumerate() {
                     // SAFETY: a line holds the vectors of a panel, and is aligned.
                     unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
@@ -472,7 +472,7 @@ impl<P: Point> Block<'_, P> {
 
     /// Measures the distance of a row to its centroid of the pass before.
     #[inline(always)]
-    fn begin(&mut self, row: usize, entered: &mut [f32]) -> Row {
+    fn begin(&mut self, row: usize, entered: &mut [f32]) -> RowBounds {
         let (search, label) = (self.search, self.labels[row]);
         let point = self.points.row(row);
         search.frame.enter(point, entered);
@@ -480,13 +480,13 @@ impl<P: Point> Block<'_, P> {
         let own = squared_distance(point, search.centroids.row(label as usize));
         self.squared_distances[row] = own;
         let limit = search.errors.limit(base, own);
-        Row { base, own, own_place: search.places[label as usize], label, limit }
+        RowBounds { base, own, own_place: search.places[label as usize], label, limit }
     }
 
     /// Measures the centroids of a panel that may be as near as the nearest so far; gives the greatest score of all but
     /// the own one, infinite if one is not a number.
     #[inline(always)]
-    fn meet(&mut self, index: usize, row: &mut Row, panel: usize, scores: &[f32; WIDTH]) -> f32 {
+    fn meet(&mut self, index: usize, row: &mut RowBounds, panel: usize, scores: &[f32; WIDTH]) -> f32 {
         let search = self.search;
         let mut greatest = f32::NEG_INFINITY;
         for (lane, &score) in scores.iter().enumerate() {

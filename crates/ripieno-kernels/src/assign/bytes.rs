@@ -11,7 +11,7 @@
 //! Memory: `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
 
 use crate::distances::squared_distance;
-use crate::panels::{Line, repeated_rows, rough_mean};
+use crate::panels::{PanelLine, repeated_rows, rough_mean};
 use crate::simd::{ByteJob, ByteSums, Vector};
 use crate::{Centroid, Matrix, Point, Threads};
 
@@ -43,7 +43,7 @@ pub(super) struct BytePanels {
 impl BytePanels {
     /// Room for so many rows, zeros at first.
     pub(super) fn new(count: usize, columns: usize, threads: &Threads) -> BytePanels {
-        let (width, _) = threads.simd().run_bytes(Shape);
+        let (width, _) = threads.simd().run_bytes(PanelShape);
         let panels = BytePanels { lines: Vec::new(), columns, width };
         let lines = vec![ByteLine([0; 64]); count.div_ceil(width) * panels.panel_lines()];
         BytePanels { lines, ..panels }
@@ -95,9 +95,9 @@ fn put_byte(panel: &mut [ByteLine], width: usize, lane: usize, column: usize, by
 pub(super) struct Filter {
     panels: BytePanels,
     /// Of each centroid in the panels `s`, `−s·(μ·q) − ½‖e‖²`, and `‖e − s·q‖`.
-    scales: Vec<Line>,
-    offsets: Vec<Line>,
-    slacks: Vec<Line>,
+    scales: Vec<PanelLine>,
+    offsets: Vec<PanelLine>,
+    slacks: Vec<PanelLine>,
     fine: Vec<Fine>,
     /// `p` of each centroid.
     fine_bytes: Vec<i8>,
@@ -122,22 +122,22 @@ pub(super) struct BytesScratch {
     norms: Vec<f32>,
     squared_norms: Vec<f64>,
     limits: Vec<f32>,
-    candidates: Vec<Candidate>,
-    finalists: Vec<Candidate>,
+    candidates: Vec<NearestCandidate>,
+    finalists: Vec<NearestCandidate>,
 }
 
 /// A centroid that may be a row's nearest.
 #[derive(Clone, Copy)]
-struct Candidate {
+struct NearestCandidate {
     row: u32,
     index: u32,
     score: f32,
 }
 
 /// Asks how many centroids a panel holds, and how great their bytes may be.
-struct Shape;
+struct PanelShape;
 
-impl ByteJob for Shape {
+impl ByteJob for PanelShape {
     type Output = (usize, i8);
 
     #[inline(always)]
@@ -151,7 +151,7 @@ impl Filter {
     pub(super) fn new<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> Option<Filter> {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let middle: Vec<u8> = rough_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
-        let (width, greatest) = threads.simd().run_bytes(Shape);
+        let (width, greatest) = threads.simd().run_bytes(PanelShape);
         let mut panels = BytePanels::new(count, columns, threads);
         let (panel_count, panel_lines) = (panels.count(), panels.panel_lines());
         let mut fine_bytes = vec![0; count * columns];
@@ -178,8 +178,8 @@ impl Filter {
         }
         // What fills the last panel up never wins, either.
         made.resize(panel_count * width, Quantized { offset: f32::NEG_INFINITY, ..Quantized::default() });
-        let lines = |of: fn(&Quantized) -> f32| -> Vec<Line> {
-            made.chunks_exact(Line::LEN).map(|each| Line::from_fn(|lane| of(&each[lane]))).collect()
+        let lines = |of: fn(&Quantized) -> f32| -> Vec<PanelLine> {
+            made.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| of(&each[lane]))).collect()
         };
         let farthest = 256.0 * (columns as f64).sqrt() + norm(middle.iter().map(|&each| each.into()));
         let rounding = made.iter().fold(0.0, |most: f64, each| most.max(each.error));
@@ -362,8 +362,8 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn meet<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
-        let (row_bytes, lines) = (filter.row_bytes(), filter.panels.width / Line::LEN);
-        let constants = |of: &[Line]| vectors::<B::Floats, VECTORS>(&of[panel * lines..(panel + 1) * lines]);
+        let (row_bytes, lines) = (filter.row_bytes(), filter.panels.width / PanelLine::LEN);
+        let constants = |of: &[PanelLine]| vectors::<B::Floats, VECTORS>(&of[panel * lines..(panel + 1) * lines]);
         let (scales, offsets, slacks) =
             (constants(&filter.scales), constants(&filter.offsets), constants(&filter.slacks));
         let error = (2.0 * filter.error) as f32;
@@ -392,7 +392,7 @@ impl<P: Point> BytesBlock<'_, P> {
                     let upper = norm.multiply_add(slacks[vector], scores[vector]);
                     let mut bits = !B::Floats::bits(upper.is_less(B::Floats::splat(limit)));
                     bits &= (1 << B::Floats::LANES) - 1;
-                    let mut values = Line::default();
+                    let mut values = PanelLine::default();
                     // SAFETY: a line holds at least one vector and is aligned.
                     unsafe { scores[vector].store(values.as_mut_ptr()) };
                     while bits != 0 {
@@ -401,7 +401,7 @@ impl<P: Point> BytesBlock<'_, P> {
                         let index = panel * filter.panels.width + vector * B::Floats::LANES + lane;
                         let score = values.values()[lane];
                         if score > f32::NEG_INFINITY {
-                            scratch.candidates.push(Candidate { row: row as u32, index: index as u32, score });
+                            scratch.candidates.push(NearestCandidate { row: row as u32, index: index as u32, score });
                         }
                     }
                 }
@@ -414,7 +414,7 @@ impl<P: Point> BytesBlock<'_, P> {
     fn sift(&mut self) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
         let (columns, error) = (filter.panels.columns, filter.error);
-        for &Candidate { row, index, score } in &scratch.candidates {
+        for &NearestCandidate { row, index, score } in &scratch.candidates {
             let (at, fine) = (row as usize, filter.fine[index as usize]);
             let bytes = &self.bytes[at * columns..(at + 1) * columns];
             let fine_bytes = &filter.fine_bytes[index as usize * columns..(index as usize + 1) * columns];
@@ -425,7 +425,7 @@ impl<P: Point> BytesBlock<'_, P> {
             scratch.limits[at] = scratch.limits[at].max(limit);
             let score = ((score + slack) as f32).next_up();
             if score >= scratch.limits[at] {
-                scratch.finalists.push(Candidate { row, index, score });
+                scratch.finalists.push(NearestCandidate { row, index, score });
             }
         }
         scratch.candidates.clear();
@@ -435,7 +435,7 @@ impl<P: Point> BytesBlock<'_, P> {
     #[inline(always)]
     fn settle(&mut self) {
         let scratch = &mut *self.scratch;
-        for &Candidate { row, index, score } in &scratch.finalists {
+        for &NearestCandidate { row, index, score } in &scratch.finalists {
             let at = row as usize;
             if score < scratch.limits[at] {
                 continue;
@@ -455,8 +455,8 @@ impl<P: Point> BytesBlock<'_, P> {
 
 /// Some lines as vectors.
 #[inline(always)]
-fn vectors<V: Vector, const VECTORS: usize>(lines: &[Line]) -> [V; VECTORS] {
-    assert_eq!(lines.len() * Line::LEN, VECTORS * V::LANES, "as many as a panel is wide");
+fn vectors<V: Vector, const VECTORS: usize>(lines: &[PanelLine]) -> [V; VECTORS] {
+    assert_eq!(lines.len() * PanelLine::LEN, VECTORS * V::LANES, "as many as a panel is wide");
     // SAFETY: there are so many vectors, and lines are aligned.
     std::array::from_fn(|vector| unsafe { V::load(lines.as_ptr().cast::<f32>().add(vector * V::LANES)) })
 }

@@ -1,6 +1,6 @@
 //! Groups of centroids that lie together, met by rows: in blocks, each row as far as something nearer may be found.
 
-use super::{FEW_CENTROIDS, Scratch, Way};
+use super::{AssignScratch, FEW_CENTROIDS, SearchKind};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// The centroids of groups, group by group, ready to be searched.
@@ -8,7 +8,7 @@ pub(super) struct Members<'a, C> {
     centroids: Matrix<'a, C>,
     numbers: &'a [u32],
     starts: &'a [usize],
-    ways: Vec<Way<C>>,
+    ways: Vec<SearchKind<C>>,
 }
 
 impl<'a, C: Centroid> Members<'a, C> {
@@ -19,7 +19,7 @@ impl<'a, C: Centroid> Members<'a, C> {
         threads: &Threads,
     ) -> Members<'a, C> {
         let count = starts.len() - 1;
-        let mut ways: Vec<_> = (0..count).map(|_| Way::Direct).collect();
+        let mut ways: Vec<_> = (0..count).map(|_| SearchKind::Direct).collect();
         let one = Threads::with_simd(1, threads.simd());
         let operations = centroids.values().len() / count.max(1) * 16;
         threads.for_each(
@@ -28,7 +28,7 @@ impl<'a, C: Centroid> Members<'a, C> {
             || (),
             |(), (way, ends)| {
                 if ends[1] - ends[0] > FEW_CENTROIDS {
-                    *way = Way::new::<P>(centroids.row_range(ends[0], ends[1] - ends[0]), None, &one);
+                    *way = SearchKind::new::<P>(centroids.row_range(ends[0], ends[1] - ends[0]), None, &one);
                 }
             },
         );
@@ -56,25 +56,25 @@ pub(super) fn take_nearer(label: &mut i32, nearest: &mut f64, number: u32, dista
 }
 
 /// What a thread needs for a block of rows that meet groups.
-pub(super) struct Meeting<P: Point> {
+pub(super) struct GroupSearchScratch<P: Point> {
     /// Rows that meet a group, and what they have and get.
     rows: Vec<P>,
     within: Vec<f64>,
     labels: Vec<i32>,
     distances: Vec<f64>,
-    scratch: Scratch,
+    scratch: AssignScratch,
     batch_rows: usize,
 }
 
-impl<P: Point> Meeting<P> {
-    pub(super) fn new(columns: usize) -> Meeting<P> {
+impl<P: Point> GroupSearchScratch<P> {
+    pub(super) fn new(columns: usize) -> GroupSearchScratch<P> {
         let batch_rows = super::block_rows(columns);
-        Meeting {
+        GroupSearchScratch {
             rows: Vec::new(),
             within: Vec::new(),
             labels: vec![0; batch_rows],
             distances: vec![0.0; batch_rows],
-            scratch: Scratch::new(batch_rows, columns),
+            scratch: AssignScratch::new(batch_rows, columns),
             batch_rows,
         }
     }

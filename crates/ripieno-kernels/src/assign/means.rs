@@ -7,8 +7,8 @@
 //! Cost of a row: `g·d` for `g` groups, and `g` comparisons.
 
 use super::bytes::{BytePanels, COLUMNS_MAX, STEP};
-use crate::panels::{Frame, Line, Panels, floats, floats_mut};
-use crate::simd::{self, ByteJob, ByteSums, Job, Vector};
+use crate::panels::{PanelLine, Panels, PointTransform, floats, floats_mut};
+use crate::simd::{self, ByteJob, ByteSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// Groups that may be chosen, for each that is, before those are left out that are not.
@@ -18,8 +18,8 @@ const MIDDLE: f64 = 64.0;
 
 /// The means of groups, ready to be compared with.
 pub(super) enum Means<C> {
-    Floats { panels: Panels, frame: Frame<C>, count: usize },
-    Bytes { panels: BytePanels, offsets: Vec<Line>, count: usize },
+    Floats { panels: Panels, frame: PointTransform<C>, count: usize },
+    Bytes { panels: BytePanels, offsets: Vec<PanelLine>, count: usize },
 }
 
 impl<C: Centroid> Means<C> {
@@ -41,7 +41,7 @@ impl<C: Centroid> Means<C> {
             }
             *offset = -(squares as f32);
         }
-        let offsets = offsets.chunks_exact(Line::LEN).map(|each| Line::from_fn(|lane| each[lane])).collect();
+        let offsets = offsets.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| each[lane])).collect();
         Means::Bytes { panels, offsets, count }
     }
 
@@ -54,17 +54,17 @@ impl<C: Centroid> Means<C> {
 
 /// What a thread needs to choose groups for a block of rows.
 #[derive(Default)]
-pub(super) struct Choice {
+pub(super) struct GroupChoiceScratch {
     /// The rows of the block, of 2¹⁶ at most, that probe each group.
     pub probing: Vec<Vec<u16>>,
     /// A tile of rows in f32 or in bytes, its scores, and those groups of a row that may be chosen.
     floats: Vec<f32>,
     bytes: Vec<u8>,
-    scores: Vec<Line>,
+    scores: Vec<PanelLine>,
     keys: Vec<u64>,
 }
 
-impl Choice {
+impl GroupChoiceScratch {
     /// Chooses for each row the `probes` groups with the nearest means; of equally near ones the first.
     pub(super) fn choose<P: Point>(
         &mut self,
@@ -89,11 +89,11 @@ impl Choice {
     /// Chooses for row `row`, by its scores in `lines` lines from `first` on.
     #[inline(always)]
     fn take(&mut self, row: usize, first: usize, lines: usize, count: usize, probes: usize) {
-        let Choice { probing, scores, keys, .. } = self;
+        let GroupChoiceScratch { probing, scores, keys, .. } = self;
         keys.clear();
         let mut limit = f32::NEG_INFINITY;
         let scores = &floats(&scores[first..first + lines])[..count];
-        for (at, scores) in scores.chunks(Line::LEN).enumerate() {
+        for (at, scores) in scores.chunks(PanelLine::LEN).enumerate() {
             let greatest =
                 scores.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most });
             // Those that come later lose ties.
@@ -102,7 +102,7 @@ impl Choice {
             }
             for (lane, &score) in scores.iter().enumerate() {
                 if score > limit {
-                    keys.push(descending(score.to_bits()) << 32 | (at * Line::LEN + lane) as u64);
+                    keys.push(descending(score.to_bits()) << 32 | (at * PanelLine::LEN + lane) as u64);
                 }
             }
             if keys.len() > CHOSEN_AT_ONCE * probes {
@@ -128,23 +128,23 @@ fn descending(bits: u32) -> u64 {
 /// Chooses by scores in f32.
 struct ByFloats<'a, P: Point> {
     panels: &'a Panels,
-    frame: &'a Frame<P::Centroid>,
+    frame: &'a PointTransform<P::Centroid>,
     count: usize,
     points: Matrix<'a, P>,
     probes: usize,
-    choice: &'a mut Choice,
+    choice: &'a mut GroupChoiceScratch,
 }
 
-impl<P: Point> Job for ByFloats<'_, P> {
+impl<P: Point> VectorJob for ByFloats<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
         let ByFloats { panels, frame, count, points, probes, choice } = self;
         let (columns, width) = (points.columns(), panels.width());
-        let row_lines = panels.count() * width / Line::LEN;
+        let row_lines = panels.count() * width / PanelLine::LEN;
         choice.floats.resize(ROWS * columns, 0.0);
-        choice.scores.resize(ROWS * row_lines, Line::default());
+        choice.scores.resize(ROWS * row_lines, PanelLine::default());
         for first in (0..points.rows()).step_by(ROWS) {
             let rows = points.row_range(first, ROWS.min(points.rows() - first));
             for (row, out) in choice.floats.chunks_exact_mut(columns).take(rows.rows()).enumerate() {
@@ -162,11 +162,11 @@ impl<P: Point> Job for ByFloats<'_, P> {
 /// Chooses by scores of bytes.
 struct ByBytes<'a> {
     panels: &'a BytePanels,
-    offsets: &'a [Line],
+    offsets: &'a [PanelLine],
     count: usize,
     bytes: &'a [u8],
     probes: usize,
-    choice: &'a mut Choice,
+    choice: &'a mut GroupChoiceScratch,
 }
 
 impl ByteJob for ByBytes<'_> {
@@ -177,10 +177,10 @@ impl ByteJob for ByBytes<'_> {
         let ByBytes { panels, offsets, count, bytes, probes, choice } = self;
         let (columns, width) = (panels.columns(), panels.width());
         assert_eq!(width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
-        let (row_bytes, row_lines) = (columns.next_multiple_of(STEP), panels.count() * width / Line::LEN);
+        let (row_bytes, row_lines) = (columns.next_multiple_of(STEP), panels.count() * width / PanelLine::LEN);
         choice.bytes.clear();
         choice.bytes.resize(ROWS * row_bytes, 0);
-        choice.scores.resize(ROWS * row_lines, Line::default());
+        choice.scores.resize(ROWS * row_lines, PanelLine::default());
         for (tile, rows) in bytes.chunks(ROWS * columns).enumerate() {
             for (to, from) in choice.bytes.chunks_exact_mut(row_bytes).zip(rows.chunks_exact(columns)) {
                 to[..columns].copy_from_slice(from);
@@ -210,7 +210,7 @@ fn put_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     scores: &[[V; VECTORS]; ROWS],
     panel: usize,
     row_lines: usize,
-    to: &mut [Line],
+    to: &mut [PanelLine],
 ) {
     for (row, scores) in scores.iter().enumerate() {
         let to = &mut floats_mut(&mut to[row * row_lines..(row + 1) * row_lines])[panel * VECTORS * V::LANES..];

@@ -2,7 +2,7 @@
 //!
 //! Centroids that lie together are a group with a mean: a K-means of the centroids, kept up by one pass of it whenever
 //! the centroids have moved. A row probes the groups whose means are nearest. The rows of a block that probe a group
-//! are put together and meet its members as in an exact search ([`super::Way`]), so that blocks stay products of
+//! are put together and meet its members as in an exact search ([`super::SearchKind`]), so that blocks stay products of
 //! matrices. With the centroid of the pass before among the candidates no row gets worse by a pass. What is missed, the
 //! caller measures on a sample of rows.
 //!
@@ -11,12 +11,12 @@
 //! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
 //! (an inverted file of cells), of centroids here.
 
-use super::groups::{Meeting, Members};
-use super::means::{Choice, Means};
+use super::groups::{GroupSearchScratch, Members};
+use super::means::{GroupChoiceScratch, Means};
 use crate::accumulate::{accumulate, recenter};
 use crate::distances::squared_distance;
-use crate::simd::{Job, ROW_STEP, Vector};
-use crate::{Centroid, Matrix, Pass, Point, Threads};
+use crate::simd::{ROW_STEP, Vector, VectorJob};
+use crate::{Centroid, Matrix, PassOutput, Point, Threads};
 
 /// Passes of K-means that make the groups; later ones keep them up.
 const FIRST_PASSES: usize = 4;
@@ -55,7 +55,7 @@ pub fn assign_accumulate_near<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     weights: Option<&[f64]>,
-    pass: Pass,
+    pass: PassOutput,
     index: &mut NearIndex,
     probes: usize,
     threads: &Threads,
@@ -66,7 +66,7 @@ pub fn assign_accumulate_near<P: Point>(
     let distances = pass.squared_distances.unwrap_or(&mut own);
     assert_eq!(distances.len(), points.rows(), "one entry per row");
     if points.rows() > 0 {
-        let groups = Groups::of::<P>(centroids, &mut index.means, threads);
+        let groups = NearGroups::of::<P>(centroids, &mut index.means, threads);
         let before = Some(&index.labels[..]).filter(|before| before.len() == points.rows());
         let before = before.filter(|before| before.iter().all(|&label| (label as usize) < centroids.rows()));
         let members = Members::new::<P>(
@@ -101,7 +101,7 @@ pub fn assign_accumulate_near<P: Point>(
 }
 
 /// Centroids that lie together, ready to be searched.
-struct Groups<C: Centroid> {
+struct NearGroups<C: Centroid> {
     means: Means<C>,
     /// The centroids, group by group, and the index of each, ascending in a group.
     centroids: Vec<C>,
@@ -110,9 +110,9 @@ struct Groups<C: Centroid> {
     starts: Vec<usize>,
 }
 
-impl<C: Centroid> Groups<C> {
+impl<C: Centroid> NearGroups<C> {
     /// Groups around the means, which are moved; if they are of other centroids, they begin anew.
-    fn of<P: Point<Centroid = C>>(centroids: Matrix<C>, means: &mut Vec<f64>, threads: &Threads) -> Groups<C> {
+    fn of<P: Point<Centroid = C>>(centroids: Matrix<C>, means: &mut Vec<f64>, threads: &Threads) -> NearGroups<C> {
         let (count, columns) = (NearIndex::group_count(centroids.rows()), centroids.columns());
         let (mut passes, mut moved) = (1, means.iter().map(|&mean| C::from_f64(mean)).collect::<Vec<C>>());
         if moved.len() != count * columns {
@@ -125,8 +125,12 @@ impl<C: Centroid> Groups<C> {
         let mut labels = vec![0; centroids.rows()];
         let (mut sums, mut weight_sums) = (vec![0.0; count * columns], vec![0.0; count]);
         for _ in 0..passes {
-            let pass =
-                Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+            let pass = PassOutput {
+                labels: &mut labels,
+                squared_distances: None,
+                sums: &mut sums,
+                weight_sums: &mut weight_sums,
+            };
             super::assign_accumulate(rounded, Matrix::new(&moved, count, columns), None, pass, threads);
             recenter(&mut moved, &sums, &weight_sums);
         }
@@ -146,7 +150,7 @@ impl<C: Centroid> Groups<C> {
         starts.dedup();
         let ordered: Vec<C> = order.iter().flat_map(|&each| centroids.row(each as usize)).copied().collect();
         let means = Means::new::<P>(Matrix::new(&filled, starts.len() - 1, columns), threads);
-        Groups { means, centroids: ordered, order, starts }
+        NearGroups { means, centroids: ordered, order, starts }
     }
 }
 
@@ -177,7 +181,7 @@ struct OwnDistances<'a, P: Point> {
     distances: &'a mut [f64],
 }
 
-impl<P: Point> Job for OwnDistances<'_, P> {
+impl<P: Point> VectorJob for OwnDistances<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -190,12 +194,12 @@ impl<P: Point> Job for OwnDistances<'_, P> {
 
 /// What a thread needs to choose and to meet groups.
 struct Room<P: Point> {
-    choice: Choice,
-    meeting: Meeting<P>,
+    choice: GroupChoiceScratch,
+    meeting: GroupSearchScratch<P>,
 }
 
 impl<P: Point> Room<P> {
     fn new(columns: usize) -> Room<P> {
-        Room { choice: Choice::default(), meeting: Meeting::new(columns) }
+        Room { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
     }
 }

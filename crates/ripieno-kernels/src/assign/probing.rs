@@ -6,11 +6,11 @@
 //! Cost: as of [`super::assign_accumulate_near`]. Memory: `2·n·p` bytes for `p` probes, and the centroids at hand
 //! twice.
 
-use super::groups::{Meeting, Members, take_nearer};
-use super::means::{Choice, Means};
+use super::groups::{GroupSearchScratch, Members, take_nearer};
+use super::means::{GroupChoiceScratch, Means};
 use super::near::BLOCKS_PER_THREAD;
 use crate::distances::squared_distance;
-use crate::simd::{Job, ROW_STEP, Vector};
+use crate::simd::{ROW_STEP, Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 use std::ops::Range;
 
@@ -48,8 +48,8 @@ impl Probing {
         threads.for_each(
             blocks.iter_mut().enumerate().collect(),
             block_rows * group_count * points.columns(),
-            Choice::default,
-            |choice: &mut Choice, (block, probing)| {
+            GroupChoiceScratch::default,
+            |choice: &mut GroupChoiceScratch, (block, probing)| {
                 let first = block * block_rows;
                 let rows = points.row_range(first, block_rows.min(points.rows() - first));
                 choice.choose(&means, rows, probes.min(group_count), threads);
@@ -67,7 +67,7 @@ impl Probing {
 }
 
 impl ProbingBlock {
-    fn of(choice: &Choice) -> ProbingBlock {
+    fn of(choice: &GroupChoiceScratch) -> ProbingBlock {
         let mut starts = vec![0];
         let mut rows = Vec::with_capacity(choice.probing.iter().map(Vec::len).sum());
         for probing in &choice.probing {
@@ -97,7 +97,7 @@ pub struct SomeGroups<'a, C> {
 
 /// The centroids of the pass before.
 #[derive(Clone, Copy, Debug)]
-pub struct Before<'a> {
+pub struct PreviousCentroids<'a> {
     /// Where each of all centroids stands, in the order of the groups.
     pub places: &'a [i32],
     /// That of each row.
@@ -117,7 +117,7 @@ pub fn meet_groups<P: Point>(
     points: Matrix<P>,
     probing: &Probing,
     groups: SomeGroups<P::Centroid>,
-    before: Option<Before>,
+    before: Option<PreviousCentroids>,
     (labels, distances): (&mut [i32], &mut [f64]),
     threads: &Threads,
 ) {
@@ -137,7 +137,7 @@ pub fn meet_groups<P: Point>(
     threads.for_each(
         blocks.enumerate().collect(),
         probing.blocks[0].rows.len() / probing.group_count * numbers.len() * points.columns(),
-        || Meeting::new(points.columns()),
+        || GroupSearchScratch::new(points.columns()),
         |meeting, (block, ((labels, distances), probing))| {
             let points = points.row_range(block * block_rows, labels.len());
             if let Some(before) = before {
@@ -163,7 +163,7 @@ struct OwnAmong<'a, P: Point> {
     distances: &'a mut [f64],
 }
 
-impl<P: Point> Job for OwnAmong<'_, P> {
+impl<P: Point> VectorJob for OwnAmong<'_, P> {
     type Output = ();
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Regions of space, and for each the few centroids that can be nearest to a point in it: a search for few columns.
 //!
 //! The box around all points is halved again and again, and a region keeps of its parent's candidates those that no
-//! other one beats everywhere in its box ([`Candidates::within`]). It is halved no more when its candidates fill one
+//! other one beats everywhere in its box ([`CandidateColumns::within`]). It is halved no more when its candidates fill one
 //! group of lanes, or when too few points would gain by it. The first halvings are those of a grid, so that a point
 //! finds its cell by its coordinates; the others, where points lie close together, are a tree below the cell. There the
 //! point meets the candidates, in f64 and in the order of their indices. So labels are those of a comparison with all
@@ -16,9 +16,9 @@
 mod candidates;
 mod grid;
 
-use crate::simd::{FEW_COLUMNS, Job, Vector, least_distance, prefetch};
+use crate::simd::{FEW_COLUMNS, Vector, VectorJob, least_distance, prefetch};
 use crate::{Centroid, Matrix, Point, Threads};
-use candidates::{Candidates, Spare};
+use candidates::{CandidateColumns, Spare};
 use grid::{Grid, bounds};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -53,13 +53,13 @@ pub(super) struct Regions<C> {
     grid: Grid,
     /// The node of each cell.
     table: Vec<u32>,
-    tree: Tree<C>,
+    tree: RegionTree<C>,
 }
 
 /// The nodes below the cells, and the candidates of their leaves.
-struct Tree<C> {
+struct RegionTree<C> {
     columns: usize,
-    nodes: Vec<Node<C>>,
+    nodes: Vec<RegionNode<C>>,
     /// Coordinates of the candidates: for each group, column after column.
     coordinates: Vec<[C; LANES]>,
     /// Their indices, ascending; a group is filled up with centroids at infinity.
@@ -71,7 +71,7 @@ struct Tree<C> {
 
 /// An inner node has two children, a leaf has groups of candidates.
 #[derive(Clone, Copy)]
-struct Node<C> {
+struct RegionNode<C> {
     /// The last coordinate of the first child; infinite in a leaf.
     cut: C,
     column: u32,
@@ -82,7 +82,7 @@ struct Node<C> {
 }
 
 /// Per column, the least and the greatest coordinate.
-type Bounds = [(f64, f64); FEW_COLUMNS];
+type ColumnRange = [(f64, f64); FEW_COLUMNS];
 
 impl<C: Centroid> Regions<C> {
     /// The regions for these points and centroids, if a search in them is worth it.
@@ -120,14 +120,14 @@ impl<C: Centroid> Regions<C> {
         for _ in 0..SHARED_DEPTH {
             parts = parts.into_iter().flat_map(|part| build.halved(part, &mut spare)).collect();
         }
-        let entry_counts: Vec<usize> = parts.iter().map(Region::entry_count).collect();
-        let mut trees: Vec<Option<Tree<C>>> = parts.iter().map(|_| None).collect();
+        let entry_counts: Vec<usize> = parts.iter().map(OpenRegion::entry_count).collect();
+        let mut trees: Vec<Option<RegionTree<C>>> = parts.iter().map(|_| None).collect();
         let operations = limit / parts.len();
         let both = trees.iter_mut().zip(parts).collect();
         threads.for_each(both, operations, Spare::default, |spare, (tree, part)| {
-            *tree = threads.simd().run(Grow { build: &build, part, spare });
+            *tree = threads.simd().run(RegionGrower { build: &build, part, spare });
         });
-        let mut tree = Tree::new(columns);
+        let mut tree = RegionTree::new(columns);
         let mut entries = &mut table[..];
         for (part, count) in trees.into_iter().zip(entry_counts) {
             let own = entries.split_off_mut(..count).expect("parts share the cells");
@@ -170,45 +170,51 @@ struct Build<'a, C> {
 }
 
 /// A region that has no leaves yet.
-struct Region<'a> {
-    bounds: Bounds,
-    candidates: Candidates,
+struct OpenRegion<'a> {
+    bounds: ColumnRange,
+    candidates: CandidateColumns,
     /// The points of the sample in it; of several cells in their order.
     sample: &'a mut [f64],
     depth: usize,
-    place: Place<'a>,
+    place: NodeSlot<'a>,
 }
 
 /// Where a region's node belongs.
-enum Place<'a> {
+enum NodeSlot<'a> {
     /// In the entries of some cells, from the first on; of the grid's columns these places. And the cell of each point.
     Cells { entries: &'a mut [u32], first: u32, places: [(u32, u32); FEW_COLUMNS], of_sample: &'a [u32] },
     /// It is there, within a cell.
     Node(usize),
 }
 
-impl Region<'_> {
+impl OpenRegion<'_> {
     /// How many cells wait for its node.
     fn entry_count(&self) -> usize {
         match &self.place {
-            Place::Cells { entries, .. } => entries.len(),
-            Place::Node(_) => 0,
+            NodeSlot::Cells { entries, .. } => entries.len(),
+            NodeSlot::Node(_) => 0,
         }
     }
 }
 
 impl<C: Centroid> Build<'_, C> {
     /// All cells.
-    fn whole<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> Region<'b> {
+    fn whole<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> OpenRegion<'b> {
         let places = self.grid.counts.map(|count| (0, count));
         let bounds = std::array::from_fn(|column| self.grid.around(column, places[column]));
-        let candidates = Candidates::all(self.centroids);
-        Region { bounds, candidates, sample, depth: 0, place: Place::Cells { entries, first: 0, places, of_sample } }
+        let candidates = CandidateColumns::all(self.centroids);
+        OpenRegion {
+            bounds,
+            candidates,
+            sample,
+            depth: 0,
+            place: NodeSlot::Cells { entries, first: 0, places, of_sample },
+        }
     }
 
     /// Whether to halve a region further.
     #[inline(always)]
-    fn is_worth_halving(&self, region: &Region) -> bool {
+    fn is_worth_halving(&self, region: &OpenRegion) -> bool {
         region.candidates.len() > LANES
             && region.depth < DEPTH_MAX
             && region.sample.len() / self.grid.columns * self.step >= POINTS_WORTH_HALVING
@@ -216,13 +222,13 @@ impl<C: Centroid> Build<'_, C> {
 
     /// Counts the comparisons that a region's halves need; false if there have been too many.
     #[inline(always)]
-    fn may_halve(&self, region: &Region) -> bool {
+    fn may_halve(&self, region: &OpenRegion) -> bool {
         let count = 2 * region.candidates.len();
         self.spent.fetch_add(count, Ordering::Relaxed) + count <= self.limit
     }
 
     /// The halves of some cells; they alone if they are not worth it.
-    fn halved<'b>(&self, region: Region<'b>, spare: &mut Spare) -> Vec<Region<'b>> {
+    fn halved<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> Vec<OpenRegion<'b>> {
         if region.entry_count() < 2 || !self.is_worth_halving(&region) {
             return vec![region];
         }
@@ -232,8 +238,8 @@ impl<C: Centroid> Build<'_, C> {
 
     /// The halves of several cells.
     #[inline(always)]
-    fn halved_cells<'b>(&self, region: Region<'b>, spare: &mut Spare) -> [Region<'b>; 2] {
-        let Place::Cells { entries, first, places, of_sample } = region.place else { unreachable!("several cells") };
+    fn halved_cells<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> [OpenRegion<'b>; 2] {
+        let NodeSlot::Cells { entries, first, places, of_sample } = region.place else { unreachable!("several cells") };
         let column = self.grid.cuts[region.depth];
         let (low, high) = places[column];
         let middle = low.midpoint(high);
@@ -241,8 +247,8 @@ impl<C: Centroid> Build<'_, C> {
         let first_high = first + low_entries.len() as u32;
         let (low_cells, high_cells) = of_sample.split_at(of_sample.partition_point(|&cell| cell < first_high));
         let (low_sample, high_sample) = region.sample.split_at_mut(low_cells.len() * self.grid.columns);
-        let low_place = Place::Cells { entries: low_entries, first, places, of_sample: low_cells };
-        let high_place = Place::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
+        let low_place = NodeSlot::Cells { entries: low_entries, first, places, of_sample: low_cells };
+        let high_place = NodeSlot::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
         let outer = (&region.bounds, &region.candidates, region.depth);
         // One after the other: what is in a closure would not be compiled with the instructions of the level.
         let low_half = self.half(outer, (column, (low, middle)), low_sample, low_place, spare);
@@ -255,19 +261,19 @@ impl<C: Centroid> Build<'_, C> {
     #[inline(always)]
     fn half<'b>(
         &self,
-        (bounds, candidates, depth): (&Bounds, &Candidates, usize),
+        (bounds, candidates, depth): (&ColumnRange, &CandidateColumns, usize),
         (column, part): (usize, (u32, u32)),
         sample: &'b mut [f64],
-        mut place: Place<'b>,
+        mut place: NodeSlot<'b>,
         spare: &mut Spare,
-    ) -> Region<'b> {
-        if let Place::Cells { places, .. } = &mut place {
+    ) -> OpenRegion<'b> {
+        if let NodeSlot::Cells { places, .. } = &mut place {
             places[column] = part;
         }
         let mut bounds = *bounds;
         bounds[column] = self.grid.around(column, part);
         let candidates = candidates.within(&bounds[..self.grid.columns], spare);
-        Region { bounds, candidates, sample, depth: depth + 1, place }
+        OpenRegion { bounds, candidates, sample, depth: depth + 1, place }
     }
 
     /// Where to halve a region within a cell; nowhere if its points share a place.
@@ -313,20 +319,20 @@ fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -
 }
 
 /// Makes all leaves of a region, unless that takes too many comparisons.
-struct Grow<'a, C> {
+struct RegionGrower<'a, C> {
     build: &'a Build<'a, C>,
-    part: Region<'a>,
+    part: OpenRegion<'a>,
     spare: &'a mut Spare,
 }
 
-impl<C: Centroid> Job for Grow<'_, C> {
-    type Output = Option<Tree<C>>;
+impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
+    type Output = Option<RegionTree<C>>;
 
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Option<Tree<C>> {
-        let Grow { build, part, spare } = self;
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Option<RegionTree<C>> {
+        let RegionGrower { build, part, spare } = self;
         let columns = build.grid.columns;
-        let mut tree = Tree::new(columns);
+        let mut tree = RegionTree::new(columns);
         let mut open = vec![part];
         while let Some(region) = open.pop() {
             let is_worth_halving = build.is_worth_halving(&region);
@@ -338,11 +344,11 @@ impl<C: Centroid> Job for Grow<'_, C> {
                 continue;
             }
             let node = match region.place {
-                Place::Cells { entries, .. } => {
+                NodeSlot::Cells { entries, .. } => {
                     entries.fill(tree.nodes.len() as u32);
                     tree.add_node()
                 }
-                Place::Node(node) => node,
+                NodeSlot::Node(node) => node,
             };
             let Some((column, cut)) = is_worth_halving.then(|| build.cut(region.sample)).flatten() else {
                 tree.fill(node, build.centroids, &region.candidates.indices);
@@ -362,7 +368,13 @@ impl<C: Centroid> Job for Grow<'_, C> {
                 let mut bounds = region.bounds;
                 bounds[column] = side;
                 let candidates = region.candidates.within(&bounds[..columns], spare);
-                open.push(Region { bounds, candidates, sample, depth: region.depth + 1, place: Place::Node(node) });
+                open.push(OpenRegion {
+                    bounds,
+                    candidates,
+                    sample,
+                    depth: region.depth + 1,
+                    place: NodeSlot::Node(node),
+                });
             }
             spare.lists.push(region.candidates);
         }
@@ -370,17 +382,17 @@ impl<C: Centroid> Job for Grow<'_, C> {
     }
 }
 
-impl<C: Centroid> Tree<C> {
-    fn new(columns: usize) -> Tree<C> {
+impl<C: Centroid> RegionTree<C> {
+    fn new(columns: usize) -> RegionTree<C> {
         let (nodes, coordinates, indices) = (Vec::new(), Vec::new(), Vec::new());
-        Tree { columns, nodes, coordinates, indices, sample_count: 0, met: 0 }
+        RegionTree { columns, nodes, coordinates, indices, sample_count: 0, met: 0 }
     }
 
     /// A leaf without candidates; gives its number.
     fn add_node(&mut self) -> usize {
         let node = self.nodes.len();
         let cut = C::from_f64(f64::INFINITY);
-        self.nodes.push(Node { cut, column: 0, next: node as u32, first_group: 0, group_count: 0 });
+        self.nodes.push(RegionNode { cut, column: 0, next: node as u32, first_group: 0, group_count: 0 });
         node
     }
 
@@ -404,9 +416,10 @@ impl<C: Centroid> Tree<C> {
     }
 
     /// Appends another tree, whose nodes are numbered on.
-    fn append(&mut self, other: Tree<C>) {
+    fn append(&mut self, other: RegionTree<C>) {
         let (node, group) = (self.nodes.len() as u32, self.indices.len() as u32);
-        let moved = |each: Node<C>| Node { next: each.next + node, first_group: each.first_group + group, ..each };
+        let moved =
+            |each: RegionNode<C>| RegionNode { next: each.next + node, first_group: each.first_group + group, ..each };
         self.nodes.extend(other.nodes.into_iter().map(moved));
         self.coordinates.extend(other.coordinates);
         self.indices.extend(other.indices);
@@ -438,7 +451,7 @@ pub(super) struct RegionsBlock<'a, C> {
     pub squared_distances: &'a mut [f64],
 }
 
-impl<C: Centroid> Job for RegionsBlock<'_, C> {
+impl<C: Centroid> VectorJob for RegionsBlock<'_, C> {
     type Output = ();
 
     #[inline(always)]
@@ -514,7 +527,7 @@ mod tests {
 
     /// How points and centroids lie.
     #[derive(Clone, Copy, Debug)]
-    enum Layout {
+    enum PointLayout {
         Even,
         /// Close together in a few places, and far from the origin.
         Clumps,
@@ -526,19 +539,20 @@ mod tests {
         Outliers,
     }
 
-    const LAYOUTS: [Layout; 5] = [Layout::Even, Layout::Clumps, Layout::Lattice, Layout::Line, Layout::Outliers];
+    const LAYOUTS: [PointLayout; 5] =
+        [PointLayout::Even, PointLayout::Clumps, PointLayout::Lattice, PointLayout::Line, PointLayout::Outliers];
 
-    impl Layout {
+    impl PointLayout {
         /// A coordinate made of a number in [-1, 1).
         fn coordinate(self, x: f64, row: usize, column: usize) -> f64 {
             match self {
-                Layout::Even => x,
-                Layout::Clumps => 1e4 + (row * 7 % 13) as f64 * (column + 1) as f64 + 1e-3 * x,
-                Layout::Lattice => (x * 6.0).round(),
-                Layout::Line if column == 0 => 1e6 * x,
-                Layout::Line => 1e-6 * x,
-                Layout::Outliers if row.is_multiple_of(97) => 1e9 * x,
-                Layout::Outliers => x,
+                PointLayout::Even => x,
+                PointLayout::Clumps => 1e4 + (row * 7 % 13) as f64 * (column + 1) as f64 + 1e-3 * x,
+                PointLayout::Lattice => (x * 6.0).round(),
+                PointLayout::Line if column == 0 => 1e6 * x,
+                PointLayout::Line => 1e-6 * x,
+                PointLayout::Outliers if row.is_multiple_of(97) => 1e9 * x,
+                PointLayout::Outliers => x,
             }
         }
 
@@ -580,7 +594,7 @@ mod tests {
 
     #[test]
     fn points_that_share_a_place_have_no_regions() {
-        let (points, centroids) = ([3.0f32; 14], Layout::Even.rows(5, 40, 2));
+        let (points, centroids) = ([3.0f32; 14], PointLayout::Even.rows(5, 40, 2));
         let centroids: Vec<f32> = centroids.into_iter().map(|x| x as f32).collect();
         let (points, centroids) = (Matrix::new(&points, 7, 2), Matrix::new(&centroids, 40, 2));
         assert!(Regions::of(points, centroids, usize::MAX, &Threads::new(2)).is_none());

@@ -10,7 +10,7 @@ const EDGE_OPERATIONS: usize = 24;
 
 /// Edges from some points to all points.
 #[derive(Clone, Copy, Debug)]
-pub struct Springs<'a> {
+pub struct Attraction<'a> {
     /// The number of the first point that edges lead from.
     pub first: usize,
     /// Where the edges of each point begin, and where the last ones end.
@@ -25,7 +25,7 @@ pub struct Springs<'a> {
 ///
 /// # Panics
 /// If the shapes do not fit, or an edge leads nowhere.
-pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
+pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
     let k = all.columns();
     assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
     assert_eq!(springs.columns.len(), springs.weights.len(), "a weight for every edge");
@@ -49,7 +49,7 @@ pub fn attraction(springs: Springs, length: f64, all: Matrix<f32>, out: &mut [f6
 
 /// Takes the pulls on some rows, those from `first` on, off `out`.
 #[inline(always)]
-fn pull(k: usize, springs: Springs, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
+fn pull(k: usize, springs: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
     let position = |point: usize| &all.values()[point * k..][..k];
     for (row, sums) in out.chunks_exact_mut(k).enumerate() {
         let row = first + row;

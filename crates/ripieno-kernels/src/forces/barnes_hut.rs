@@ -15,9 +15,9 @@
 //! modified tree code", J. Comput. Phys. 87, 1990.
 
 use super::strip::{STRIP, Strip, Weights, push};
-use super::tree::{Node, Tree};
-use crate::panels::{Line, floats, floats_mut};
-use crate::simd::{Job, Vector};
+use super::tree::{PointTree, TreeNode};
+use crate::panels::{PanelLine, floats, floats_mut};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
 use std::ops::Range;
 
@@ -45,10 +45,10 @@ fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: 
     if own.is_empty() {
         return 0;
     }
-    let tree = Tree::<K>::of(all, threads);
-    let mut groups: Vec<_> = tree.groups().into_iter().map(|node| Group::of(node, &tree, &own)).collect();
+    let tree = PointTree::<K>::of(all, threads);
+    let mut groups: Vec<_> = tree.groups().into_iter().map(|node| WalkGroup::of(node, &tree, &own)).collect();
     groups.retain(|group| !group.own.is_empty());
-    threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, Found::default, |found, group| {
+    threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, InteractionList::default, |found, group| {
         threads.simd().run(Walk { theta, tree: &tree, all, group, found });
     });
     for (&point, sums) in groups.iter().flat_map(|group| group.own.iter().zip(&group.sums)) {
@@ -58,8 +58,8 @@ fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: 
 }
 
 /// Points that walk the tree together.
-struct Group<const K: usize> {
-    node: Node<K>,
+struct WalkGroup<const K: usize> {
+    node: TreeNode<K>,
     /// Those of its points that are wanted.
     own: Vec<u32>,
     /// What they are pushed.
@@ -67,39 +67,39 @@ struct Group<const K: usize> {
     pair_count: u64,
 }
 
-impl<const K: usize> Group<K> {
-    fn of(node: Node<K>, tree: &Tree<K>, wanted: &Range<usize>) -> Group<K> {
+impl<const K: usize> WalkGroup<K> {
+    fn of(node: TreeNode<K>, tree: &PointTree<K>, wanted: &Range<usize>) -> WalkGroup<K> {
         let points = &tree.order[node.first as usize..node.last as usize];
         let own: Vec<u32> = points.iter().copied().filter(|&point| wanted.contains(&(point as usize))).collect();
-        Group { node, sums: vec![[0.0; K]; own.len()], own, pair_count: 0 }
+        WalkGroup { node, sums: vec![[0.0; K]; own.len()], own, pair_count: 0 }
     }
 }
 
 /// What a walk has found and not pushed against yet, dimension by dimension.
-struct Found {
-    positions: Vec<Line>,
-    counts: Vec<Line>,
-    spreads: Vec<Line>,
+struct InteractionList {
+    positions: Vec<PanelLine>,
+    counts: Vec<PanelLine>,
+    spreads: Vec<PanelLine>,
     count: usize,
 }
 
-impl Default for Found {
-    fn default() -> Found {
-        let lines = |values: usize| vec![Line::default(); values / Line::LEN];
-        Found { positions: lines(3 * STRIP), counts: lines(STRIP), spreads: lines(STRIP), count: 0 }
+impl Default for InteractionList {
+    fn default() -> InteractionList {
+        let lines = |values: usize| vec![PanelLine::default(); values / PanelLine::LEN];
+        InteractionList { positions: lines(3 * STRIP), counts: lines(STRIP), spreads: lines(STRIP), count: 0 }
     }
 }
 
 /// The walk of one group.
 struct Walk<'a, const K: usize> {
     theta: f32,
-    tree: &'a Tree<K>,
+    tree: &'a PointTree<K>,
     all: Matrix<'a, f32>,
-    group: &'a mut Group<K>,
-    found: &'a mut Found,
+    group: &'a mut WalkGroup<K>,
+    found: &'a mut InteractionList,
 }
 
-impl<const K: usize> Job for Walk<'_, K> {
+impl<const K: usize> VectorJob for Walk<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -125,7 +125,7 @@ impl<const K: usize> Job for Walk<'_, K> {
 
 impl<const K: usize> Walk<'_, K> {
     #[inline(always)]
-    fn take_node<V: Vector>(&mut self, node: &Node<K>) {
+    fn take_node<V: Vector>(&mut self, node: &TreeNode<K>) {
         self.make_room::<V>(1);
         let at = self.found.count;
         let positions = floats_mut(&mut self.found.positions);
@@ -136,7 +136,7 @@ impl<const K: usize> Walk<'_, K> {
     }
 
     #[inline(always)]
-    fn take_points<V: Vector>(&mut self, leaf: &Node<K>) {
+    fn take_points<V: Vector>(&mut self, leaf: &TreeNode<K>) {
         self.make_room::<V>(leaf.len());
         let taken = self.found.count..self.found.count + leaf.len();
         let positions = floats_mut(&mut self.found.positions);
@@ -161,12 +161,12 @@ impl<const K: usize> Walk<'_, K> {
     #[inline(always)]
     fn push_all<V: Vector>(&mut self) {
         let count = self.found.count;
-        let padded = count.next_multiple_of(Line::LEN);
+        let padded = count.next_multiple_of(PanelLine::LEN);
         // What fills up the last line does not count.
         floats_mut(&mut self.found.counts)[count..padded].fill(0.0);
         let strip = Strip { positions: floats(&self.found.positions), stride: STRIP, padded };
         let weights = Weights { counts: floats(&self.found.counts), spreads: floats(&self.found.spreads) };
-        let Group { own, sums, .. } = &mut *self.group;
+        let WalkGroup { own, sums, .. } = &mut *self.group;
         let mut fours = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
         for (points, sums) in &mut fours {
             let few = std::array::from_fn(|at| self.all.row(points[at] as usize));

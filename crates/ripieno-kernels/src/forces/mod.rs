@@ -10,9 +10,9 @@ mod repulsion;
 mod strip;
 mod tree;
 
-pub use attraction::{Springs, attraction};
+pub use attraction::{Attraction, attraction};
 pub use barnes_hut::barnes_hut;
-pub use repulsion::{Share, repulsion, wholes_per_one};
+pub use repulsion::{BlockShare, repulsion, wholes_per_one};
 
 /// Points that are nearer than this lie on top of each other.
 const LEAST_DISTANCE: f32 = 0.01;

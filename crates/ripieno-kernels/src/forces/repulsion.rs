@@ -8,9 +8,9 @@
 //! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` whole numbers.
 
 use super::strip::{STRIP, Strip, Weights, push};
-use crate::pairs::{MOST_DIMENSIONS, Table};
-use crate::panels::{Line, floats, floats_mut};
-use crate::simd::{Job, Vector};
+use crate::pairs::{MOST_DIMENSIONS, PositionTable};
+use crate::panels::{PanelLine, floats, floats_mut};
+use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -25,14 +25,14 @@ const MOST_BITS: u32 = 33;
 
 /// Some of the blocks: those of one of many ranks.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct BlockShare {
     /// Which share.
     pub index: usize,
     /// How many there are.
     pub count: usize,
 }
 
-impl Share {
+impl BlockShare {
     /// The blocks of this share. Blocks have fewer points behind them from first to last, so shares are dealt out to
     /// and fro.
     fn blocks(self, block_count: usize) -> Vec<usize> {
@@ -57,18 +57,18 @@ pub fn wholes_per_one(point_count: usize) -> f64 {
 ///
 /// # Panics
 /// If the shapes do not fit, or the share is none of those that there are.
-pub fn repulsion(all: Matrix<f32>, share: Share, out: &mut [i64], threads: &Threads) {
+pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: &Threads) {
     let (count, k) = (all.rows(), all.columns());
     assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
     assert!(share.index < share.count, "share {} of {}", share.index, share.count);
     assert_eq!(out.len(), count * k, "a sum for every point and dimension");
-    let table = Table::of(all);
+    let table = PositionTable::of(all);
     let blocks = share.blocks(count.div_ceil(BLOCK));
     let mut buffers = vec![vec![0i64; table.stride * k]; threads.count()];
     let operations = PAIR_OPERATIONS * blocks.len() * BLOCK * count / 2 / threads.count();
     let taken = AtomicUsize::new(0);
     // Whoever is free takes the next block, and the longest come first.
-    threads.for_each(buffers.iter_mut().collect(), operations, Scratch::default, |scratch, buffer| {
+    threads.for_each(buffers.iter_mut().collect(), operations, RepulsionScratch::default, |scratch, buffer| {
         while let Some(&block) = blocks.get(taken.fetch_add(1, Ordering::Relaxed)) {
             let pairs = BlockPairs { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch };
             threads.simd().run(pairs);
@@ -82,31 +82,31 @@ pub fn repulsion(all: Matrix<f32>, share: Share, out: &mut [i64], threads: &Thre
 }
 
 /// What one thread pushes back, and which points of a last line are points.
-struct Scratch {
-    pushes: Vec<Line>,
-    counts: Vec<Line>,
-    spreads: Vec<Line>,
+struct RepulsionScratch {
+    pushes: Vec<PanelLine>,
+    counts: Vec<PanelLine>,
+    spreads: Vec<PanelLine>,
 }
 
-impl Default for Scratch {
-    fn default() -> Scratch {
-        let lines = || vec![Line::default(); STRIP / Line::LEN];
-        Scratch { pushes: Vec::new(), counts: lines(), spreads: lines() }
+impl Default for RepulsionScratch {
+    fn default() -> RepulsionScratch {
+        let lines = || vec![PanelLine::default(); STRIP / PanelLine::LEN];
+        RepulsionScratch { pushes: Vec::new(), counts: lines(), spreads: lines() }
     }
 }
 
 /// The points of a block against each other and all behind them.
 struct BlockPairs<'a> {
     all: Matrix<'a, f32>,
-    table: &'a Table,
+    table: &'a PositionTable,
     block: usize,
     wholes: f64,
     /// Sums of all points, dimension by dimension.
     buffer: &'a mut [i64],
-    scratch: &'a mut Scratch,
+    scratch: &'a mut RepulsionScratch,
 }
 
-impl Job for BlockPairs<'_> {
+impl VectorJob for BlockPairs<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -125,7 +125,7 @@ impl BlockPairs<'_> {
         let (k, count) = (self.all.columns(), self.table.count);
         let first = self.block * BLOCK;
         let last = count.min(first + BLOCK);
-        self.scratch.pushes.resize(STRIP / Line::LEN * k, Line::default());
+        self.scratch.pushes.resize(STRIP / PanelLine::LEN * k, PanelLine::default());
         self.strip::<V, K, FEW, false>(first..last, first, last - first);
         for start in (last..count).step_by(STRIP) {
             self.strip::<V, K, FEW, true>(first..last, start, STRIP.min(count - start));
@@ -141,7 +141,7 @@ impl BlockPairs<'_> {
         start: usize,
         taken: usize,
     ) {
-        let padded = taken.next_multiple_of(Line::LEN);
+        let padded = taken.next_multiple_of(PanelLine::LEN);
         if padded == taken {
             self.rows::<V, K, FEW, MUTUAL, false>(rows, start, taken);
         } else {
@@ -162,7 +162,7 @@ impl BlockPairs<'_> {
     ) {
         let (k, stride) = (self.all.columns(), self.table.stride);
         let positions = &floats(&self.table.lines)[start..];
-        let strip = Strip { positions, stride, padded: taken.next_multiple_of(Line::LEN) };
+        let strip = Strip { positions, stride, padded: taken.next_multiple_of(PanelLine::LEN) };
         let weights = Weights { counts: floats(&self.scratch.counts), spreads: floats(&self.scratch.spreads) };
         let pushes = floats_mut(&mut self.scratch.pushes);
         let mut row = rows.start;

@@ -8,7 +8,7 @@
 
 use super::LEAST_DISTANCE;
 use crate::pairs::MOST_DIMENSIONS;
-use crate::panels::Line;
+use crate::panels::PanelLine;
 use crate::simd::Vector;
 
 /// Points of a strip, at most.
@@ -45,8 +45,8 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
     // With a number that the compiler knows all sums stay in registers.
     let k = if K == MOST_DIMENSIONS { few[0].len() } else { K };
     let padded = strip.padded;
-    assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(Line::LEN));
-    assert!(strip.stride.is_multiple_of(Line::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
+    assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(PanelLine::LEN));
+    assert!(strip.stride.is_multiple_of(PanelLine::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
     assert!(!WEIGHTED || padded <= weights.counts.len() && padded <= weights.spreads.len());
     assert!(!MUTUAL || padded <= STRIP && k * STRIP <= pushes.len());
     let zero = V::splat(0.0);

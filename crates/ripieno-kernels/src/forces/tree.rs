@@ -8,7 +8,7 @@
 //! binary tree for the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one walk
 //! for a group of points).
 
-use crate::panels::{Line, floats_mut};
+use crate::panels::{PanelLine, floats_mut};
 use crate::{Matrix, Threads};
 
 /// Points of a leaf, at most. Leaves begin at multiples of it.
@@ -22,7 +22,7 @@ const POINT_OPERATIONS: usize = 16;
 
 /// A node of the tree: some points that follow each other.
 #[derive(Clone, Copy)]
-pub(super) struct Node<const K: usize> {
+pub(super) struct TreeNode<const K: usize> {
     pub low: [f32; K],
     pub high: [f32; K],
     /// The mean of its points.
@@ -35,9 +35,9 @@ pub(super) struct Node<const K: usize> {
     pub nodes: u32,
 }
 
-impl<const K: usize> Node<K> {
-    const EMPTY: Node<K> =
-        Node { low: [0.0; K], high: [0.0; K], centre: [0.0; K], spread: 0.0, first: 0, last: 0, nodes: 0 };
+impl<const K: usize> TreeNode<K> {
+    const EMPTY: TreeNode<K> =
+        TreeNode { low: [0.0; K], high: [0.0; K], centre: [0.0; K], spread: 0.0, first: 0, last: 0, nodes: 0 };
 
     pub fn len(&self) -> usize {
         (self.last - self.first) as usize
@@ -76,23 +76,23 @@ struct Item<const K: usize> {
 }
 
 /// A tree over all points.
-pub(super) struct Tree<const K: usize> {
+pub(super) struct PointTree<const K: usize> {
     /// Each node is followed by all below it.
-    pub nodes: Vec<Node<K>>,
+    pub nodes: Vec<TreeNode<K>>,
     /// Which point stands at each place of the tree.
     pub order: Vec<u32>,
     /// Positions in the order of the tree, dimension by dimension, in whole lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<PanelLine>,
     pub stride: usize,
 }
 
-impl<const K: usize> Tree<K> {
+impl<const K: usize> PointTree<K> {
     /// The tree of at least one point.
-    pub fn of(all: Matrix<f32>, threads: &Threads) -> Tree<K> {
+    pub fn of(all: Matrix<f32>, threads: &Threads) -> PointTree<K> {
         let count = all.rows();
         let point = |index: usize| Item { at: std::array::from_fn(|axis| all.row(index)[axis]), index: index as u32 };
         let mut items: Vec<_> = (0..count).map(point).collect();
-        let mut nodes = vec![Node::EMPTY; nodes_of(count)];
+        let mut nodes = vec![TreeNode::EMPTY; nodes_of(count)];
         let mut parts = Vec::new();
         let part = Branch { items: &mut items, nodes: &mut nodes, first: 0 };
         let part_points = count / (PARTS_PER_THREAD * threads.count()).next_power_of_two();
@@ -102,15 +102,15 @@ impl<const K: usize> Tree<K> {
         find_moments(&mut nodes);
 
         let stride = count.next_multiple_of(LEAF);
-        let mut lines = vec![Line::default(); stride / Line::LEN * K];
+        let mut lines = vec![PanelLine::default(); stride / PanelLine::LEN * K];
         for (axis, to) in floats_mut(&mut lines).chunks_exact_mut(stride).enumerate() {
             to.iter_mut().zip(&items).for_each(|(to, item)| *to = item.at[axis]);
         }
-        Tree { nodes, order: items.iter().map(|item| item.index).collect(), lines, stride }
+        PointTree { nodes, order: items.iter().map(|item| item.index).collect(), lines, stride }
     }
 
     /// The nodes, in order, that are groups: together they have each point once.
-    pub fn groups(&self) -> Vec<Node<K>> {
+    pub fn groups(&self) -> Vec<TreeNode<K>> {
         let mut groups = Vec::new();
         let mut at = 0;
         while at < self.nodes.len() {
@@ -129,7 +129,7 @@ impl<const K: usize> Tree<K> {
 /// Some points, and their nodes.
 struct Branch<'a, const K: usize> {
     items: &'a mut [Item<K>],
-    nodes: &'a mut [Node<K>],
+    nodes: &'a mut [TreeNode<K>],
     first: usize,
 }
 
@@ -164,8 +164,8 @@ fn nodes_of(points: usize) -> usize {
 }
 
 /// A node that has only the box of the points.
-fn boxed<const K: usize>(items: &[Item<K>]) -> Node<K> {
-    let mut node = Node { low: items[0].at, high: items[0].at, ..Node::EMPTY };
+fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
+    let mut node = TreeNode { low: items[0].at, high: items[0].at, ..TreeNode::EMPTY };
     for item in items {
         for axis in 0..K {
             node.low[axis] = node.low[axis].min(item.at[axis]);
@@ -196,7 +196,7 @@ fn spread<const K: usize>(mean_square: f64) -> f32 {
 }
 
 /// Centres and spreads of the nodes that are no leaves, of those below them.
-fn find_moments<const K: usize>(nodes: &mut [Node<K>]) {
+fn find_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
     for at in (0..nodes.len()).rev() {
         if nodes[at].is_leaf() {
             continue;

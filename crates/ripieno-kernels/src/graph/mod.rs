@@ -11,6 +11,6 @@ mod parse;
 mod product;
 
 pub use csr::{Csr, LocalGraph, TooManyEdges};
-pub use pagerank::{PageRankStep, Progress, pagerank_step};
-pub use parse::{Edges, LARGEST_ID, Layout, Malformed, Reason, Third, parse_edges};
+pub use pagerank::{PageRankStep, PageRankTotals, pagerank_step};
+pub use parse::{EdgeColumns, EdgeFormat, LARGEST_ID, MalformedLine, Reason, Third, parse_edges};
 pub use product::{Fold, Max, Min, Or, Sum};

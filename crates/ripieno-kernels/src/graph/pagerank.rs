@@ -33,7 +33,7 @@ pub struct PageRankStep<'a> {
 
 /// Totals over the vertices that this worker counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct PageRankTotals {
     /// By how much their ranks changed, without sign.
     pub error: f64,
     /// The rank, now, of those without edges out.
@@ -46,7 +46,12 @@ const BLOCK: usize = 1 << 13;
 ///
 /// # Panics
 /// If lengths differ.
-pub fn pagerank_step(step: PageRankStep, ranks: &mut [f64], contributions: &mut [f64], threads: &Threads) -> Progress {
+pub fn pagerank_step(
+    step: PageRankStep,
+    ranks: &mut [f64],
+    contributions: &mut [f64],
+    threads: &Threads,
+) -> PageRankTotals {
     let count = ranks.len();
     assert_eq!(contributions.len(), count, "a contribution per vertex");
     assert_eq!(step.inverse_out.len(), count, "an inverse per vertex");
@@ -55,7 +60,7 @@ pub fn pagerank_step(step: PageRankStep, ranks: &mut [f64], contributions: &mut 
     assert!(step.teleport.is_none_or(|teleport| teleport.len() == count), "a probability per vertex");
     assert!(step.share.is_none_or(|share| share.len() == count), "a share per vertex");
 
-    let mut totals = vec![Progress::default(); count.div_ceil(BLOCK)];
+    let mut totals = vec![PageRankTotals::default(); count.div_ceil(BLOCK)];
     let blocks = ranks.chunks_mut(BLOCK).zip(contributions.chunks_mut(BLOCK)).zip(&mut totals);
     let parts = (0..count).step_by(BLOCK).zip(blocks).collect();
     threads.for_each(
@@ -64,15 +69,15 @@ pub fn pagerank_step(step: PageRankStep, ranks: &mut [f64], contributions: &mut 
         || (),
         |(), (first, ((ranks, contributions), total))| *total = step.block(first, ranks, contributions),
     );
-    totals.iter().fold(Progress::default(), |sum, part| Progress {
+    totals.iter().fold(PageRankTotals::default(), |sum, part| PageRankTotals {
         error: sum.error + part.error,
         dangling: sum.dangling + part.dangling,
     })
 }
 
 impl PageRankStep<'_> {
-    fn block(&self, first: usize, ranks: &mut [f64], contributions: &mut [f64]) -> Progress {
-        let mut total = Progress::default();
+    fn block(&self, first: usize, ranks: &mut [f64], contributions: &mut [f64]) -> PageRankTotals {
+        let mut total = PageRankTotals::default();
         for (at, (rank, contribution)) in (first..).zip(ranks.iter_mut().zip(contributions)) {
             let teleport = self.teleport.map_or(self.uniform, |teleport| teleport[at]);
             let share = self.share.map_or(self.uniform, |share| share[at]);

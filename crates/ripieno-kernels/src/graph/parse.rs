@@ -11,7 +11,7 @@ pub const LARGEST_ID: i64 = (1 << 62) - 1;
 
 /// How the lines of a text stand for edges.
 #[derive(Clone, Copy, Debug)]
-pub enum Layout {
+pub enum EdgeFormat {
     /// Fields with blanks between: `source target`, or `source target,target,…`; a tab with nothing after it ends a
     /// list of no targets. `third` says what a third field is.
     Blanks {
@@ -31,12 +31,12 @@ pub enum Layout {
     },
 }
 
-impl Layout {
+impl EdgeFormat {
     /// Whether the first field of a line is read, so that it is a number.
     fn reads_first(&self) -> bool {
         match *self {
-            Layout::Blanks { .. } => true,
-            Layout::Delimited { source, target, weight, .. } => source == 0 || target == 0 || weight == Some(0),
+            EdgeFormat::Blanks { .. } => true,
+            EdgeFormat::Delimited { source, target, weight, .. } => source == 0 || target == 0 || weight == Some(0),
         }
     }
 }
@@ -54,7 +54,7 @@ pub enum Third {
 
 /// Edges as columns.
 #[derive(Debug, Default, PartialEq)]
-pub struct Edges {
+pub struct EdgeColumns {
     /// Where each edge begins.
     pub sources: Vec<i64>,
     /// Where it ends.
@@ -67,7 +67,7 @@ pub struct Edges {
 
 /// A line that is no edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedLine {
     /// The byte at which the line begins.
     pub offset: usize,
     /// What is wrong with it.
@@ -108,15 +108,15 @@ impl fmt::Display for Reason {
 ///
 /// # Errors
 /// The first line that is no edge.
-pub fn parse_edges(text: &[u8], layout: Layout) -> Result<Edges, Malformed> {
-    let mut edges = Edges::default();
-    let mut cursor = Cursor { text, at: 0 };
+pub fn parse_edges(text: &[u8], layout: EdgeFormat) -> Result<EdgeColumns, MalformedLine> {
+    let mut edges = EdgeColumns::default();
+    let mut cursor = TextCursor { text, at: 0 };
     let has_comments = layout.reads_first();
     loop {
         match layout {
-            Layout::Blanks { .. } => _ = cursor.skip_blanks(),
+            EdgeFormat::Blanks { .. } => _ = cursor.skip_blanks(),
             // An empty first field is a field.
-            Layout::Delimited { delimiter, .. } => cursor.skip_padding(delimiter),
+            EdgeFormat::Delimited { delimiter, .. } => cursor.skip_padding(delimiter),
         }
         let offset = cursor.at;
         match cursor.peek() {
@@ -124,21 +124,21 @@ pub fn parse_edges(text: &[u8], layout: Layout) -> Result<Edges, Malformed> {
             Some(b'\n') => cursor.at += 1,
             Some(b'#' | b'%') if has_comments => cursor.skip_line(),
             Some(_) => match layout {
-                Layout::Blanks { third } => cursor.blanks(&mut edges, third),
-                Layout::Delimited { .. } => cursor.delimited(&mut edges, layout),
+                EdgeFormat::Blanks { third } => cursor.blanks(&mut edges, third),
+                EdgeFormat::Delimited { .. } => cursor.delimited(&mut edges, layout),
             }
-            .map_err(|reason| Malformed { offset, reason })?,
+            .map_err(|reason| MalformedLine { offset, reason })?,
         }
     }
 }
 
 /// A place in the text.
-struct Cursor<'a> {
+struct TextCursor<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl Cursor<'_> {
+impl TextCursor<'_> {
     #[inline(always)]
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
@@ -179,7 +179,7 @@ impl Cursor<'_> {
 
     /// A line of fields with blanks between.
     #[inline(always)]
-    fn blanks(&mut self, edges: &mut Edges, third: Third) -> Result<(), Reason> {
+    fn blanks(&mut self, edges: &mut EdgeColumns, third: Third) -> Result<(), Reason> {
         let source = self.id()?;
         let begin = self.at;
         let tab = self.skip_blanks();
@@ -220,8 +220,8 @@ impl Cursor<'_> {
     }
 
     /// A line of fields with a delimiter between.
-    fn delimited(&mut self, edges: &mut Edges, layout: Layout) -> Result<(), Reason> {
-        let Layout::Delimited { delimiter, source, target, weight } = layout else { return Ok(()) };
+    fn delimited(&mut self, edges: &mut EdgeColumns, layout: EdgeFormat) -> Result<(), Reason> {
+        let EdgeFormat::Delimited { delimiter, source, target, weight } = layout else { return Ok(()) };
         let last = source.max(target).max(weight.unwrap_or(0));
         for field in 0..=last {
             if field == source {

@@ -26,13 +26,13 @@ const AHEAD: usize = 64;
 /// Keys and their numbers. Those that are not taken yet are 0 and vacant, after those that are.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Line {
+struct KeyLine {
     keys: [i64; LINE_KEYS],
     /// The last one is always vacant: that of a key which is not here.
     numbers: [u32; LINE_KEYS + 1],
 }
 
-const VACANT_LINE: Line = Line { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KEYS + 1] };
+const VACANT_LINE: KeyLine = KeyLine { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KEYS + 1] };
 
 /// Numbers distinct keys 0, 1, 2 … in order of first appearance.
 ///
@@ -50,7 +50,7 @@ const VACANT_LINE: Line = Line { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KE
 pub struct IntTable {
     simd: Simd,
     /// None, or a power of two.
-    lines: Vec<Line>,
+    lines: Vec<KeyLine>,
     keys: Vec<i64>,
     /// Scratch: which keys of a block are not in their own line.
     others: Vec<u32>,
@@ -93,7 +93,7 @@ impl IntTable {
 
     /// The memory that the table has taken.
     pub fn size_bytes(&self) -> usize {
-        self.lines.capacity() * size_of::<Line>() + self.keys.capacity() * size_of::<i64>()
+        self.lines.capacity() * size_of::<KeyLine>() + self.keys.capacity() * size_of::<i64>()
     }
 
     /// Appends the numbers of `keys`, whose hashes are `hashes`, to `into`.
@@ -181,7 +181,7 @@ fn next_number(keys: &[i64]) -> u32 {
 }
 
 /// Appends the number of each key to `into`; those that are not in their own line are vacant, and `others`.
-fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+fn find(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
     find_by(lines, keys, hashes, into, others, |line, key| {
         let each = line.keys.iter().enumerate();
         each.fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place)
@@ -191,7 +191,7 @@ fn find(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, other
 /// The whole line is one vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn find_with_avx512(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+fn find_with_avx512(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
     use std::arch::x86_64::{_mm512_cmpeq_epi64_mask, _mm512_load_si512, _mm512_set1_epi64};
     find_by(lines, keys, hashes, into, others, |line, key| {
         // SAFETY: a line has 64 bytes, aligned.
@@ -203,12 +203,12 @@ fn find_with_avx512(lines: &[Line], keys: &[i64], hashes: &[u64], into: &mut Vec
 /// `equal` says in its lowest bits which of the keys of a line are equal to a key.
 #[inline(always)]
 fn find_by(
-    lines: &[Line],
+    lines: &[KeyLine],
     keys: &[i64],
     hashes: &[u64],
     into: &mut Vec<u32>,
     others: &mut Vec<u32>,
-    equal: impl Fn(&Line, i64) -> u32,
+    equal: impl Fn(&KeyLine, i64) -> u32,
 ) {
     let mask = lines.len() - 1;
     others.resize(keys.len(), 0);

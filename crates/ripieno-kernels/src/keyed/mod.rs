@@ -13,6 +13,6 @@ pub use ints::IntTable;
 pub use murmur::{FeaturePlace, feature_places};
 pub use order::{joined_pieces, order_of_strings};
 pub use partition::{Partition, RowParts};
-pub use scatter::{Staged, is_scattered, scatter};
+pub use scatter::{StagingBuffer, is_scattered, scatter};
 pub use strings::{BadOffsets, StringTable, Strings};
 pub(crate) use strings::{PREFIX_BYTES, prefix};

@@ -9,14 +9,14 @@ use crate::Threads;
 
 /// Keys and rows of a part.
 #[derive(Clone, Debug, Default)]
-pub struct Staged {
+pub struct StagingBuffer {
     /// The keys.
     pub keys: Vec<i64>,
     /// A row for each key.
     pub rows: Vec<u8>,
 }
 
-impl Staged {
+impl StagingBuffer {
     /// The memory that they have taken.
     pub fn size_bytes(&self) -> usize {
         self.keys.capacity() * size_of::<i64>() + self.rows.capacity()
@@ -34,17 +34,17 @@ struct Range<'a> {
     rows: &'a [u8],
     parts: &'a [u32],
     /// Where the next row of each part goes.
-    ends: Vec<End>,
+    ends: Vec<WriteCursor>,
 }
 
 #[derive(Clone, Copy)]
-struct End {
+struct WriteCursor {
     key: *mut i64,
     row: *mut u8,
 }
 
 // SAFETY: the memory behind an end is written by the thread of its range only.
-unsafe impl Send for End {}
+unsafe impl Send for WriteCursor {}
 
 /// Appends keys and rows to their parts, in order. `ranges` say which parts: those of the first rows, those of the next
 /// ones and so on, a range for each thread.
@@ -56,7 +56,7 @@ pub fn scatter(
     rows: &[u8],
     row_bytes: usize,
     ranges: &[RowParts],
-    into: &mut [Staged],
+    into: &mut [StagingBuffer],
     threads: &Threads,
 ) {
     let scatter_range = range_of(row_bytes).expect("rows of this size are scattered");
@@ -65,7 +65,7 @@ pub fn scatter(
     assert!(ranges.iter().all(|range| range.counts().len() == into.len()), "the ranges know all parts");
     let added = |part: usize| ranges.iter().map(|range| range.counts()[part]).sum::<usize>();
 
-    let mut ends: Vec<Vec<End>> = ranges.iter().map(|_| Vec::with_capacity(into.len())).collect();
+    let mut ends: Vec<Vec<WriteCursor>> = ranges.iter().map(|_| Vec::with_capacity(into.len())).collect();
     for (part, staged) in into.iter_mut().enumerate() {
         staged.keys.reserve(added(part));
         staged.rows.reserve(added(part) * row_bytes);
@@ -75,7 +75,7 @@ pub fn scatter(
             // SAFETY: `at` is at most the length and what was reserved.
             let end = unsafe {
                 let row = staged.rows.as_mut_ptr().add(at * row_bytes);
-                End { key: staged.keys.as_mut_ptr().add(at), row }
+                WriteCursor { key: staged.keys.as_mut_ptr().add(at), row }
             };
             ends.push(end);
             at += range.counts()[part];

@@ -118,7 +118,7 @@ const FIRST_SLOTS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
-struct Slot {
+struct KeySlot {
     prefix: u128,
     hash: u64,
     /// [`u32::MAX`] for longer keys: these are compared in full.
@@ -126,7 +126,7 @@ struct Slot {
     number: u32,
 }
 
-const VACANT_SLOT: Slot = Slot { prefix: 0, hash: 0, length: 0, number: VACANT };
+const VACANT_SLOT: KeySlot = KeySlot { prefix: 0, hash: 0, length: 0, number: VACANT };
 
 /// Numbers distinct keys 0, 1, 2 … in order of first appearance.
 ///
@@ -143,7 +143,7 @@ const VACANT_SLOT: Slot = Slot { prefix: 0, hash: 0, length: 0, number: VACANT }
 /// ```
 #[derive(Clone, Debug)]
 pub struct StringTable {
-    slots: Vec<Slot>,
+    slots: Vec<KeySlot>,
     /// Where each key begins in `data`, and the end of the last.
     offsets: Vec<i64>,
     data: Vec<u8>,
@@ -178,7 +178,7 @@ impl StringTable {
 
     /// The memory that the table has taken.
     pub fn size_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.offsets.capacity() * size_of::<i64>() + self.data.capacity()
+        self.slots.capacity() * size_of::<KeySlot>() + self.offsets.capacity() * size_of::<i64>() + self.data.capacity()
     }
 
     /// The keys by number as a column that owns them: offsets and bytes.
@@ -219,7 +219,7 @@ impl StringTable {
         loop {
             let slot = self.slots[at];
             if slot.number == VACANT {
-                return self.enter(at, key, Slot { prefix, hash, length, number: VACANT });
+                return self.enter(at, key, KeySlot { prefix, hash, length, number: VACANT });
             }
             if slot.hash == hash && slot.length == length && slot.prefix == prefix {
                 let rest_is_equal = key.len() <= PREFIX_BYTES || self.keys().get(slot.number as usize) == key;
@@ -266,12 +266,12 @@ impl StringTable {
     /// Puts a new key into vacant slot `at`; its number.
     #[cold]
     #[inline(never)]
-    fn enter(&mut self, at: usize, key: &[u8], slot: Slot) -> u32 {
+    fn enter(&mut self, at: usize, key: &[u8], slot: KeySlot) -> u32 {
         let number = u32::try_from(self.len()).ok().filter(|&number| number != VACANT);
         let number = number.expect("a table holds fewer than 2^32 - 1 keys");
         self.data.extend_from_slice(key);
         self.offsets.push(self.data.len() as i64);
-        self.slots[at] = Slot { number, ..slot };
+        self.slots[at] = KeySlot { number, ..slot };
         number
     }
 }

@@ -1,6 +1,6 @@
 //! The features at home on a rank.
 
-use super::{Descent, State};
+use super::{DescentOptions, FeatureState};
 
 /// Keeps the first step finite where a gradient is zero.
 const EPSILON: f64 = 1e-10;
@@ -20,7 +20,7 @@ pub(super) struct Home {
 
 impl Home {
     #[inline(always)]
-    pub(super) fn new(state: &State, k: usize) -> Home {
+    pub(super) fn new(state: &FeatureState, k: usize) -> Home {
         let mut known = vec![0.0; 2 * state.weights.len()];
         let given = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
         for (feature, (weights, squares)) in known.chunks_exact_mut(2 * k).zip(given) {
@@ -31,7 +31,7 @@ impl Home {
     }
 
     #[inline(always)]
-    pub(super) fn write(self, state: State) {
+    pub(super) fn write(self, state: FeatureState) {
         let k = self.k;
         let wanted = state.weights.chunks_exact_mut(k).zip(state.squares.chunks_exact_mut(k));
         for (feature, (weights, squares)) in self.known.chunks_exact(2 * k).zip(wanted) {
@@ -51,7 +51,7 @@ impl Home {
 
     /// Moves these features, each once, by their gradients, which are sums over the rows of a step.
     #[inline(always)]
-    pub(super) fn step(&mut self, descent: Descent, features: &[i32], gradients: &[f64]) {
+    pub(super) fn step(&mut self, descent: DescentOptions, features: &[i32], gradients: &[f64]) {
         let k = self.k;
         let scale = 1.0 / descent.rows_per_step;
         for (features, gradients) in features.chunks(BLOCK).zip(gradients.chunks(BLOCK * k)) {

@@ -83,7 +83,7 @@ pub fn sgd_places(
     penalties: &[f64],
 ) -> (Vec<i32>, Vec<f64>) {
     assert_eq!(chunk_lens.len(), rows.step_count, "a length for every step");
-    let lists = Lists::new(occurring.counts, occurring.numbers, rows.step_count);
+    let lists = StepLists::new(occurring.counts, occurring.numbers, rows.step_count);
     let mut places = Vec::with_capacity(rows.columns.len());
     let mut penalties_of = vec![0.0; occurring.numbers.len()];
     let (mut place_of, mut count_of) = (vec![0; penalties.len()], vec![0.0; penalties.len()]);
@@ -113,7 +113,7 @@ pub fn sgd_places(
 /// The features at home here that occur in each step on any rank, each once; how many they are in each step; and for
 /// each number of `asked`, which says what occurs in the rows of each rank, where it stands among those of its step.
 pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
-    let lists = Lists::new(asked.counts, asked.numbers, step_count);
+    let lists = StepLists::new(asked.counts, asked.numbers, step_count);
     let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; asked.numbers.len()]);
     let (mut last_steps, mut place_of) = (vec![0; feature_count], vec![0; feature_count]);
     for step in 0..step_count {
@@ -134,22 +134,22 @@ pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize)
 }
 
 /// What lies by rank and step, for each of them a list.
-pub(super) struct Lists<'a, T> {
+pub(super) struct StepLists<'a, T> {
     items: &'a [T],
     /// Where those of each rank and step begin, and where the last ones end.
     starts: Vec<usize>,
     step_count: usize,
 }
 
-impl<'a, T> Lists<'a, T> {
+impl<'a, T> StepLists<'a, T> {
     /// So many for each rank in each step, ranks × steps.
-    pub(super) fn new(counts: &[i64], items: &'a [T], step_count: usize) -> Lists<'a, T> {
+    pub(super) fn new(counts: &[i64], items: &'a [T], step_count: usize) -> StepLists<'a, T> {
         let mut starts = vec![0];
         for count in counts {
             starts.push(starts[starts.len() - 1] + *count as usize);
         }
         assert_eq!(starts.last(), Some(&items.len()), "counts of all items");
-        Lists { items, starts, step_count }
+        StepLists { items, starts, step_count }
     }
 
     pub(super) fn rank_count(&self) -> usize {

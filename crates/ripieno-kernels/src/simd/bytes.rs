@@ -8,7 +8,7 @@ pub(crate) trait ByteJob {
     /// What the kernel returns.
     type Output;
 
-    /// Runs with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors; inlined as [`super::Job::run`] is.
+    /// Runs with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors; inlined as [`super::VectorJob::run`] is.
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) -> Self::Output;
 }
 

@@ -78,13 +78,13 @@ impl Eight for PlainEight {
 mod tests {
     use super::*;
     use crate::Simd;
-    use crate::simd::{Job, Vector};
+    use crate::simd::{Vector, VectorJob};
     use proptest::prelude::*;
 
     /// Distances to eight centroids of three columns, by the vectors of a level.
     struct Least([f64; 3], [[f64; 8]; 3]);
 
-    impl Job for Least {
+    impl VectorJob for Least {
         type Output = [(f64, usize); 2];
 
         #[inline(always)]

@@ -1,7 +1,7 @@
 //! Vectors of arm64: NEON, which every such machine has.
 
 use super::eight::PlainEight;
-use super::vector::{Job, Sums, Vector};
+use super::vector::{ProductSums, Vector, VectorJob};
 use std::arch::aarch64::*;
 
 /// 24 of the 32 registers hold sums, 4 the centroids' coordinates, the others the rows'.
@@ -9,7 +9,7 @@ use std::arch::aarch64::*;
 /// # Safety
 /// The machine has NEON.
 #[target_feature(enable = "neon")]
-pub(super) unsafe fn run<J: Job>(job: J) -> J::Output {
+pub(super) unsafe fn run<J: VectorJob>(job: J) -> J::Output {
     job.run::<F32x4, 6, 4>()
 }
 
@@ -129,7 +129,7 @@ impl Vector for F32x4 {
 struct F64x2(float64x2_t);
 
 // SAFETY (of every block below): as for the vector of f32 of this level.
-impl Sums<f64> for F64x2 {
+impl ProductSums<f64> for F64x2 {
     const COUNT: usize = 2;
 
     #[inline(always)]

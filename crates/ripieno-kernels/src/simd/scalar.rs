@@ -1,7 +1,7 @@
 //! Vectors in plain Rust: four lanes, which compilers map to the machine's baseline instructions.
 
 use super::eight::PlainEight;
-use super::vector::{Sums, Vector};
+use super::vector::{ProductSums, Vector};
 
 /// Four f32.
 #[derive(Clone, Copy)]
@@ -117,7 +117,7 @@ impl Vector for F32x4 {
 #[repr(align(16))]
 pub(crate) struct F64x2([f64; 2]);
 
-impl Sums<f64> for F64x2 {
+impl ProductSums<f64> for F64x2 {
     const COUNT: usize = 2;
 
     #[inline(always)]

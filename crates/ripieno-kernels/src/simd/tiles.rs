@@ -1,20 +1,20 @@
 //! Register tiles: the scores of a few rows against a panel of centroids, and the best scores of a block of rows.
 //!
-//! A score is greater the nearer the centroid. With [`Form::Product`] it is `x·c − ½‖c‖²` (one multiply-add a
-//! coordinate; the rest of `−½‖x − c‖²` is the same for every centroid), with [`Form::Difference`] it is `−‖x − c‖²`
+//! A score is greater the nearer the centroid. With [`ScoreForm::Product`] it is `x·c − ½‖c‖²` (one multiply-add a
+//! coordinate; the rest of `−½‖x − c‖²` is the same for every centroid), with [`ScoreForm::Difference`] it is `−‖x − c‖²`
 //! (twice the work, but no cancellation; for few columns).
 //!
 //! Each lane of a vector belongs to a centroid and keeps its own best score, runner-up and index; lanes meet once per
 //! row, after the last panel. So the matrix of scores is never stored.
 //! Source: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
 
-use super::vector::{Job, Vector};
-use crate::panels::{Form, Line, Panels};
+use super::vector::{Vector, VectorJob};
+use crate::panels::{PanelLine, Panels, ScoreForm};
 
 /// Rows of a block come in multiples of this, which every tile height divides.
 pub(crate) const ROW_STEP: usize = 36;
 
-/// How many columns [`Form::Difference`] is made for.
+/// How many columns [`ScoreForm::Difference`] is made for.
 pub(crate) const FEW_COLUMNS: usize = 8;
 
 /// Rows that [`NearestRows`] compares at once where there are few columns.
@@ -34,9 +34,9 @@ pub(crate) struct Nearest {
 /// The best score of each lane so far, of one row; memory for [`NearestRows`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lanes {
-    best: Line,
-    runner_up: Line,
-    index: Line,
+    best: PanelLine,
+    runner_up: PanelLine,
+    index: PanelLine,
 }
 
 /// Finds the best centroid of each of the rows, of which there is a multiple of [`ROW_STEP`].
@@ -49,7 +49,7 @@ pub(crate) struct NearestRows<'a> {
     pub found: &'a mut [Nearest],
 }
 
-impl Job for NearestRows<'_> {
+impl VectorJob for NearestRows<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -70,22 +70,22 @@ fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
     assert!(found.len().is_multiple_of(ROW_STEP), "blocks are filled up with rows of zeros");
     assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
     match (panels.form(), depth) {
-        (Form::Product, _) => by_panel::<V, ROWS, VECTORS>(rows, panels, lanes, found),
-        (Form::Difference, 1) => by_rows::<V, 1, VECTORS>(rows, panels, found),
-        (Form::Difference, 2) => by_rows::<V, 2, VECTORS>(rows, panels, found),
-        (Form::Difference, 3) => by_rows::<V, 3, VECTORS>(rows, panels, found),
-        (Form::Difference, 4) => by_rows::<V, 4, VECTORS>(rows, panels, found),
-        (Form::Difference, 5) => by_rows::<V, 5, VECTORS>(rows, panels, found),
-        (Form::Difference, 6) => by_rows::<V, 6, VECTORS>(rows, panels, found),
-        (Form::Difference, 7) => by_rows::<V, 7, VECTORS>(rows, panels, found),
-        (Form::Difference, _) => by_rows::<V, 8, VECTORS>(rows, panels, found),
+        (ScoreForm::Product, _) => by_panel::<V, ROWS, VECTORS>(rows, panels, lanes, found),
+        (ScoreForm::Difference, 1) => by_rows::<V, 1, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 2) => by_rows::<V, 2, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 3) => by_rows::<V, 3, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 4) => by_rows::<V, 4, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 5) => by_rows::<V, 5, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 6) => by_rows::<V, 6, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 7) => by_rows::<V, 7, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, _) => by_rows::<V, 8, VECTORS>(rows, panels, found),
     }
 }
 
 /// Finds every score of a tile of rows that is not below its row's limit.
 ///
 /// Of no type of points, as [`NearestRows`].
-pub(crate) struct Candidates<'a> {
+pub(crate) struct TileFilter<'a> {
     /// At least as many rows as a tile has.
     pub rows: &'a [f32],
     /// Of the first rows, no more than a tile has; the others are not asked for.
@@ -95,12 +95,12 @@ pub(crate) struct Candidates<'a> {
     pub found: &'a mut Vec<(usize, usize)>,
 }
 
-impl Job for Candidates<'_> {
+impl VectorJob for TileFilter<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
-        let Candidates { rows, limits, panels, found } = self;
+        let TileFilter { rows, limits, panels, found } = self;
         let rows = &rows[..ROWS * panels.depth()];
         assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
         for panel in 0..panels.count() {
@@ -127,8 +127,8 @@ pub(crate) fn scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     panel: usize,
 ) -> [[V; VECTORS]; ROWS] {
     match panels.form() {
-        Form::Product => products::<V, ROWS, VECTORS>(rows, panels, panel),
-        Form::Difference => differences::<V, ROWS, VECTORS>(rows, panels, panel),
+        ScoreForm::Product => products::<V, ROWS, VECTORS>(rows, panels, panel),
+        ScoreForm::Difference => differences::<V, ROWS, VECTORS>(rows, panels, panel),
     }
 }
 
@@ -168,7 +168,7 @@ fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], pa
         let mut best = [Best::<V>::none(); FEW_COLUMNS_ROWS];
         for panel in 0..panels.count() {
             let lines = panels.panel(panel);
-            assert_eq!(lines.len() * Line::LEN, DEPTH * VECTORS * V::LANES, "a whole panel");
+            assert_eq!(lines.len() * PanelLine::LEN, DEPTH * VECTORS * V::LANES, "a whole panel");
             let coordinates = lines.as_ptr().cast::<f32>();
             for vector in 0..VECTORS {
                 let mut score = [V::splat(0.0); FEW_COLUMNS_ROWS];
@@ -219,7 +219,7 @@ pub(crate) fn products_apart<
     panel: usize,
 ) -> [[[V; VECTORS]; ROWS]; PARTS] {
     let (depth, lines) = (panels.depth(), panels.panel(panel));
-    assert_eq!(lines.len() * Line::LEN, depth * VECTORS * V::LANES, "a whole panel");
+    assert_eq!(lines.len() * PanelLine::LEN, depth * VECTORS * V::LANES, "a whole panel");
     assert!(rows.as_flattened().iter().all(|row| row.len() == depth), "whole rows");
     let coordinates = lines.as_ptr().cast::<f32>();
     let mut sums = [[[V::splat(0.0); VECTORS]; ROWS]; PARTS];
@@ -282,7 +282,7 @@ fn subtract_half_norms<V: Vector, const ROWS: usize, const VECTORS: usize>(
     panel: usize,
 ) {
     let half_norms = panels.half_norms(panel);
-    assert_eq!(half_norms.len() * Line::LEN, VECTORS * V::LANES, "one per centroid");
+    assert_eq!(half_norms.len() * PanelLine::LEN, VECTORS * V::LANES, "one per centroid");
     for vector in 0..VECTORS {
         // SAFETY: there are VECTORS vectors of them, and lines are aligned.
         let half_norm = unsafe { V::load(half_norms.as_ptr().cast::<f32>().add(vector * V::LANES)) };
@@ -317,7 +317,7 @@ fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
 ) {
     let depth = panels.depth();
     let lines = panels.panel(panel);
-    assert_eq!(lines.len() * Line::LEN, depth * VECTORS * V::LANES, "a whole panel");
+    assert_eq!(lines.len() * PanelLine::LEN, depth * VECTORS * V::LANES, "a whole panel");
     assert_eq!(rows.len(), ROWS * depth, "a full tile of rows");
     let (coordinates, rows) = (lines.as_ptr().cast::<f32>(), rows.as_ptr());
     for column in 0..depth {
@@ -391,7 +391,7 @@ impl<V: Vector> Best<V> {
         let others = V::select(is_other, self.best, V::splat(f32::NEG_INFINITY));
         let runner_up = if winners.count_ones() > 1 { score } else { self.runner_up.maximum(others).greatest() };
 
-        let mut index = Line::default();
+        let mut index = PanelLine::default();
         // SAFETY: a line holds at least one vector and is aligned.
         unsafe { self.index.store(index.as_mut_ptr()) };
         let vector = index.values()[lane].to_bits();

@@ -3,7 +3,7 @@
 use super::eight::Eight;
 
 /// A kernel, compiled once per SIMD level.
-pub(crate) trait Job {
+pub(crate) trait VectorJob {
     /// What the kernel returns.
     type Output;
 
@@ -22,7 +22,7 @@ pub trait Vector: Copy {
     type Mask: Copy;
 
     /// A vector of f64 of the same level.
-    type Wide: Sums<f64>;
+    type Wide: ProductSums<f64>;
 
     /// Eight f64 in vectors of the same level.
     type Eight: Eight;
@@ -93,7 +93,7 @@ pub trait Vector: Copy {
 /// A vector that adds up products, of f32 or f64.
 ///
 /// As with [`Vector`], its functions may be called under [`Simd::run`](super::Simd::run) only.
-pub trait Sums<T>: Copy {
+pub trait ProductSums<T>: Copy {
     /// The number of lanes.
     const COUNT: usize;
 
@@ -116,7 +116,7 @@ pub trait Sums<T>: Copy {
     fn plus_product(self, a: Self, b: Self) -> Self;
 }
 
-impl<V: Vector> Sums<f32> for V {
+impl<V: Vector> ProductSums<f32> for V {
     const COUNT: usize = V::LANES;
 
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Vectors of x86-64: AVX-512 and AVX2 with FMA.
 
 use super::eight::Eight;
-use super::vector::{Job, Sums, Vector};
+use super::vector::{ProductSums, Vector, VectorJob};
 use std::arch::x86_64::*;
 
 pub(super) fn has_avx512() -> bool {
@@ -21,7 +21,7 @@ pub(super) fn has_avx2() -> bool {
 /// # Safety
 /// The machine has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-pub(super) unsafe fn run_avx512<J: Job>(job: J) -> J::Output {
+pub(super) unsafe fn run_avx512<J: VectorJob>(job: J) -> J::Output {
     job.run::<F32x16, 9, 3>()
 }
 
@@ -30,7 +30,7 @@ pub(super) unsafe fn run_avx512<J: Job>(job: J) -> J::Output {
 /// # Safety
 /// The machine has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn run_avx2<J: Job>(job: J) -> J::Output {
+pub(super) unsafe fn run_avx2<J: VectorJob>(job: J) -> J::Output {
     job.run::<F32x8, 6, 2>()
 }
 
@@ -272,7 +272,7 @@ impl Vector for F32x8 {
 pub(super) struct F64x8(__m512d);
 
 // SAFETY (of every block below): as for the vector of f32 of this level.
-impl Sums<f64> for F64x8 {
+impl ProductSums<f64> for F64x8 {
     const COUNT: usize = 8;
 
     #[inline(always)]
@@ -305,7 +305,7 @@ impl Sums<f64> for F64x8 {
 pub(super) struct F64x4(__m256d);
 
 // SAFETY (of every block below): as for the vector of f32 of this level.
-impl Sums<f64> for F64x4 {
+impl ProductSums<f64> for F64x4 {
     const COUNT: usize = 4;
 
     #[inline(always)]

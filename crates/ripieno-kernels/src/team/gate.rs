@@ -1,14 +1,14 @@
 //! A number that threads wait for: they look for a bounded time, and then sleep until it changes.
 
-use super::crew::OrderPlace;
-use ripieno_cores::Company;
+use super::worker_threads::OrderPlace;
+use ripieno_cores::CoLocationDetector;
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the threads of a team share, so that the same code runs on real memory and inside the model checker.
-pub(super) trait Word: Default {
+pub(super) trait GateWord: Default {
     /// Where an order to a team lies.
     type Place: OrderPlace;
 
@@ -20,17 +20,17 @@ pub(super) trait Word: Default {
     fn add(&self, value: u32) -> u32;
     /// Replaces `current` by `value`, or returns what else is there, acquired.
     fn replace(&self, current: u32, value: u32) -> Result<u32, u32>;
-    /// Sleeps if the word is `value`, until [`Word::wake`]; it may also return earlier.
+    /// Sleeps if the word is `value`, until [`GateWord::wake`]; it may also return earlier.
     fn sleep_while(&self, value: u32);
     /// Wakes all that sleep at this word.
     fn wake(&self);
     /// Calls `found` until it gives something or `patience` has come to its end.
-    fn look<R>(patience: Patience, found: impl FnMut() -> Option<R>) -> Option<R>;
+    fn look<R>(patience: SpinPolicy, found: impl FnMut() -> Option<R>) -> Option<R>;
 }
 
 /// How long a thread looks before it sleeps.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct SpinPolicy {
     /// Looking, with the core offered to others every few looks.
     pub(super) spin: Duration,
     /// Looks after that, before each of which others may have the core.
@@ -47,7 +47,7 @@ const ASLEEP: u32 = 1;
 /// A look takes some nanoseconds, a glance at the clock some tens.
 const LOOKS_PER_GLANCE_AT_THE_CLOCK: usize = 32;
 
-impl<W: Word> Gate<W> {
+impl<W: GateWord> Gate<W> {
     pub(super) fn value(&self) -> u32 {
         self.0.load() >> 1
     }
@@ -60,7 +60,7 @@ impl<W: Word> Gate<W> {
     }
 
     /// Waits until the number is another than `value`, and returns it. As long as it takes: a sleeper costs nothing.
-    pub(super) fn wait_while(&self, value: u32, patience: Patience) -> u32 {
+    pub(super) fn wait_while(&self, value: u32, patience: SpinPolicy) -> u32 {
         let changed = || Some(self.value()).filter(|&now| now != value);
         if let Some(now) = W::look(patience, changed) {
             return now;
@@ -75,8 +75,8 @@ impl<W: Word> Gate<W> {
     }
 }
 
-impl Word for AtomicU32 {
-    type Place = super::pool::Place;
+impl GateWord for AtomicU32 {
+    type Place = super::pool::OrderMemory;
 
     fn load(&self) -> u32 {
         AtomicU32::load(self, Ordering::Acquire)
@@ -104,7 +104,7 @@ impl Word for AtomicU32 {
         rustix::thread::futex::wake(self, rustix::thread::futex::Flags::PRIVATE, all).expect("the word is ours");
     }
 
-    fn look<R>(patience: Patience, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+    fn look<R>(patience: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         let mut began = None;
         let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= patience.spin;
         let mut yields = 0;
@@ -134,7 +134,7 @@ impl Word for AtomicU32 {
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static COMPANY: Cell<Company> = Cell::new(Company::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
+    static COMPANY: Cell<CoLocationDetector> = Cell::new(CoLocationDetector::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
 }
 
 fn note_wait(came_with_the_first_offer: bool) {

@@ -3,24 +3,24 @@
 //! A team is a caller and helpers, who sleep between orders. A process has as many teams as callers compute at once; a
 //! caller takes one that is free, and gives it back. A forked child makes its own. Two models (Ekanayake et al., "Java
 //! thread and process performance for parallel machine learning on multicore HPC clusters", section III.A): fork-join
-//! is [`run`] for each phase, BSP is one [`run`] for all of them, with a [`Member::wait`] between.
+//! is [`run`] for each phase, BSP is one [`run`] for all of them, with a [`TeamThread::wait`] between.
 //!
 //! Cost of a fork-join: a swap per helper and an addition by each, where nobody sleeps; a system call more for each one
 //! that does. A thread sleeps after it has looked for [`SPIN`], or, where threads share cores, [`YIELDS`] times. Each
 //! member looks at the clock before and after its work, and around every wait that is not over at once.
 
 mod barrier;
-mod crew;
 mod gate;
 #[cfg(test)]
 mod model;
 mod pinning;
 mod pool;
 mod times;
+mod worker_threads;
 
-use barrier::{Barrier, Broken, Pass};
-use gate::Patience;
-use pool::Lent;
+use barrier::{Barrier, BarrierBroken, BarrierGeneration};
+use gate::SpinPolicy;
+use pool::TeamLease;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -39,15 +39,15 @@ const SPIN: Duration = Duration::from_micros(50);
 const YIELDS: u32 = 4;
 
 /// A thread of a team while it works.
-pub struct Member<'a> {
+pub struct TeamThread<'a> {
     index: usize,
     count: usize,
     barrier: &'a Barrier<AtomicU32>,
-    patience: Patience,
+    patience: SpinPolicy,
     waited: Cell<Duration>,
 }
 
-impl Member<'_> {
+impl TeamThread<'_> {
     /// Which one of the team this is; the caller is 0.
     pub fn index(&self) -> usize {
         self.index
@@ -63,13 +63,13 @@ impl Member<'_> {
     /// # Panics
     /// If another member panics instead of coming. The caller of the team gets that one's panic.
     pub fn wait(&self) {
-        if self.barrier.come(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(Broken) {
-            resume_unwind(Box::new(Broken));
+        if self.barrier.come(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(BarrierBroken) {
+            resume_unwind(Box::new(BarrierBroken));
         }
     }
 
     /// Whoever waits has the time to look at the clock.
-    fn wait_for(&self, pass: Option<Pass>) -> Result<(), Broken> {
+    fn wait_for(&self, pass: Option<BarrierGeneration>) -> Result<(), BarrierBroken> {
         let Some(pass) = pass else { return Ok(()) };
         let begin = Instant::now();
         let outcome = self.barrier.wait_for(pass, self.patience);
@@ -88,13 +88,13 @@ pub(crate) fn core_count() -> usize {
 ///
 /// # Panics
 /// With the first panic of `work`, once all are done. Also if the system gives no more threads.
-pub(crate) fn run(count: usize, work: impl Fn(&Member) + Sync) {
+pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     let barrier = Barrier::default();
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
-    let mut team = Lent::new(count);
-    let patience = Patience::of(team.threads_per_core());
+    let mut team = TeamLease::new(count);
+    let patience = SpinPolicy::of(team.threads_per_core());
     team.run(patience, &|index| {
-        let member = Member { index, count, barrier: &barrier, patience, waited: Cell::default() };
+        let member = TeamThread { index, count, barrier: &barrier, patience, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
             // The first one: those that wait for it only leave after this.
             panic.lock().expect("taking note does not panic").get_or_insert(payload);
@@ -108,12 +108,12 @@ pub(crate) fn run(count: usize, work: impl Fn(&Member) + Sync) {
     }
 }
 
-impl Patience {
+impl SpinPolicy {
     /// The patience of threads of which so many share a core.
-    fn of(threads_per_core: usize) -> Patience {
+    fn of(threads_per_core: usize) -> SpinPolicy {
         match threads_per_core {
-            1 => Patience { spin: SPIN, yields: 0 },
-            _ => Patience { spin: Duration::ZERO, yields: YIELDS },
+            1 => SpinPolicy { spin: SPIN, yields: 0 },
+            _ => SpinPolicy { spin: Duration::ZERO, yields: YIELDS },
         }
     }
 }

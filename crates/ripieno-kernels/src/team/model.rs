@@ -2,9 +2,9 @@
 //! ordered machine may show them. A wake-up that is lost is reported as a deadlock, an order that is read while it is
 //! written as a race.
 
-use super::barrier::{Barrier, Broken};
-use super::crew::{Crew, Order, OrderPlace};
-use super::gate::{Patience, Word};
+use super::barrier::{Barrier, BarrierBroken};
+use super::gate::{GateWord, SpinPolicy};
+use super::worker_threads::{OrderPlace, WorkerTask, WorkerThreads};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -21,7 +21,7 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
 }
 
 /// The least patience: every thread that has to wait goes to sleep.
-const NONE: Patience = Patience { spin: Duration::ZERO, yields: 0 };
+const NONE: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 /// A word, and what the kernel has for it: a lock, under which it compares and puts threads to sleep.
 #[derive(Default)]
@@ -31,7 +31,7 @@ struct Modelled {
     bell: Condvar,
 }
 
-impl Word for Modelled {
+impl GateWord for Modelled {
     type Place = ModelledPlace;
 
     fn load(&self) -> u32 {
@@ -62,13 +62,13 @@ impl Word for Modelled {
         self.bell.notify_all();
     }
 
-    fn look<R>(_: Patience, mut found: impl FnMut() -> Option<R>) -> Option<R> {
+    fn look<R>(_: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         found()
     }
 }
 
 #[derive(Default)]
-struct ModelledPlace(UnsafeCell<Option<Order>>);
+struct ModelledPlace(UnsafeCell<Option<WorkerTask>>);
 
 // SAFETY: loom checks that nobody reads while another writes.
 unsafe impl Send for ModelledPlace {}
@@ -76,12 +76,12 @@ unsafe impl Send for ModelledPlace {}
 unsafe impl Sync for ModelledPlace {}
 
 impl OrderPlace for ModelledPlace {
-    unsafe fn put(&self, order: Option<Order>) {
+    unsafe fn put(&self, order: Option<WorkerTask>) {
         // SAFETY: loom checks that nobody reads.
         self.0.with_mut(|place| unsafe { *place = order });
     }
 
-    unsafe fn get(&self) -> Option<Order> {
+    unsafe fn get(&self) -> Option<WorkerTask> {
         // SAFETY: loom checks that nobody writes.
         self.0.with(|place| unsafe { *place })
     }
@@ -136,14 +136,14 @@ fn nobody_waits_for_a_thread_that_breaks_up() {
             let barrier = barrier.clone();
             thread::spawn(move || barrier.break_up())
         };
-        assert_eq!(barrier.wait(2, NONE), Err(Broken));
-        assert_eq!(barrier.wait(2, NONE), Err(Broken));
+        assert_eq!(barrier.wait(2, NONE), Err(BarrierBroken));
+        assert_eq!(barrier.wait(2, NONE), Err(BarrierBroken));
         other.join().unwrap();
     });
 }
 
-fn crew(helper_count: usize) -> Crew<Modelled, JoinHandle<()>> {
-    let mut crew = Crew::new(|helper: JoinHandle<()>| helper.join().unwrap());
+fn crew(helper_count: usize) -> WorkerThreads<Modelled, JoinHandle<()>> {
+    let mut crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().unwrap());
     for _ in 0..helper_count {
         crew.hire(|duty| Ok::<_, ()>(thread::spawn(|| duty.serve()))).unwrap();
     }

@@ -1,9 +1,9 @@
 //! The teams of this process, and who has them.
 
-use super::crew::{Crew, Duty, Order, OrderPlace};
-use super::gate::Patience;
+use super::gate::SpinPolicy;
 use super::pinning::Pins;
-use super::times::{Diary, Ledger, MemberTimes};
+use super::times::{MemberTimes, TeamTimes, ThreadTimes};
+use super::worker_threads::{OrderPlace, WorkerContext, WorkerTask, WorkerThreads};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 /// A caller's place and its helpers, and what they have done.
 struct Team {
-    crew: Crew<AtomicU32, JoinHandle<()>>,
+    crew: WorkerThreads<AtomicU32, JoinHandle<()>>,
     /// Of the caller first.
-    diaries: Vec<Diary>,
-    ledger: Ledger,
+    diaries: Vec<ThreadTimes>,
+    ledger: TeamTimes,
 }
 
 /// The teams of a process.
@@ -93,7 +93,7 @@ pub(super) fn times() -> Vec<MemberTimes> {
 }
 
 /// A team of `count` threads, the caller's included, lent until it is dropped.
-pub(super) struct Lent {
+pub(super) struct TeamLease {
     /// There until it is given back.
     team: Option<Team>,
     count: usize,
@@ -102,13 +102,13 @@ pub(super) struct Lent {
     pool: &'static Pool,
 }
 
-impl Lent {
+impl TeamLease {
     /// Takes the team that was given back last, whose memory is most likely in a cache; if there is one that has enough
     /// helpers, of those.
     ///
     /// # Panics
     /// If the system gives no more threads.
-    pub(super) fn new(count: usize) -> Lent {
+    pub(super) fn new(count: usize) -> TeamLease {
         let pool = Pool::of_this_process();
         let team = {
             let mut free = pool.free.lock().expect("taking a team does not panic");
@@ -120,7 +120,7 @@ impl Lent {
         let working = pool.working.fetch_add(count, Ordering::Relaxed) + count;
         let team = Some(team.unwrap_or_else(Team::of_nobody));
         let pins = pins();
-        let mut lent = Lent { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
+        let mut lent = TeamLease { team, count, threads_per_core: working.div_ceil(pool.core_count), pins, pool };
         lent.fill();
         lent
     }
@@ -132,7 +132,7 @@ impl Lent {
 
     /// Calls `work`, which does not unwind, with every number below the count of threads, on one of them each. It says
     /// for how long it has waited.
-    pub(super) fn run(&mut self, patience: Patience, work: &(dyn Fn(usize) -> Duration + Sync)) {
+    pub(super) fn run(&mut self, patience: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
         let Team { crew, diaries, ledger } = self.team.as_mut().expect("given back when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
         let caller = pins.bring_caller();
@@ -153,13 +153,13 @@ impl Lent {
     fn fill(&mut self) {
         let team = self.team.as_mut().expect("given back when dropped");
         while team.diaries.len() < self.count {
-            let spawn = |duty: Duty<AtomicU32>| {
+            let spawn = |duty: WorkerContext<AtomicU32>| {
                 Builder::new().name(format!("ripieno-team-{}", duty.index())).spawn(|| duty.serve())
             };
             if let Err(error) = team.crew.hire(spawn) {
                 panic!("thread {} of {} cannot be made: {error}", team.diaries.len() + 1, self.count);
             }
-            team.diaries.push(Diary::default());
+            team.diaries.push(ThreadTimes::default());
         }
     }
 }
@@ -167,12 +167,12 @@ impl Lent {
 impl Team {
     /// A place for a caller, without helpers.
     fn of_nobody() -> Team {
-        let crew = Crew::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
-        Team { crew, diaries: vec![Diary::default()], ledger: Ledger::default() }
+        let crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
+        Team { crew, diaries: vec![ThreadTimes::default()], ledger: TeamTimes::default() }
     }
 }
 
-impl Drop for Lent {
+impl Drop for TeamLease {
     fn drop(&mut self) {
         let team = self.team.take().expect("given back once");
         if !ptr::eq(POOL.load(Ordering::Acquire), self.pool) {
@@ -187,20 +187,20 @@ impl Drop for Lent {
 
 /// An order in ordinary memory.
 #[derive(Default)]
-pub(super) struct Place(UnsafeCell<Option<Order>>);
+pub(super) struct OrderMemory(UnsafeCell<Option<WorkerTask>>);
 
 // SAFETY: whoever reads or writes it keeps to what `OrderPlace` says.
-unsafe impl Send for Place {}
+unsafe impl Send for OrderMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Place {}
+unsafe impl Sync for OrderMemory {}
 
-impl OrderPlace for Place {
-    unsafe fn put(&self, order: Option<Order>) {
+impl OrderPlace for OrderMemory {
+    unsafe fn put(&self, order: Option<WorkerTask>) {
         // SAFETY: no helper is reading.
         unsafe { *self.0.get() = order };
     }
 
-    unsafe fn get(&self) -> Option<Order> {
+    unsafe fn get(&self) -> Option<WorkerTask> {
         // SAFETY: the caller is not writing.
         unsafe { *self.0.get() }
     }

@@ -27,12 +27,12 @@ pub fn thread_times() -> Vec<MemberTimes> {
 /// What each member notes for itself, on cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Diary {
+pub(super) struct ThreadTimes {
     tid: AtomicI32,
     computing_ns: AtomicU64,
 }
 
-impl Diary {
+impl ThreadTimes {
     /// Notes that the calling thread has computed for so long.
     pub(super) fn add(&self, computing: Duration) {
         self.tid.store(this_thread(), Ordering::Relaxed);
@@ -42,11 +42,11 @@ impl Diary {
 
 /// The orders of a team, by how many members they were for.
 #[derive(Default)]
-pub(super) struct Ledger {
+pub(super) struct TeamTimes {
     orders: Vec<(u64, Duration)>,
 }
 
-impl Ledger {
+impl TeamTimes {
     /// Notes an order for `count` members that has taken so long.
     pub(super) fn add(&mut self, count: usize, took: Duration) {
         self.orders.resize(self.orders.len().max(count + 1), (0, Duration::ZERO));
@@ -56,7 +56,7 @@ impl Ledger {
     }
 
     /// What a member has done.
-    pub(super) fn of(&self, index: usize, diary: &Diary) -> MemberTimes {
+    pub(super) fn of(&self, index: usize, diary: &ThreadTimes) -> MemberTimes {
         let mine = self.orders.iter().skip(index + 1);
         let (order_count, engaged) = mine.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
         let computing = Duration::from_nanos(diary.computing_ns.load(Ordering::Relaxed));

@@ -21,7 +21,7 @@ const MOST_BYTES: usize = 10 << 20;
 
 /// Which lines are wanted.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Search {
+pub struct LineQuery {
     /// The pattern is a string to find as it is, not a regular expression.
     pub fixed: bool,
     /// Capitals and small letters are the same.
@@ -81,8 +81,8 @@ impl LineSearch {
     ///
     /// # Errors
     /// The pattern is no regular expression, or needs more than 10 MiB when compiled.
-    pub fn new(pattern: &str, search: Search) -> Result<LineSearch, BadPattern> {
-        let Search { fixed, ignore_case, invert } = search;
+    pub fn new(pattern: &str, search: LineQuery) -> Result<LineSearch, BadPattern> {
+        let LineQuery { fixed, ignore_case, invert } = search;
         let pattern = if fixed { regex_syntax::escape(pattern) } else { pattern.to_string() };
         let mut parser = ParserBuilder::new().utf8(false).multi_line(true).case_insensitive(ignore_case).build();
         let parsed = within_lines(&parser.parse(&pattern)?);
@@ -100,8 +100,8 @@ impl LineSearch {
     }
 
     /// The lines of `text` that are wanted, the first `at_most` of them.
-    pub fn find(&self, text: &[u8], at_most: usize) -> Found {
-        let mut found = Found { offsets: vec![0], ..Found::default() };
+    pub fn find(&self, text: &[u8], at_most: usize) -> MatchedLines {
+        let mut found = MatchedLines { offsets: vec![0], ..MatchedLines::default() };
         let (mut number, mut counted) = (0, 0);
         self.for_each(text, at_most, |line| {
             number += line_ends(&text[counted..line.start]);
@@ -200,7 +200,7 @@ fn line_ends(text: &[u8]) -> u64 {
 
 /// Lines that were found in a text, as columns.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct MatchedLines {
     /// The number of each line, the first of the text being 0.
     pub numbers: Vec<u64>,
     /// The byte of the text at which each begins.
@@ -213,7 +213,7 @@ pub struct Found {
     pub line_count: u64,
 }
 
-impl Found {
+impl MatchedLines {
     /// The lines.
     pub fn lines(&self) -> Strings<'_> {
         Strings::new(&self.offsets, &self.data).expect("the offsets are those of the lines in the data")

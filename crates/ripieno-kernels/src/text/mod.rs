@@ -7,5 +7,5 @@ mod blanks;
 mod lines;
 mod words;
 
-pub use lines::{BadPattern, Found, LineSearch, Search};
+pub use lines::{BadPattern, LineQuery, LineSearch, MatchedLines};
 pub use words::WordCounts;

@@ -77,7 +77,7 @@ impl WordCounts {
     /// # Panics
     /// If there are 2^32 - 1 distinct words.
     pub fn add(&mut self, text: &[u8]) {
-        run(self.simd, Count { into: self, text });
+        run(self.simd, WordCount { into: self, text });
     }
 
     /// Adds the counts of `other`; words that are new come after the own ones, in the order of `other`.
@@ -116,18 +116,18 @@ fn hash(word: &[u8], prefix: u128) -> u64 {
 }
 
 /// Counts the words of `text` into `into`.
-struct Count<'a> {
+struct WordCount<'a> {
     into: &'a mut WordCounts,
     text: &'a [u8],
 }
 
-impl Loop for Count<'_> {
+impl Loop for WordCount<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<B: Blanks>(self) {
-        let Count { into, text } = self;
-        let mut edges = Edges { places: [0; EDGES_AT_MOST], count: 0 };
+        let WordCount { into, text } = self;
+        let mut edges = WordBoundaries { places: [0; EDGES_AT_MOST], count: 0 };
         let mut lowered = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
@@ -165,7 +165,7 @@ const BATCH: usize = 32;
 
 /// A word to look up.
 #[derive(Clone, Copy, Default)]
-struct Word {
+struct WordLookup {
     prefix: u128,
     hash: u64,
     start: u32,
@@ -175,14 +175,14 @@ struct Word {
 impl WordCounts {
     /// Counts the words of `window` that lie between `edges`.
     #[inline(always)]
-    fn count_between(&mut self, edges: &Edges, window: &[u8]) {
-        let mut words = [Word::default(); BATCH];
+    fn count_between(&mut self, edges: &WordBoundaries, window: &[u8]) {
+        let mut words = [WordLookup::default(); BATCH];
         let mut numbers = [0; BATCH];
         for edges in edges.places[..edges.count].chunks(2 * BATCH) {
             let words = &mut words[..edges.len() / 2];
             let numbers = &mut numbers[..edges.len() / 2];
             for (ends, word) in edges.chunks_exact(2).zip(&mut *words) {
-                *word = Word::new(window, ends[0], ends[1]);
+                *word = WordLookup::new(window, ends[0], ends[1]);
                 self.table.prefetch(word.hash);
             }
             for (word, number) in words.iter().zip(&mut *numbers) {
@@ -200,15 +200,15 @@ impl WordCounts {
     }
 }
 
-impl Word {
+impl WordLookup {
     #[inline(always)]
-    fn new(window: &[u8], start: u32, end: u32) -> Word {
+    fn new(window: &[u8], start: u32, end: u32) -> WordLookup {
         let word = &window[start as usize..end as usize];
         let prefix = match window[start as usize..].first_chunk() {
             Some(&bytes) => u128::from_le_bytes(bytes) & KEEP[word.len().min(PREFIX_BYTES)],
             None => prefix(word),
         };
-        Word { prefix, hash: hash(word, prefix), start, end }
+        WordLookup { prefix, hash: hash(word, prefix), start, end }
     }
 }
 
@@ -227,13 +227,13 @@ const KEEP: [u128; PREFIX_BYTES + 1] = {
 const EDGES_AT_MOST: usize = WINDOW_BYTES + BLOCK_BYTES;
 
 /// Where words begin and end in a window, by turns.
-struct Edges {
+struct WordBoundaries {
     places: [u32; EDGES_AT_MOST],
     count: usize,
 }
 
-impl Edges {
-    /// Ends the word that [`Edges::find`] left out.
+impl WordBoundaries {
+    /// Ends the word that [`WordBoundaries::find`] left out.
     fn finish(&mut self, end: usize) {
         self.places[self.count + 1] = end as u32;
         self.count += 2;

@@ -4,9 +4,9 @@
 use ripieno_kernels::{Centroid, Matrix, Point};
 
 /// A small generator of reproducible numbers (SplitMix64).
-pub struct Numbers(pub u64);
+pub struct SplitMix64(pub u64);
 
-impl Numbers {
+impl SplitMix64 {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E3779B97F4A7C15);
         let a = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58476D1CE4E5B9);

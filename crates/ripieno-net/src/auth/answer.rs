@@ -1,19 +1,19 @@
 //! The answerer's side: never blocks, takes no more bytes than the frames have, and gives up at a deadline.
 
-use super::knock::{is_knock, may_knock};
+use super::preauth_tag::{is_tag, may_send_tag};
 use super::{
-    CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, KNOCK_BYTES, PROOF_BYTES, Refusal, is_seal, seal,
+    CHALLENGE_BYTES, GREETING_BYTES, Greeting, GreetingFrame, PREAUTH_TAG_BYTES, PROOF_BYTES, Refusal, is_seal, seal,
 };
 use crate::config::{Credentials, Token, fill_random};
 use crate::stream::{Stream, is_not_now};
-use crate::tls::Session;
+use crate::tls::TlsSession;
 use rustix::process::{Resource, getrlimit};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// What follows the knock of a caller that encrypts: the kind of its first record.
+/// What follows the tag of a caller that encrypts: the kind of its first record.
 const TLS_HANDSHAKE: u8 = 22;
 
 /// So many visitors are heard at a time, where there are descriptors, of which the process has so many for each.
@@ -22,21 +22,21 @@ const DESCRIPTORS_PER_VISITOR: usize = 8;
 
 /// A caller that has not proved itself yet.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct PendingConnection {
     pub stream: Stream,
     pub deadline: Instant,
     /// The address, or network of addresses, that it comes from; none on a Unix socket.
     source: Option<IpAddr>,
-    stage: Stage,
+    stage: AnswerStage,
     frame: [u8; GREETING_BYTES],
     filled: usize,
 }
 
 /// Which of some visitors, the oldest first, is shown out for one more: the oldest of the source that has the most, so
-/// that a crowd from one place shows out none but its own. Whoever has knocked stays longer than all who have not.
-pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a Visitor> + Clone) -> Option<usize> {
-    let have_knocked = visitors.clone().all(Visitor::has_knocked);
-    let may_go = |visitor: &&Visitor| visitor.has_knocked() == have_knocked;
+/// that a crowd from one place shows out none but its own. Whoever has sent its tag stays longer than all who have not.
+pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a PendingConnection> + Clone) -> Option<usize> {
+    let have_sent_tag = visitors.clone().all(PendingConnection::has_sent_tag);
+    let may_go = |visitor: &&PendingConnection| visitor.has_sent_tag() == have_sent_tag;
     let mut crowds: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
     visitors.clone().filter(may_go).for_each(|visitor| *crowds.entry(visitor.source).or_default() += 1);
     let most = crowds.values().copied().max()?;
@@ -44,8 +44,8 @@ pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a Visitor> 
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Stage {
-    Knock,
+enum AnswerStage {
+    PreauthTag,
     /// Whether it encrypts, its next byte shows.
     Kind,
     /// The keys of an encrypted connection.
@@ -61,7 +61,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// It has more to say.
-    Waiting(Visitor),
+    Waiting(PendingConnection),
     /// It has proved itself and is welcome.
     Welcome(Stream, Greeting),
     /// It has proved itself but is not welcome.
@@ -72,7 +72,7 @@ pub(crate) enum Answer {
     Stranger,
 }
 
-impl Visitor {
+impl PendingConnection {
     /// So many are heard at a time at a door; for one more the oldest of the largest crowd is shown out. They leave
     /// most of the process's descriptors to it, for it does not get back in time what it lacks for a link.
     pub fn most() -> usize {
@@ -81,14 +81,21 @@ impl Visitor {
     }
 
     /// A visitor on a fresh connection, which becomes non-blocking.
-    pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<Visitor> {
+    pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<PendingConnection> {
         stream.set_nonblocking(true)?;
         let source = stream.source();
-        Ok(Visitor { stream, deadline, source, stage: Stage::Knock, frame: [0; GREETING_BYTES], filled: 0 })
+        Ok(PendingConnection {
+            stream,
+            deadline,
+            source,
+            stage: AnswerStage::PreauthTag,
+            frame: [0; GREETING_BYTES],
+            filled: 0,
+        })
     }
 
-    fn has_knocked(&self) -> bool {
-        !matches!(self.stage, Stage::Knock)
+    fn has_sent_tag(&self) -> bool {
+        !matches!(self.stage, AnswerStage::PreauthTag)
     }
 
     /// Reads what is there; `judge` says whether a caller that has proved itself is welcome.
@@ -99,10 +106,10 @@ impl Visitor {
     ) -> Answer {
         loop {
             let wanted = match self.stage {
-                Stage::Knock => KNOCK_BYTES,
-                Stage::Greeting => GREETING_BYTES,
-                Stage::Proof { .. } => PROOF_BYTES,
-                Stage::Kind | Stage::Keys => match self.open(&credentials.token) {
+                AnswerStage::PreauthTag => PREAUTH_TAG_BYTES,
+                AnswerStage::Greeting => GREETING_BYTES,
+                AnswerStage::Proof { .. } => PROOF_BYTES,
+                AnswerStage::Kind | AnswerStage::Keys => match self.open(&credentials.token) {
                     Ok(opened) => {
                         self = opened;
                         continue;
@@ -117,39 +124,41 @@ impl Visitor {
                     Err(error) if is_not_now(&error) => return Answer::Waiting(self),
                     Err(_) => return Answer::Stranger,
                 }
-                if !self.has_knocked() && !may_knock(&self.frame[..self.filled]) {
+                if !self.has_sent_tag() && !may_send_tag(&self.frame[..self.filled]) {
                     return Answer::Stranger;
                 }
             }
             self.filled = 0;
             match self.stage {
-                Stage::Knock => {
-                    let knock = self.frame.first_chunk().expect("a knock is shorter than a greeting");
-                    if !is_knock(knock, &credentials.token) {
+                AnswerStage::PreauthTag => {
+                    let preauth_tag = self.frame.first_chunk().expect("a preauth_tag is shorter than a greeting");
+                    if !is_tag(preauth_tag, &credentials.token) {
                         return Answer::WrongToken(self.stream);
                     }
-                    self.stage = Stage::Kind;
+                    self.stage = AnswerStage::Kind;
                 }
-                Stage::Greeting if Greeting::decode(&self.frame).is_none() => {
+                AnswerStage::Greeting if Greeting::decode(&self.frame).is_none() => {
                     return Answer::Stranger;
                 }
-                Stage::Greeting => {
+                AnswerStage::Greeting => {
                     let mut challenge = [0; CHALLENGE_BYTES];
                     if fill_random(&mut challenge).is_err() || !self.say(&challenge) {
                         return Answer::Stranger;
                     }
-                    self.stage = Stage::Proof { greeting: self.frame, challenge };
+                    self.stage = AnswerStage::Proof { greeting: self.frame, challenge };
                 }
-                Stage::Proof { greeting, challenge } => return self.judge(credentials, &greeting, &challenge, judge),
-                Stage::Kind | Stage::Keys => unreachable!("they take no frame"),
+                AnswerStage::Proof { greeting, challenge } => {
+                    return self.judge(credentials, &greeting, &challenge, judge);
+                }
+                AnswerStage::Kind | AnswerStage::Keys => unreachable!("they take no frame"),
             }
         }
     }
 
     /// The visitor one stage on: by its next byte it shows whether it encrypts, and then it agrees on keys.
-    fn open(mut self, token: &Token) -> Result<Visitor, Box<Answer>> {
+    fn open(mut self, token: &Token) -> Result<PendingConnection, Box<Answer>> {
         let outcome = match (&mut self.stream, self.stage) {
-            (Stream::Tls(session), Stage::Keys) => session.shake_hands(),
+            (Stream::Tls(session), AnswerStage::Keys) => session.shake_hands(),
             (Stream::Tcp(socket), _) => match socket.peek(&mut self.frame[..1]) {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => Ok(true),
@@ -162,13 +171,17 @@ impl Visitor {
             Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
             Err(_) => return Err(Box::new(Answer::Stranger)),
         };
-        let encrypts = matches!(self.stage, Stage::Kind) && self.frame[0] == TLS_HANDSHAKE;
+        let encrypts = matches!(self.stage, AnswerStage::Kind) && self.frame[0] == TLS_HANDSHAKE;
         match self.stream {
             Stream::Tcp(socket) if encrypts => {
-                let session = Session::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
-                Ok(Visitor { stream: Stream::Tls(Box::new(session)), stage: Stage::Keys, ..self })
+                let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Stranger))?;
+                Ok(PendingConnection { stream: Stream::Tls(Box::new(session)), stage: AnswerStage::Keys, ..self })
             }
-            stream => Ok(Visitor { stream, stage: if is_done { Stage::Greeting } else { Stage::Keys }, ..self }),
+            stream => Ok(PendingConnection {
+                stream,
+                stage: if is_done { AnswerStage::Greeting } else { AnswerStage::Keys },
+                ..self
+            }),
         }
     }
 

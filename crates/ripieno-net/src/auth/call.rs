@@ -1,10 +1,10 @@
 //! The caller's side: blocks, but never past its deadline.
 
-use super::knock::knock;
+use super::preauth_tag::preauth_tag;
 use super::{CHALLENGE_BYTES, Greeting, OTHER_TOKEN, Refusal, VERDICT_BYTES, is_seal, seal};
 use crate::config::{Credentials, fill_random};
 use crate::stream::{Stream, stays_on_host};
-use crate::tls::Session;
+use crate::tls::TlsSession;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -51,12 +51,12 @@ pub(crate) fn call(
     deadline: Instant,
 ) -> Result<Stream, Denied> {
     let token = &credentials.token;
-    let knock = knock(token).map_err(|error| Denied::Stranger(error.to_string()))?;
+    let preauth_tag = preauth_tag(token).map_err(|error| Denied::Stranger(error.to_string()))?;
     stream.set_timeout(deadline.saturating_duration_since(Instant::now())).map_err(denied)?;
-    stream.write_all(&knock).map_err(denied)?;
+    stream.write_all(&preauth_tag).map_err(denied)?;
     let mut stream = match stream {
         Stream::Tcp(socket) if credentials.tls.covers(stays_on_host(&socket)) => {
-            let session = Session::call(socket, token).map_err(denied)?;
+            let session = TlsSession::call(socket, token).map_err(denied)?;
             encrypted(Stream::Tls(Box::new(session)), deadline)?
         }
         stream => stream,

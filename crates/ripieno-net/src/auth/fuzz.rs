@@ -1,19 +1,20 @@
 //! What strangers say while they connect, damaged: nobody is let in, nothing panics, and little memory is taken.
 
-use super::knock::knock;
+use super::preauth_tag::preauth_tag;
 use super::*;
 use crate::config::{Credentials, Encryption};
 use crate::stream::Stream;
 use crate::tls::{answering, calling};
-use ripieno_fuzz::{Counting, Fuzz, Random};
+use ripieno_fuzz::{Fuzz, FuzzAllocator, FuzzRandom};
 use std::io::{Cursor, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-const GREETING: Greeting = Greeting { purpose: Purpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
+const GREETING: Greeting =
+    Greeting { purpose: ConnectionPurpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
 
 fn fuzz(name: &'static str, valid: impl IntoIterator<Item = Vec<u8>>) -> Fuzz {
     Fuzz::new(name, env!("CARGO_MANIFEST_DIR"), valid)
@@ -48,9 +49,9 @@ fn hello() -> Vec<u8> {
 fn a_damaged_caller_is_a_stranger_or_knows_another_token() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token(), "caller", &[&greeting, &[9; CHALLENGE_BYTES], &[0; 32]]);
-    let knock = knock(&token()).unwrap();
-    visits("knock", &[], [knock.to_vec(), [&knock[..], &greeting].concat()]);
-    visits("caller", &knock, [[&greeting[..], &proof].concat(), hello()]);
+    let preauth_tag = preauth_tag(&token()).unwrap();
+    visits("preauth_tag", &[], [preauth_tag.to_vec(), [&preauth_tag[..], &greeting].concat()]);
+    visits("caller", &preauth_tag, [[&greeting[..], &proof].concat(), hello()]);
 }
 
 /// Has callers come who say these bytes, damaged, and others ahead of them, which are not.
@@ -62,7 +63,7 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
         let answerer = Stream::Tcp(listener.accept().unwrap().0);
         caller.write_all(&[ahead, bytes].concat()).unwrap();
         caller.shutdown(Shutdown::Write).unwrap();
-        let mut visitor = Visitor::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap();
+        let mut visitor = PendingConnection::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap();
         loop {
             match visitor.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
                 Answer::Waiting(waiting) => visitor = waiting,
@@ -76,12 +77,12 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
 
 /// Two ends of a session, and what they have to say to each other, of which some bytes are changed: for each three
 /// bytes of the tape, where, and by what.
-struct Wire<'a> {
+struct SessionPair<'a> {
     damage: &'a [u8],
     sent: usize,
 }
 
-impl Wire<'_> {
+impl SessionPair<'_> {
     /// Carries what one end has to say to the other; whether it was anything, and how that took it.
     fn carry(&mut self, from: &mut rustls::Connection, to: &mut rustls::Connection) -> Result<bool, rustls::Error> {
         let mut bytes = Vec::new();
@@ -107,7 +108,7 @@ impl Wire<'_> {
 /// What a session comes to on a wire with such damage; what it carries arrives as it was sent, or not at all.
 fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
     let [mut caller, mut answerer] = [calling(&token())?, answering(&token())?];
-    let mut wire = Wire { damage, sent: 0 };
+    let mut wire = SessionPair { damage, sent: 0 };
     for told in [false, true] {
         if told {
             caller.writer().write_all(b"told").expect("memory takes all");
@@ -122,7 +123,7 @@ fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
 
 #[test]
 fn a_damaged_session_comes_to_nothing() {
-    let mut random = Random::new(1);
+    let mut random = FuzzRandom::new(1);
     let changed = (0..8).map(|_| vec![random.draw() as u8, random.below(4) as u8, 1]);
     let tapes = std::iter::once(vec![0; 3]).chain(changed);
     let fuzz = fuzz("tls-session", tapes).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(100);

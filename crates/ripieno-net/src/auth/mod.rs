@@ -1,11 +1,11 @@
 //! Authentication: both ends of a connection prove that they know the job's token before anything else is read.
 //!
 //! Challenge and response with HMAC-SHA256 over fixed-size frames. The caller proves itself first, so a stranger who
-//! calls learns nothing from the answer. Ahead of that it knocks: a stranger is known by its first wrong byte, or by
+//! calls learns nothing from the answer. Ahead of that it tags: a stranger is known by its first wrong byte, or by
 //! one keyed hash, before anything is drawn, signed or answered for it.
 //!
 //! ```text
-//! caller -> answerer   knock      56 bytes: magic, random bytes, HMAC(token, "knock" + both)
+//! caller -> answerer   tag      56 bytes: magic, random bytes, HMAC(token, "tag" + both)
 //! caller -> answerer   greeting   72 bytes: who, to whom, for what, job nonce, the caller's challenge
 //! answerer -> caller   challenge  32 bytes
 //! caller -> answerer   proof      32 bytes: HMAC(token, "caller" + greeting + challenge + binding)
@@ -13,7 +13,7 @@
 //!                                 HMAC(token, "answerer" + verdict + greeting + challenge + binding)
 //! ```
 //!
-//! Callers that encrypt go on with the handshake of TLS, and all but the knock passes inside. The binding stands for
+//! Callers that encrypt go on with the handshake of TLS, and all but the tag passes inside. The binding stands for
 //! that one session, so that a proof is worth nothing in another; without TLS it is zeros. An answerer hears both
 //! kinds, so that one whose kind is not its own is refused under the token's seal, not by what anybody could say.
 //!
@@ -21,12 +21,12 @@
 
 mod answer;
 mod call;
-mod knock;
+mod preauth_tag;
 
-pub(crate) use answer::{Answer, Visitor, least_welcome};
+pub(crate) use answer::{Answer, PendingConnection, least_welcome};
 pub(crate) use call::{Denied, call};
-pub(crate) use knock::tell_other_token;
-use knock::{KNOCK_BYTES, OTHER_TOKEN};
+pub(crate) use preauth_tag::tell_other_token;
+use preauth_tag::{OTHER_TOKEN, PREAUTH_TAG_BYTES};
 
 use crate::config::Token;
 use hmac::{Hmac, KeyInit, Mac};
@@ -45,7 +45,7 @@ pub(crate) struct JobNonce(pub [u8; 16]);
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Purpose {
+pub(crate) enum ConnectionPurpose {
     /// The membership protocol.
     Control = 1,
     /// A link.
@@ -61,7 +61,7 @@ pub(crate) enum Purpose {
 /// What a caller says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Greeting {
-    pub purpose: Purpose,
+    pub purpose: ConnectionPurpose,
     pub from: u32,
     pub to: u32,
     pub world_size: u32,
@@ -86,11 +86,11 @@ impl Greeting {
     fn decode(frame: &GreetingFrame) -> Option<Greeting> {
         let word = |at: usize| frame[at..].first_chunk().copied().map(u32::from_le_bytes);
         let purpose = match frame[8] {
-            1 => Purpose::Control,
-            2 => Purpose::Data,
-            3 => Purpose::Rendezvous,
-            4 => Purpose::Member,
-            5 => Purpose::Agreement,
+            1 => ConnectionPurpose::Control,
+            2 => ConnectionPurpose::Data,
+            3 => ConnectionPurpose::Rendezvous,
+            4 => ConnectionPurpose::Member,
+            5 => ConnectionPurpose::Agreement,
             _ => return None,
         };
         let nonce = JobNonce(*frame[24..].first_chunk()?);

@@ -1,8 +1,8 @@
-use super::knock::knock;
+use super::preauth_tag::preauth_tag;
 use super::*;
 use crate::config::{Credentials, Encryption};
 use crate::stream::Stream;
-use crate::tls::{BINDING_BYTES, Session};
+use crate::tls::{BINDING_BYTES, TlsSession};
 use proptest::prelude::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const GREETING: Greeting =
-    Greeting { purpose: Purpose::Control, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
+    Greeting { purpose: ConnectionPurpose::Control, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
 
 fn token(text: &str) -> Token {
     Token::from_secret(text)
@@ -24,22 +24,22 @@ fn encrypted(text: &str) -> Credentials {
     Credentials { token: token(text), tls: Encryption::Everywhere }
 }
 
-fn pair() -> (Stream, Visitor) {
+fn pair() -> (Stream, PendingConnection) {
     let (caller, answerer) = UnixStream::pair().unwrap();
-    let visitor = Visitor::new(Stream::Unix(answerer), Instant::now() + Duration::from_secs(5)).unwrap();
+    let visitor = PendingConnection::new(Stream::Unix(answerer), Instant::now() + Duration::from_secs(5)).unwrap();
     (Stream::Unix(caller), visitor)
 }
 
-fn tcp_pair() -> (Stream, Visitor) {
+fn tcp_pair() -> (Stream, PendingConnection) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let caller = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let answerer = Stream::Tcp(listener.accept().unwrap().0);
-    (Stream::Tcp(caller), Visitor::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap())
+    (Stream::Tcp(caller), PendingConnection::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap())
 }
 
 /// Answers until the visitor has said all or has gone.
 fn answer(
-    mut visitor: Visitor,
+    mut visitor: PendingConnection,
     credentials: &Credentials,
     judge: &mut dyn FnMut(&Greeting) -> Result<(), Refusal>,
 ) -> Answer {
@@ -60,7 +60,7 @@ fn meet(
 }
 
 fn meet_over(
-    (caller, visitor): (Stream, Visitor),
+    (caller, visitor): (Stream, PendingConnection),
     callers: &Credentials,
     answerers: &Credentials,
     verdict: Result<(), Refusal>,
@@ -107,7 +107,7 @@ fn an_answerer_without_the_token_is_found_out() {
     liar.set_nonblocking(false).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            liar.read_exact(&mut [0; KNOCK_BYTES + GREETING_BYTES]).unwrap();
+            liar.read_exact(&mut [0; PREAUTH_TAG_BYTES + GREETING_BYTES]).unwrap();
             liar.write_all(&[1; CHALLENGE_BYTES]).unwrap();
             liar.read_exact(&mut [0; PROOF_BYTES]).unwrap();
             liar.write_all(&[0; VERDICT_BYTES]).unwrap();
@@ -134,7 +134,8 @@ fn a_crowd_from_one_place_makes_room_by_its_own() {
         caller.bind(&std::net::SocketAddr::new(source.parse().unwrap(), 0).into()).unwrap();
         caller.connect(&listener.local_addr().unwrap().into()).unwrap();
         callers.push(caller);
-        Visitor::new(Stream::Tcp(listener.accept().unwrap().0), Instant::now() + Duration::from_secs(5)).unwrap()
+        PendingConnection::new(Stream::Tcp(listener.accept().unwrap().0), Instant::now() + Duration::from_secs(5))
+            .unwrap()
     };
     let crowd = ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.1"].map(&mut visitor);
     assert_eq!(least_welcome(crowd.iter()), Some(1));
@@ -143,12 +144,12 @@ fn a_crowd_from_one_place_makes_room_by_its_own() {
 }
 
 #[test]
-fn who_has_knocked_stays_longer_than_who_has_not() {
+fn a_connection_with_a_tag_is_kept_longer_than_one_without() {
     let [(mut first, first_seen), (_second, second_seen)] = [pair(), pair()];
-    first.write_all(&knock(&token("a")).unwrap()).unwrap();
+    first.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
     let advanced = [first_seen, second_seen].map(|visitor| visitor.advance(&plain("a"), &mut |_| Ok(())));
-    let [Answer::Waiting(knocked), Answer::Waiting(silent)] = advanced else { panic!("both may have more to say") };
-    let visitors = [knocked, silent];
+    let [Answer::Waiting(tagged), Answer::Waiting(silent)] = advanced else { panic!("both may have more to say") };
+    let visitors = [tagged, silent];
     assert_eq!(least_welcome(visitors.iter()), Some(1));
     assert_eq!(least_welcome(visitors[..1].iter()), Some(0), "among its like it goes");
 }
@@ -178,18 +179,18 @@ fn a_stranger_hears_nothing_and_is_closed_upon_at_its_first_wrong_byte() {
 }
 
 #[test]
-fn a_wrong_knock_is_answered_by_nothing() {
-    let mut changed = knock(&token("a")).unwrap();
-    changed[KNOCK_BYTES - 1] ^= 1;
+fn a_wrong_preauth_tag_gets_no_answer() {
+    let mut changed = preauth_tag(&token("a")).unwrap();
+    changed[PREAUTH_TAG_BYTES - 1] ^= 1;
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
-    for said in [changed, knock(&token("b")).unwrap()] {
+    for said in [changed, preauth_tag(&token("b")).unwrap()] {
         assert_eq!(heard_by_who_says(&[&said[..], &greeting].concat()), (vec![], true));
     }
 }
 
 #[test]
-fn no_two_knocks_are_the_same() {
-    assert_ne!(knock(&token("a")).unwrap(), knock(&token("a")).unwrap());
+fn no_two_preauth_tags_are_equal() {
+    assert_ne!(preauth_tag(&token("a")).unwrap(), preauth_tag(&token("a")).unwrap());
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn a_recorded_call_is_worth_nothing_the_second_time() {
     let (mut caller, visitor) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
-    caller.write_all(&[&knock(&token("a")).unwrap()[..], &frame, &proof].concat()).unwrap();
+    caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &frame, &proof].concat()).unwrap();
     assert!(matches!(answer(visitor, &plain("a"), &mut |_| Ok(())), Answer::Stranger));
 }
 
@@ -224,10 +225,10 @@ fn keys_of_another_token_are_taken_by_neither_end() {
 }
 
 #[test]
-fn keys_of_another_token_behind_a_good_knock_are_those_of_a_stranger() {
+fn keys_of_another_token_after_a_valid_tag_are_rejected() {
     let (Stream::Tcp(mut caller), visitor) = tcp_pair() else { unreachable!() };
-    caller.write_all(&knock(&token("a")).unwrap()).unwrap();
-    let mut session = Session::call(caller, &token("b")).unwrap();
+    caller.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
+    let mut session = TlsSession::call(caller, &token("b")).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(move || while session.shake_hands().is_ok_and(|is_done| !is_done) {});
         assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
@@ -266,7 +267,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     let at = hello.windows(7).position(|bytes| bytes == versions).expect("it says which version it wants");
     hello[at + 6] = 3;
     let Stream::Tcp(mut caller) = caller else { unreachable!() };
-    caller.write_all(&[&knock(&token("a")).unwrap()[..], &hello].concat()).unwrap();
+    caller.write_all(&[&preauth_tag(&token("a")).unwrap()[..], &hello].concat()).unwrap();
     assert!(matches!(answer(visitor, &encrypted("a"), &mut |_| Ok(())), Answer::Stranger));
 }
 
@@ -284,10 +285,10 @@ fn a_proof_is_worth_nothing_in_another_session() {
     std::thread::scope(|scope| {
         let called = scope.spawn(move || call(caller, &first, &GREETING, deadline));
         let answered = scope.spawn(move || answer(visitor, &second, &mut |_| Ok(())));
-        let mut knock = [0; KNOCK_BYTES];
-        answering.read_exact(&mut knock).unwrap();
-        calling.write_all(&knock).unwrap();
-        let mut sessions = [Session::answer(answering, &token).unwrap(), Session::call(calling, &token).unwrap()];
+        let mut preauth_tag = [0; PREAUTH_TAG_BYTES];
+        answering.read_exact(&mut preauth_tag).unwrap();
+        calling.write_all(&preauth_tag).unwrap();
+        let mut sessions = [TlsSession::answer(answering, &token).unwrap(), TlsSession::call(calling, &token).unwrap()];
         sessions.iter_mut().for_each(|session| while !session.shake_hands().unwrap() {});
         let [down, up] = &mut sessions;
         relay(down, up, GREETING_BYTES);
@@ -299,7 +300,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
     });
 }
 
-fn relay(from: &mut Session, to: &mut Session, bytes: usize) {
+fn relay(from: &mut TlsSession, to: &mut TlsSession, bytes: usize) {
     let mut frame = vec![0; bytes];
     from.read_exact(&mut frame).unwrap();
     to.write_all(&frame).unwrap();
@@ -323,7 +324,7 @@ proptest! {
     #[test]
     fn hostile_bytes_never_get_in_and_never_get_read_beyond_the_frames(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
-        knocks: bool,
+        tags: bool,
         greets: bool,
         begins_tls: bool,
     ) {
@@ -336,8 +337,8 @@ proptest! {
             // A record of a handshake of that many bytes.
             bytes.splice(0..0, [22, 3, 1, 0, bytes.len() as u8]);
         }
-        if knocks {
-            bytes.splice(0..0, knock(&token("a")).unwrap());
+        if tags {
+            bytes.splice(0..0, preauth_tag(&token("a")).unwrap());
         }
         caller.write_all(&bytes).unwrap();
         drop(caller);

@@ -1,7 +1,7 @@
 //! What an endpoint is made of, for people: which link goes where, and what was tried in vain.
 
-use super::{Endpoint, Slot};
-use crate::config::Links;
+use super::{Endpoint, LinkSlot};
+use crate::config::LinkPolicy;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ pub struct Description {
     /// The addresses it offers to other hosts.
     pub addresses: Vec<IpAddr>,
     /// The links asked for.
-    pub links: Links,
+    pub links: LinkPolicy,
     /// The link to each other rank.
     pub peers: Vec<LinkDescription>,
 }
@@ -97,11 +97,11 @@ impl Endpoint {
             notes.push("same machine, but another network namespace or user, so no shared memory".to_string());
         }
         let kind = match &self.slots[peer] {
-            Slot::Unasked | Slot::Opening => LinkKind::NotOpen,
-            Slot::Ring(..) => LinkKind::SharedMemory,
-            Slot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,
-            Slot::Tcp(_) => LinkKind::Tcp,
-            Slot::Broken(error) => {
+            LinkSlot::Unasked | LinkSlot::Opening => LinkKind::NotOpen,
+            LinkSlot::Ring(..) => LinkKind::SharedMemory,
+            LinkSlot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,
+            LinkSlot::Tcp(_) => LinkKind::Tcp,
+            LinkSlot::Broken(error) => {
                 notes.push(error.why().to_string());
                 LinkKind::Broken
             }

@@ -1,11 +1,12 @@
 //! The endpoint as the executor sees it.
 
-use super::{Endpoint, LinkDescription, Slot};
-use crate::links::{Bell, Watch};
-use crate::monitor::{Order, Shared, Status};
-use ripieno_run::membership::{Request, agreement, describe_pair};
+use super::{Endpoint, LinkDescription, LinkSlot};
+use crate::links::{Bell, WatchedDescriptor};
+use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
+use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk,
+    Topology, Want,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -39,10 +40,10 @@ impl Fabric for Endpoint {
             return Ok(self.standing_link(peer));
         }
         self.take_deliveries();
-        if matches!(self.slots[peer], Slot::Unasked) {
+        if matches!(self.slots[peer], LinkSlot::Unasked) {
             self.open_link(peer);
         }
-        if matches!(self.slots[peer], Slot::Opening)
+        if matches!(self.slots[peer], LinkSlot::Opening)
             && self.config.rank > peer
             && let Some(lack) = self.lack()
         {
@@ -59,7 +60,7 @@ impl Fabric for Endpoint {
         self.shared.has_failed()
     }
 
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         self.shared.status().failure
     }
 
@@ -67,12 +68,12 @@ impl Fabric for Endpoint {
         self.shared.loss_count() > 0
     }
 
-    fn losses(&self) -> Vec<Failure> {
+    fn losses(&self) -> Vec<JobFailure> {
         self.shared.status().losses.into_values().collect()
     }
 
-    fn report(&mut self, mut failure: Failure) {
-        if let Failure::RankFailed { rank, host, .. } = &mut failure
+    fn report(&mut self, mut failure: JobFailure) {
+        if let JobFailure::RankFailed { rank, host, .. } = &mut failure
             && host.is_empty()
         {
             *host = self.host(*rank).to_string();
@@ -80,9 +81,10 @@ impl Fabric for Endpoint {
         report_failure(&self.shared, failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
-        self.shared.request(Request::Suspect { peer, cause: cause.to_string() });
-        let is_known = |status: &Status| status.failure.is_some() || status.losses.contains_key(&peer) || status.over;
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+        self.shared.request(MembershipRequest::Suspect { peer, cause: cause.to_string() });
+        let is_known =
+            |status: &MonitorStatus| status.failure.is_some() || status.losses.contains_key(&peer) || status.over;
         let mut status = self.shared.wait(VERDICT_TIMEOUT, is_known);
         let failure = match (status.failure, status.losses.remove(&peer)) {
             (Some(verdict), _) => return verdict,
@@ -92,7 +94,7 @@ impl Fabric for Endpoint {
             (None, None) => {
                 let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
                 let host = self.host(peer).to_string();
-                Failure::RankFailed { rank: peer, host, cause, traceback: String::new() }
+                JobFailure::RankFailed { rank: peer, host, cause, traceback: String::new() }
             }
         };
         report_failure(&self.shared, failure.clone());
@@ -129,9 +131,10 @@ impl Fabric for Endpoint {
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
-        report(&self.shared, Request::Differs { mine, peer, theirs }, || {
-            let pair = [(self.config.rank, self.shared.history().history.told(mine)), (peer, Told::untold(theirs))];
-            Failure::Mismatch { description: describe_pair(pair) }
+        report(&self.shared, MembershipRequest::Differs { mine, peer, theirs }, || {
+            let pair =
+                [(self.config.rank, self.shared.history().history.told(mine)), (peer, DescribedCall::untold(theirs))];
+            JobFailure::Mismatch { description: describe_pair(pair) }
         });
     }
 
@@ -140,7 +143,7 @@ impl Fabric for Endpoint {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.shared.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+        self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), is_blocked });
     }
 
     fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
@@ -161,12 +164,14 @@ impl Fabric for Endpoint {
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let Slot::Tcp(link) = &mut self.slots[want.peer] {
+            if let LinkSlot::Tcp(link) = &mut self.slots[want.peer] {
                 link.prepare_sleep();
             }
         }
         let watches = wants.iter().filter_map(|want| match &self.slots[want.peer] {
-            Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
+            LinkSlot::Tcp(link) => {
+                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
+            }
             _ => None,
         });
         // A sleep that fails is one that ends at once; the caller looks again.
@@ -185,9 +190,9 @@ impl Fabric for Endpoint {
 /// An endpoint as other threads reach it.
 struct EndpointRemote {
     bell: Bell,
-    shared: Arc<Shared>,
+    shared: Arc<MonitorShared>,
     /// Of the first world, whose ranks agree.
-    first: Option<Arc<Shared>>,
+    first: Option<Arc<MonitorShared>>,
 }
 
 impl Remote for EndpointRemote {
@@ -195,19 +200,19 @@ impl Remote for EndpointRemote {
         self.bell.ring();
     }
 
-    fn report(&self, failure: Failure) {
+    fn report(&self, failure: JobFailure) {
         report_failure(&self.shared, failure);
     }
 
     fn withdraw(&self) {
         if let Some(first) = &self.first {
-            first.order(Order::Agreement(agreement::Event::Withdraw));
+            first.order(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
         }
     }
 }
 
 /// Reports and waits for the verdict; without one the job has failed of `alone`.
-fn report(shared: &Shared, request: Request, alone: impl FnOnce() -> Failure) {
+fn report(shared: &MonitorShared, request: MembershipRequest, alone: impl FnOnce() -> JobFailure) {
     shared.request(request);
     let status = shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
     if status.failure.is_none() {
@@ -215,8 +220,8 @@ fn report(shared: &Shared, request: Request, alone: impl FnOnce() -> Failure) {
     }
 }
 
-fn report_failure(shared: &Shared, failure: Failure) {
-    report(shared, Request::Report(failure.clone()), || failure);
+fn report_failure(shared: &MonitorShared, failure: JobFailure) {
+    report(shared, MembershipRequest::Report(failure.clone()), || failure);
 }
 
 impl Endpoint {
@@ -224,7 +229,7 @@ impl Endpoint {
     fn note_ready(&mut self, wants: &[Want]) {
         let mut index = 0;
         for want in wants {
-            let Slot::Tcp(link) = &mut self.slots[want.peer] else { continue };
+            let LinkSlot::Tcp(link) = &mut self.slots[want.peer] else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -239,7 +244,7 @@ impl Endpoint {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();
         for (rank, failure) in losses {
-            self.slots[rank] = Slot::Broken(LinkError::Closed { cause: failure.to_string() });
+            self.slots[rank] = LinkSlot::Broken(LinkError::Closed { cause: failure.to_string() });
         }
     }
 
@@ -248,31 +253,31 @@ impl Endpoint {
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
             match &mut self.slots[want.peer] {
-                Slot::Ring(_, liveness) => {
+                LinkSlot::Ring(_, liveness) => {
                     // What the peer wrote before its end was there at the try after the end was seen.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
-                        self.shared.request(Request::Suspect { peer: want.peer, cause });
+                        self.shared.request(MembershipRequest::Suspect { peer: want.peer, cause });
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
-                Slot::Tcp(link) => {
+                LinkSlot::Tcp(link) => {
                     let silence = link.unanswered();
                     if silence > self.config.heartbeat_timeout {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
-                        self.slots[want.peer] = Slot::Broken(LinkError::Closed { cause });
+                        self.slots[want.peer] = LinkSlot::Broken(LinkError::Closed { cause });
                     }
                 }
-                Slot::Unasked | Slot::Opening | Slot::Broken(_) => {}
+                LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => {}
             }
         }
     }
 }
 
-impl Slot {
+impl LinkSlot {
     fn link(&mut self) -> Result<Option<&mut dyn Link>, LinkError> {
         match self {
-            Slot::Broken(error) => Err(error.clone()),
+            LinkSlot::Broken(error) => Err(error.clone()),
             _ => Ok(self.standing_link()),
         }
     }
@@ -280,14 +285,14 @@ impl Slot {
     #[inline]
     fn standing_link(&mut self) -> Option<&mut dyn Link> {
         match self {
-            Slot::Ring(link, _) => Some(&mut **link),
-            Slot::Tcp(link) => Some(link),
-            Slot::Unasked | Slot::Opening | Slot::Broken(_) => None,
+            LinkSlot::Ring(link, _) => Some(&mut **link),
+            LinkSlot::Tcp(link) => Some(link),
+            LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => None,
         }
     }
 
     #[inline]
     pub(super) fn is_open(&self) -> bool {
-        matches!(self, Slot::Ring(..) | Slot::Tcp(_))
+        matches!(self, LinkSlot::Ring(..) | LinkSlot::Tcp(_))
     }
 }

@@ -12,24 +12,24 @@ mod topology;
 
 pub use describe::{Description, LinkDescription, LinkKind};
 
-use crate::auth::Purpose;
-use crate::config::{Config, Links};
+use crate::acceptor::Acceptor;
+use crate::auth::ConnectionPurpose;
+use crate::config::{Config, LinkPolicy};
 use crate::connector::Connector;
-use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::core_count;
 use crate::lack::told;
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
-use crate::monitor::{Entering, Monitor, Setup, Shared};
+use crate::monitor::{Entering, Monitor, MonitorShared, Setup};
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::stream::Stream;
-use open::{Delivery, Opener};
-use ripieno_cores::Company;
-use ripieno_run::membership::agreement::{Agreement, Patience};
-use ripieno_run::membership::{Membership, Request, Timing};
-use ripieno_run::{Failure, LinkError, Topology};
+use open::{OpenedLink, Opener};
+use ripieno_cores::CoLocationDetector;
+use ripieno_run::membership::agreement::{Agreement, AgreementTimeouts};
+use ripieno_run::membership::{Membership, MembershipRequest, MembershipTiming};
+use ripieno_run::{JobFailure, LinkError, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -48,14 +48,14 @@ pub struct Endpoint {
     config: Config,
     addresses: Arc<Vec<PeerAddress>>,
     topology: Arc<Topology>,
-    shared: Arc<Shared>,
+    shared: Arc<MonitorShared>,
     entering: Entering,
     doorbell: Doorbell,
-    slots: Vec<Slot>,
+    slots: Vec<LinkSlot>,
     opener: Opener,
-    deliveries: Receiver<Delivery>,
+    deliveries: Receiver<OpenedLink>,
     /// Until it is closed.
-    watch: Option<Arc<Watch>>,
+    watch: Option<Arc<MonitorHandle>>,
     /// The world that this one is what is left of, or this one; until it is closed.
     first: Option<Arc<FirstWorld>>,
     /// The rank that each rank had in the first world.
@@ -63,19 +63,19 @@ pub struct Endpoint {
     /// What was tried in vain for a peer's link.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
-    company: Company,
+    company: CoLocationDetector,
     /// How many ranks that have died have had their links closed.
     closed_count: usize,
 }
 
 /// A running monitor: leaves the job in good order when it is dropped.
-struct Watch {
-    shared: Arc<Shared>,
+struct MonitorHandle {
+    shared: Arc<MonitorShared>,
     monitor: Option<JoinHandle<()>>,
 }
 
 /// Where the link to a peer stands.
-enum Slot {
+enum LinkSlot {
     Unasked,
     Opening,
     Ring(Box<RingLink>, LivenessSocket),
@@ -92,7 +92,7 @@ struct LivenessSocket {
 /// Reports and hears of failures from any thread, e.g. a signal handler's.
 #[derive(Clone)]
 pub struct Alarm {
-    shared: Arc<Shared>,
+    shared: Arc<MonitorShared>,
 }
 
 impl Endpoint {
@@ -140,14 +140,15 @@ impl Endpoint {
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
             doorbell.make_barriers();
         }
-        let (shared, orders) = Shared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
         let shared = Arc::new(shared);
-        let timing = Timing { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
+        let timing =
+            MembershipTiming { join_timeout: config.rendezvous_timeout, heartbeat_timeout: config.heartbeat_timeout };
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
         let (sender, deliveries) = channel();
         let connector = Arc::new(connector);
         let addresses = Arc::new(addresses);
-        let patience = Patience { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
+        let patience = AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
         let opener = Opener::new(connector.clone(), doorbell.bell(), sender, config.heartbeat_timeout);
         let acceptor = opener.clone();
         let setup = Setup {
@@ -158,7 +159,7 @@ impl Endpoint {
             still: config.heartbeat_timeout / 2,
             connector,
             addresses: addresses.clone(),
-            entrance: Entrance::new(listeners.doors).map_err(os("watch its doors"))?,
+            entrance: Acceptor::new(listeners.doors).map_err(os("watch its doors"))?,
             own: addresses[config.rank].clone(),
             credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),
@@ -170,14 +171,14 @@ impl Endpoint {
         let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
         let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());
         let monitor = thread.spawn(|| monitor.run()).map_err(os("start the monitor thread"))?;
-        let watch = Arc::new(Watch { shared: shared.clone(), monitor: Some(monitor) });
+        let watch = Arc::new(MonitorHandle { shared: shared.clone(), monitor: Some(monitor) });
         let first = first.unwrap_or_else(|| FirstWorld::of(&config, &addresses, &watch));
         if config.world_size == 1 {
             shared.update(|status| status.complete = true);
         }
         Ok(Endpoint {
-            slots: (0..config.world_size).map(|_| Slot::Unasked).collect(),
-            company: Company::of(config.rank),
+            slots: (0..config.world_size).map(|_| LinkSlot::Unasked).collect(),
+            company: CoLocationDetector::of(config.rank),
             members: (0..config.world_size).collect(),
             config,
             addresses,
@@ -208,7 +209,7 @@ impl Endpoint {
             // The others hold a connection to rank 0, whose end tells them.
             let loss = if self.config.rank == 0 { exchange.lost() } else { None };
             if let Some(loss) = loss {
-                self.shared.request(Request::Report(loss));
+                self.shared.request(MembershipRequest::Report(loss));
             }
             if Instant::now() > deadline + VERDICT_MARGIN {
                 return Err(NetError::Missing {
@@ -253,10 +254,10 @@ impl Endpoint {
     }
 }
 
-impl Drop for Watch {
+impl Drop for MonitorHandle {
     fn drop(&mut self) {
         let Some(monitor) = self.monitor.take() else { return };
-        self.shared.request(Request::Leave);
+        self.shared.request(MembershipRequest::Leave);
         // The monitor's end is bounded by itself; a panic of it has become the job's failure.
         let _ = monitor.join();
     }
@@ -267,7 +268,12 @@ impl Drop for Endpoint {
         if std::thread::panicking() {
             let (rank, host) = (self.config.rank, self.host(self.config.rank).to_string());
             let cause = "its program panicked".to_string();
-            self.shared.request(Request::Report(Failure::RankFailed { rank, host, cause, traceback: String::new() }));
+            self.shared.request(MembershipRequest::Report(JobFailure::RankFailed {
+                rank,
+                host,
+                cause,
+                traceback: String::new(),
+            }));
         }
         self.close();
     }
@@ -275,17 +281,17 @@ impl Drop for Endpoint {
 
 impl Alarm {
     /// Reports a failure to the job.
-    pub fn report(&self, failure: Failure) {
-        self.shared.request(Request::Report(failure));
+    pub fn report(&self, failure: JobFailure) {
+        self.shared.request(MembershipRequest::Report(failure));
     }
 
     /// How the job has failed.
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<JobFailure> {
         self.shared.status().failure
     }
 
     /// Waits for the job to fail, at most for `timeout`.
-    pub fn wait(&self, timeout: Duration) -> Option<Failure> {
+    pub fn wait(&self, timeout: Duration) -> Option<JobFailure> {
         self.shared.wait(timeout, |status| status.failure.is_some() || status.over).failure
     }
 }
@@ -293,7 +299,7 @@ impl Alarm {
 fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetError> {
     let own = &addresses[config.rank].identity;
     match addresses.iter().find(|address| address.identity != *own) {
-        Some(other) if config.links == Links::SharedMemory => Err(NetError::Config {
+        Some(other) if config.links == LinkPolicy::SharedMemory => Err(NetError::Config {
             name: "links",
             value: "shared-memory".to_string(),
             expected: format!("all ranks on one host, but rank {} is on host {}", other.rank, other.host),
@@ -325,7 +331,7 @@ fn call_hub(
     exchange: &mut dyn Exchange,
     deadline: Instant,
 ) -> Result<Stream, NetError> {
-    match connector.connect(hub, Purpose::Control, deadline) {
+    match connector.connect(hub, ConnectionPurpose::Control, deadline) {
         Ok(reached) => Ok(reached.stream),
         Err(error) => Err(exchange.lost().map_or(error, NetError::Failed)),
     }

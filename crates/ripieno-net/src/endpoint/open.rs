@@ -1,8 +1,8 @@
 //! Opening links: the lower rank of a pair connects, the higher one accepts; both on short-lived threads.
 
-use super::{Endpoint, LivenessSocket, Slot};
-use crate::auth::Purpose;
-use crate::config::Links;
+use super::{Endpoint, LinkSlot, LivenessSocket};
+use crate::auth::ConnectionPurpose;
+use crate::config::LinkPolicy;
 use crate::connector::{Connection, Connector};
 use crate::error::Address;
 use crate::lack::{lack, no_thread};
@@ -22,13 +22,13 @@ const AGREE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A link that stands, and where.
 pub(super) struct Opened {
-    pub link: Slot,
+    pub link: LinkSlot,
     /// What was tried in vain before, for the description.
     pub notes: Vec<String>,
 }
 
 /// The outcome of opening the link to `peer`.
-pub(super) struct Delivery {
+pub(super) struct OpenedLink {
     pub peer: usize,
     pub outcome: Result<Opened, LinkError>,
 }
@@ -38,13 +38,13 @@ pub(super) struct Delivery {
 pub(super) struct Opener {
     connector: Arc<Connector>,
     bell: Bell,
-    deliveries: Sender<Delivery>,
+    deliveries: Sender<OpenedLink>,
     /// A host that answers nothing for this long is cut off.
     silence: Duration,
 }
 
 impl Opener {
-    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<Delivery>, silence: Duration) -> Opener {
+    pub fn new(connector: Arc<Connector>, bell: Bell, deliveries: Sender<OpenedLink>, silence: Duration) -> Opener {
         Opener { connector, bell, deliveries, silence }
     }
 
@@ -62,13 +62,13 @@ impl Opener {
     fn deliver(&self, peer: usize, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
         let opener = self.clone();
         let thread = std::thread::Builder::new().name("ripieno-open".to_string());
-        let spawned = thread.spawn(move || opener.hand_over(Delivery { peer, outcome: open(&opener) }));
+        let spawned = thread.spawn(move || opener.hand_over(OpenedLink { peer, outcome: open(&opener) }));
         if let Err(error) = spawned {
-            self.hand_over(Delivery { peer, outcome: Err(no_thread(&error)) });
+            self.hand_over(OpenedLink { peer, outcome: Err(no_thread(&error)) });
         }
     }
 
-    fn hand_over(&self, delivery: Delivery) {
+    fn hand_over(&self, delivery: OpenedLink) {
         // A rank that has left takes no links.
         let _ = self.deliveries.send(delivery);
         self.bell.ring();
@@ -76,7 +76,7 @@ impl Opener {
 
     fn connected(&self, address: &PeerAddress) -> Result<Opened, LinkError> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
-        let reached = self.connector.connect(address, Purpose::Data, deadline)?;
+        let reached = self.connector.connect(address, ConnectionPurpose::Data, deadline)?;
         let mut notes = notes(&reached);
         let failed = match reached.stream {
             Stream::Unix(socket) => {
@@ -88,11 +88,11 @@ impl Opener {
             }
             stream => return self.tcp(stream).map(|link| Opened { link, notes }),
         };
-        if self.connector.links == Links::SharedMemory {
+        if self.connector.links == LinkPolicy::SharedMemory {
             return Err(failed);
         }
         notes.push(failed.why().to_string());
-        let reached = self.connector.connect_by_tcp(address, Purpose::Data, deadline);
+        let reached = self.connector.connect_by_tcp(address, ConnectionPurpose::Data, deadline);
         let reached = reached.map_err(|error| match LinkError::from(error) {
             LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
             lacking => lacking,
@@ -111,10 +111,10 @@ impl Opener {
         Ok(Opened { link, notes: vec![] })
     }
 
-    fn tcp(&self, stream: Stream) -> Result<Slot, LinkError> {
+    fn tcp(&self, stream: Stream) -> Result<LinkSlot, LinkError> {
         let link = TcpLink::over(stream)?;
         link.probe(self.silence).map_err(|error| LinkError::Closed { cause: error.to_string() })?;
-        Ok(Slot::Tcp(link))
+        Ok(LinkSlot::Tcp(link))
     }
 
     fn share(
@@ -131,8 +131,8 @@ impl Opener {
     }
 }
 
-fn shared(ring: RingLink, socket: Stream) -> Slot {
-    Slot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
+fn shared(ring: RingLink, socket: Stream) -> LinkSlot {
+    LinkSlot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
 }
 
 fn not_shared(error: &io::Error) -> LinkError {
@@ -151,7 +151,7 @@ fn notes(reached: &Connection) -> Vec<String> {
 impl Endpoint {
     /// Starts to open the link to `peer`, or waits for it to do so.
     pub(super) fn open_link(&mut self, peer: usize) {
-        self.slots[peer] = Slot::Opening;
+        self.slots[peer] = LinkSlot::Opening;
         if self.config.rank < peer {
             self.opener.connect(self.addresses[peer].clone());
         }
@@ -159,10 +159,10 @@ impl Endpoint {
 
     /// Takes the links that have opened since.
     pub(super) fn take_deliveries(&mut self) {
-        while let Ok(Delivery { peer, outcome }) = self.deliveries.try_recv() {
+        while let Ok(OpenedLink { peer, outcome }) = self.deliveries.try_recv() {
             match outcome {
                 // The peer has died.
-                Ok(_) if matches!(self.slots[peer], Slot::Broken(_)) => {}
+                Ok(_) if matches!(self.slots[peer], LinkSlot::Broken(_)) => {}
                 Ok(opened) => {
                     self.slots[peer] = opened.link;
                     self.notes.extend(opened.notes.into_iter().map(|note| (peer, note)));
@@ -171,15 +171,15 @@ impl Endpoint {
                 Err(error) if peer < self.config.rank && !is_lasting(&error, self.config.links) => {
                     self.notes.push((peer, error.why().to_string()));
                 }
-                Err(error) => self.slots[peer] = Slot::Broken(error),
+                Err(error) => self.slots[peer] = LinkSlot::Broken(error),
             }
         }
     }
 }
 
 /// Whether a peer that tries again finds no more than it did.
-fn is_lasting(error: &LinkError, links: Links) -> bool {
-    links == Links::SharedMemory && matches!(error, LinkError::Lacking { .. })
+fn is_lasting(error: &LinkError, links: LinkPolicy) -> bool {
+    links == LinkPolicy::SharedMemory && matches!(error, LinkError::Lacking { .. })
 }
 
 #[cfg(test)]
@@ -191,7 +191,7 @@ mod tests {
     use ripieno_run::Fabric;
 
     /// Two endpoints of which the first believes in another Unix socket of the second than there is.
-    fn misled(links: Links) -> Vec<Endpoint> {
+    fn misled(links: LinkPolicy) -> Vec<Endpoint> {
         let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
             let linger = Duration::from_millis(100);
             let config = Config { links, linger, ..Config::new(rank, 2, Token::from_secret("test")) };
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_fallback_to_tcp_is_told_and_forbidden_where_shared_memory_was_asked_for() {
-        let mut endpoints = misled(Links::Auto);
+        let mut endpoints = misled(LinkPolicy::Auto);
         open_first(&mut endpoints[0]).unwrap();
         let peer = endpoints[0].describe().peers.remove(0);
         assert_eq!(peer.kind, LinkKind::Tcp);
@@ -227,7 +227,7 @@ mod tests {
         let [(1, told)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
         assert!(told.starts_with("TCP, for: ") && told.contains("unix:@ripieno-nobody"), "{told}");
 
-        let mut endpoints = misled(Links::SharedMemory);
+        let mut endpoints = misled(LinkPolicy::SharedMemory);
         let error = open_first(&mut endpoints[0]).unwrap_err().to_string();
         assert!(error.contains("unix:@ripieno-nobody"), "{error}");
     }

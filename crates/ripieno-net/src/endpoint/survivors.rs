@@ -5,16 +5,16 @@
 //! in the new one.
 
 use super::topology::topology;
-use super::{Endpoint, Slot, Watch, call_hubs};
+use super::{Endpoint, LinkSlot, MonitorHandle, call_hubs};
 use crate::config::Config;
 use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::listeners::Listeners;
-use crate::monitor::{Order, Outcome, Shared};
+use crate::monitor::{AgreementOutcome, MonitorCommand, MonitorShared};
 use crate::peer_address::PeerAddress;
-use ripieno_run::membership::agreement::{Decision, Event};
-use ripieno_run::{Failure, LinkError, NotShrunk, Shrunk};
+use ripieno_run::membership::agreement::{AgreementEvent, Decision};
+use ripieno_run::{JobFailure, LinkError, NotShrunk, Shrunk};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,24 +31,24 @@ const WORLD_SIZE_MAX: usize = 4096;
 pub(super) struct FirstWorld {
     config: Config,
     addresses: Arc<Vec<PeerAddress>>,
-    watch: Arc<Watch>,
+    watch: Arc<MonitorHandle>,
 }
 
 impl FirstWorld {
-    pub fn of(config: &Config, addresses: &Arc<Vec<PeerAddress>>, watch: &Arc<Watch>) -> Arc<FirstWorld> {
+    pub fn of(config: &Config, addresses: &Arc<Vec<PeerAddress>>, watch: &Arc<MonitorHandle>) -> Arc<FirstWorld> {
         Arc::new(FirstWorld { config: config.clone(), addresses: addresses.clone(), watch: watch.clone() })
     }
 
     /// What the monitor shares that runs the agreements.
-    pub fn monitored(&self) -> &Arc<Shared> {
+    pub fn monitored(&self) -> &Arc<MonitorShared> {
         &self.watch.shared
     }
 
     /// What becomes of the agreement that this rank begins now.
-    fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<Outcome, NotShrunk> {
+    fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
         let shared = self.monitored();
         shared.update(|status| status.outcome = None);
-        shared.order(Order::Agreement(Event::Begin { seat }));
+        shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { seat }));
         loop {
             // The machine gives up by itself.
             let status = shared.wait(INTERRUPT_CHECK, |status| status.outcome.is_some() || status.over);
@@ -56,7 +56,7 @@ impl FirstWorld {
                 return Ok(outcome);
             }
             if status.over {
-                return Ok(Outcome::GaveUp("its monitor has ended".to_string()));
+                return Ok(AgreementOutcome::GaveUp("its monitor has ended".to_string()));
             }
             if interrupt() {
                 return Err(NotShrunk::Interrupted);
@@ -77,7 +77,7 @@ impl FirstWorld {
 
     fn not_come(&self, rank: usize) -> NetError {
         let cause = "it ended while the survivors agreed".to_string();
-        NetError::Failed(Failure::RankFailed {
+        NetError::Failed(JobFailure::RankFailed {
             rank,
             host: self.addresses[rank].host.clone(),
             cause,
@@ -87,23 +87,24 @@ impl FirstWorld {
 }
 
 /// Those who have agreed: their addresses are known, and who has ended since.
-struct Agreed<'a> {
+struct AgreedSurvivors<'a> {
     first: &'a FirstWorld,
     members: &'a [usize],
 }
 
-impl Exchange for Agreed<'_> {
+impl Exchange for AgreedSurvivors<'_> {
     fn exchange(&mut self, _mine: &str) -> Result<Vec<String>, NetError> {
         unreachable!("survivors know each other's addresses when they meet")
     }
 
-    fn lost(&mut self) -> Option<Failure> {
+    fn lost(&mut self) -> Option<JobFailure> {
         let ended = self.first.watch.shared.status().ended;
         let rank = self.members.iter().position(|member| ended.contains(member))?;
-        let NetError::Failed(Failure::RankFailed { host, cause, .. }) = self.first.not_come(self.members[rank]) else {
+        let NetError::Failed(JobFailure::RankFailed { host, cause, .. }) = self.first.not_come(self.members[rank])
+        else {
             return None;
         };
-        Some(Failure::RankFailed { rank, host, cause, traceback: String::new() })
+        Some(JobFailure::RankFailed { rank, host, cause, traceback: String::new() })
     }
 }
 
@@ -120,7 +121,8 @@ impl Endpoint {
             return Err(NotShrunk::Unsupported("it has more than 4096 ranks"));
         }
         for slot in &mut self.slots {
-            *slot = Slot::Broken(LinkError::Closed { cause: "its world has been left for a smaller one".to_string() });
+            *slot =
+                LinkSlot::Broken(LinkError::Closed { cause: "its world has been left for a smaller one".to_string() });
         }
         let former = self.members.clone();
         let mut last = None;
@@ -128,12 +130,12 @@ impl Endpoint {
             let listeners = Listeners::open(&first.config).map_err(|error| self.left_out(error.to_string()))?;
             let own = PeerAddress::new(&first.config, &listeners).map_err(|error| self.left_out(error.to_string()))?;
             let decision = match first.agree(own.encode(), interrupt)? {
-                Outcome::Decided(decision) => decision,
-                Outcome::Excluded => {
+                AgreementOutcome::Decided(decision) => decision,
+                AgreementOutcome::Excluded => {
                     let cause = "it was silent, or did not come to shrink(), and the others have gone on without it";
                     return Err(self.left_out(cause.to_string()).into());
                 }
-                Outcome::GaveUp(cause) => return Err(self.left_out(cause).into()),
+                AgreementOutcome::GaveUp(cause) => return Err(self.left_out(cause).into()),
             };
             match Endpoint::meet_agreed(&first, &decision, listeners) {
                 Ok(endpoint) => {
@@ -150,9 +152,9 @@ impl Endpoint {
         Err(self.left_out(format!("the survivors agreed again and again and could not meet: {cause}")).into())
     }
 
-    fn left_out(&self, cause: String) -> Failure {
+    fn left_out(&self, cause: String) -> JobFailure {
         let rank = self.config.rank;
-        Failure::RankFailed { rank, host: self.host(rank).to_string(), cause, traceback: String::new() }
+        JobFailure::RankFailed { rank, host: self.host(rank).to_string(), cause, traceback: String::new() }
     }
 
     fn meet_agreed(first: &Arc<FirstWorld>, decision: &Decision, listeners: Listeners) -> Result<Endpoint, NetError> {
@@ -167,7 +169,7 @@ impl Endpoint {
         let deadline = Instant::now() + config.rendezvous_timeout;
         let topology = topology(&config, &addresses)?;
         let connector = Connector::new(&config, addresses[config.rank].clone(), addresses[0].job_nonce());
-        let mut agreed = Agreed { first, members: &decision.members };
+        let mut agreed = AgreedSurvivors { first, members: &decision.members };
         let hubs = call_hubs(&config, &connector, &addresses, &mut agreed, deadline)?;
         let mut endpoint =
             Endpoint::start(config, addresses, topology, listeners, connector, hubs, Some(first.clone()))?;

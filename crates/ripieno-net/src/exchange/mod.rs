@@ -12,7 +12,7 @@ pub use tcp_store::TcpStore;
 pub use threads::ThreadExchange;
 
 use crate::error::NetError;
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 
 /// One allgather of strings, called once per meeting.
 pub trait Exchange {
@@ -21,7 +21,7 @@ pub trait Exchange {
 
     /// A rank that the supplier knows to have died since the exchange, before it came to the meeting. Asked while the
     /// ranks connect; a supplier that cannot know says `None`.
-    fn lost(&mut self) -> Option<Failure> {
+    fn lost(&mut self) -> Option<JobFailure> {
         None
     }
 }

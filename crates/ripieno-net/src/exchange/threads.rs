@@ -10,17 +10,17 @@ use std::time::{Duration, Instant};
 pub struct ThreadExchange {
     rank: usize,
     timeout: Duration,
-    table: Arc<Table>,
+    table: Arc<ExchangeTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    state: Mutex<State>,
+struct ExchangeTable {
+    state: Mutex<ExchangeState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ExchangeState {
     strings: Vec<Option<String>>,
     /// A rank that went without giving its string.
     gone: Option<usize>,
@@ -29,7 +29,7 @@ struct State {
 impl ThreadExchange {
     /// The parts of `world_size` threads, by rank. None waits longer than `timeout`.
     pub fn group(world_size: usize, timeout: Duration) -> Vec<ThreadExchange> {
-        let table = Arc::new(Table::default());
+        let table = Arc::new(ExchangeTable::default());
         lock(&table.state).strings = vec![None; world_size];
         (0..world_size).map(|rank| ThreadExchange { rank, timeout, table: table.clone() }).collect()
     }
@@ -41,7 +41,7 @@ impl Exchange for ThreadExchange {
         let mut state = lock(&self.table.state);
         state.strings[self.rank] = Some(mine.to_string());
         self.table.changed.notify_all();
-        let waiting = |state: &mut State| state.gone.is_none() && state.strings.iter().any(Option::is_none);
+        let waiting = |state: &mut ExchangeState| state.gone.is_none() && state.strings.iter().any(Option::is_none);
         let waited = self.table.changed.wait_timeout_while(state, self.timeout, waiting);
         let state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         if let Some(strings) = state.strings.iter().cloned().collect() {

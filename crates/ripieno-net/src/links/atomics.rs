@@ -5,7 +5,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A 64-bit atomic.
-pub trait Word {
+pub trait AtomicWord {
     /// Memory for a short message beside the word, that only one side uses at a time.
     type Inline;
     /// Its size.
@@ -24,7 +24,7 @@ pub trait Word {
     fn fetch(&self, _ours: bool) {}
 }
 
-impl Word for AtomicU64 {
+impl AtomicWord for AtomicU64 {
     /// What a cache line has left.
     type Inline = UnsafeCell<[u64; 7]>;
     const INLINE_BYTES: usize = 56;

@@ -10,7 +10,7 @@
 //! that runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), or one day does not, both
 //! fence themselves.
 
-use super::atomics::Word;
+use super::atomics::AtomicWord;
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::thread::MembarrierCommand;
@@ -40,10 +40,10 @@ pub struct Doorbell {
 /// A handle that wakes the owner of a doorbell, from any thread or process.
 #[derive(Clone)]
 pub struct Bell {
-    shared: Arc<Shared>,
+    shared: Arc<DoorbellMemory>,
 }
 
-struct Shared {
+struct DoorbellMemory {
     eventfd: OwnedFd,
     page_fd: OwnedFd,
     page: Mapping,
@@ -51,7 +51,7 @@ struct Shared {
 
 /// A descriptor that a parked rank also waits for.
 #[derive(Clone, Copy, Debug)]
-pub struct Watch<'a> {
+pub struct WatchedDescriptor<'a> {
     /// What to watch, e.g. a socket.
     pub fd: BorrowedFd<'a>,
     /// Wake when it can be read.
@@ -98,7 +98,11 @@ impl Doorbell {
 
     /// Sleeps until the bell rings, a watched descriptor is ready or has failed, or `timeout` is over; says whether it
     /// was woken (rarely without reason). [`Self::cancel`] is called next.
-    pub fn wait<'a>(&mut self, watches: impl IntoIterator<Item = Watch<'a>>, timeout: Duration) -> io::Result<bool> {
+    pub fn wait<'a>(
+        &mut self,
+        watches: impl IntoIterator<Item = WatchedDescriptor<'a>>,
+        timeout: Duration,
+    ) -> io::Result<bool> {
         let mut polled: Vec<PollFd<'_>> = std::mem::take(&mut self.polled);
         polled.push(PollFd::new(&self.bell.shared.eventfd, PollFlags::IN));
         polled.extend(watches.into_iter().map(|watch| watch.polled()));
@@ -146,7 +150,7 @@ impl Bell {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's doorbell page is too small"));
         }
         let page = Mapping::plain(&page_fd, 0, page_bytes())?;
-        Ok(Bell { shared: Arc::new(Shared { eventfd, page_fd, page }) })
+        Ok(Bell { shared: Arc::new(DoorbellMemory { eventfd, page_fd, page }) })
     }
 
     /// The descriptors to send to a peer: what [`Self::from_fds`] takes.
@@ -190,7 +194,7 @@ pub(super) fn serves_barriers() -> bool {
     *REGISTERED
 }
 
-impl<'a> Watch<'a> {
+impl<'a> WatchedDescriptor<'a> {
     fn polled(&self) -> PollFd<'a> {
         let mut events = PollFlags::empty();
         events.set(PollFlags::IN, self.readable);
@@ -200,7 +204,7 @@ impl<'a> Watch<'a> {
 }
 
 /// The owner's half of the protocol; it looks for work afterwards.
-pub(super) fn announce<W: Word>(parked: &W) {
+pub(super) fn announce<W: AtomicWord>(parked: &W) {
     // A swap, not a store: it follows the claim that it reads in the word's own order, so a peer that has claimed once
     // cannot take its old claim for the newest value.
     parked.swap(1, Relaxed);
@@ -208,7 +212,7 @@ pub(super) fn announce<W: Word>(parked: &W) {
 }
 
 /// The peer's half, after the work is stored and fenced: whether it is this peer's part to wake the owner.
-pub(super) fn claim<W: Word>(parked: &W) -> bool {
+pub(super) fn claim<W: AtomicWord>(parked: &W) -> bool {
     parked.load(Relaxed) != 0 && parked.swap(0, Relaxed) != 0
 }
 

@@ -4,7 +4,7 @@
 //! a file, which may be larger than the machine's memory; one with a name is not shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
-use super::value_memory::Counted;
+use super::value_memory::CountedMemory;
 use ripieno_run::swarm::{MemoryPlace, Store};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ pub struct HostMemory {
     ready_bytes: AtomicUsize,
     /// Whether it was made here, and may be written.
     is_own: bool,
-    counted: Option<Counted>,
+    counted: Option<CountedMemory>,
 }
 
 /// Where the bytes lie. When they move, the descriptor keeps its number, for others know it.
@@ -62,11 +62,11 @@ impl HostMemory {
         HostMemory::of(Mapping::plain(&fd, 0, length_bytes.max(1))?, fd, length_bytes, true)
     }
 
-    pub(super) fn count(&mut self, counted: Counted) {
+    pub(super) fn count(&mut self, counted: CountedMemory) {
         self.counted = Some(counted);
     }
 
-    pub(super) fn counted(&self) -> Option<&Counted> {
+    pub(super) fn counted(&self) -> Option<&CountedMemory> {
         self.counted.as_ref()
     }
 

@@ -7,7 +7,7 @@
 //! consumer's own line is read only when the producer cannot go on by what it last saw there. Nothing read from the
 //! shared words is believed unchecked: the peer may have crashed or be hostile.
 
-use super::atomics::Word;
+use super::atomics::AtomicWord;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Set in an index by the side that closes; the rest of the word is its last index.
@@ -23,18 +23,18 @@ pub const NOTE_COUNT: usize = 64;
 /// The words of one ring, in shared memory. Lines written by one side are 128 bytes from those of the other: x86
 /// prefetches lines in pairs, some arm64 have lines of that size.
 #[repr(C)]
-pub struct Indices<W: Word, const NOTES: usize = NOTE_COUNT> {
-    notes: [Note<W>; NOTES],
-    starved: Line<W>,
-    recalled: Line<W>,
-    visit: Line<Visit<W>>,
-    consumer: Line<W>,
+pub struct Indices<W: AtomicWord, const NOTES: usize = NOTE_COUNT> {
+    notes: [InlineSlot<W>; NOTES],
+    starved: IndexLine<W>,
+    recalled: IndexLine<W>,
+    visit: IndexLine<ReadAttempt<W>>,
+    consumer: IndexLine<W>,
 }
 
 /// A descriptor of the producer, and what became of the consumer's try to read there.
 #[repr(C)]
 #[cfg_attr(test, derive(Default))]
-pub(super) struct Visit<W> {
+pub(super) struct ReadAttempt<W> {
     /// Plus 1.
     pub descriptor: W,
     /// What is to be read there.
@@ -44,7 +44,7 @@ pub(super) struct Visit<W> {
 }
 
 /// What a note told, of its own memory.
-pub(super) enum Told {
+pub(super) enum NoteResult {
     /// So many bytes that belong at this offset of the ring.
     Bytes(usize, usize),
     /// A loan at this index of the stream.
@@ -53,7 +53,7 @@ pub(super) enum Told {
 
 /// One publication: a line of the cache.
 #[repr(C, align(64))]
-struct Note<W: Word> {
+struct InlineSlot<W: AtomicWord> {
     /// Bytes published so far, with [`CLOSED`] or [`INLINE`].
     tail: W,
     /// The last of them, if [`INLINE`].
@@ -61,11 +61,11 @@ struct Note<W: Word> {
 }
 
 #[repr(C, align(128))]
-struct Line<T>(T);
+struct IndexLine<T>(T);
 
 /// Why a ring carries nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Broken {
+pub enum RingBroken {
     /// The other side has closed it.
     Closed,
     /// The other side's index is one that the protocol cannot give.
@@ -102,9 +102,9 @@ pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     next: usize,
 }
 
-impl<W: Word, const NOTES: usize> Indices<W, NOTES> {
+impl<W: AtomicWord, const NOTES: usize> Indices<W, NOTES> {
     /// How the consumer finds out whether it can map the producer's memory.
-    pub(super) fn visit(&self) -> &Visit<W> {
+    pub(super) fn visit(&self) -> &ReadAttempt<W> {
         &self.visit.0
     }
 }
@@ -126,25 +126,25 @@ impl<const NOTES: usize> Producer<NOTES> {
 
     /// Bytes that may be written at [`Self::offset`] and published; the consumer's index is looked at if fewer than
     /// `wanted` are known to be free.
-    pub fn room<W: Word>(&mut self, shared: &Indices<W, NOTES>, wanted: usize) -> Result<usize, Broken> {
+    pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, wanted: usize) -> Result<usize, RingBroken> {
         let free = self.free();
         if free >= wanted {
             return Ok(free);
         }
         match self.look(shared)? {
-            true => Err(Broken::Closed),
+            true => Err(RingBroken::Closed),
             false => Ok(self.free()),
         }
     }
 
     /// The index that the consumer has come to. Closed only when that is below `least` and will not be reached.
-    pub fn head<W: Word>(&mut self, shared: &Indices<W, NOTES>, least: u64) -> Result<u64, Broken> {
+    pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, least: u64) -> Result<u64, RingBroken> {
         let is_closed = self.look(shared)?;
-        if is_closed && self.head_seen < least { Err(Broken::Closed) } else { Ok(self.head_seen) }
+        if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
     /// Looks at the consumer's index; whether it has closed.
-    fn look<W: Word>(&mut self, shared: &Indices<W, NOTES>) -> Result<bool, Broken> {
+    fn look<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) -> Result<bool, RingBroken> {
         // Acquire: the consumer's reads of these bytes and notes come before our overwriting them.
         let word = shared.consumer.0.load(Acquire);
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
@@ -181,7 +181,7 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Shows the consumer all that was written.
-    pub fn publish<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+    pub fn publish<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         if self.tail != self.published {
             self.tell(shared, 0);
         }
@@ -189,7 +189,7 @@ impl<const NOTES: usize> Producer<NOTES> {
 
     /// Publishes `count` bytes that `write` puts into a note instead of the ring. There is room for them, they fit a
     /// note, and all before them is published.
-    pub fn publish_inline<W: Word>(
+    pub fn publish_inline<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, NOTES>,
         count: usize,
@@ -203,7 +203,7 @@ impl<const NOTES: usize> Producer<NOTES> {
 
     /// Publishes a loan that `write` describes in a note, and returns the index that the consumer passes to return it.
     /// There is room for a byte, and all before is published.
-    pub fn publish_loan<W: Word>(&mut self, shared: &Indices<W, NOTES>, write: impl FnOnce(&W::Inline)) -> u64 {
+    pub fn publish_loan<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, write: impl FnOnce(&W::Inline)) -> u64 {
         debug_assert!(self.unpublished() == 0, "a note tells of one thing");
         write(&shared.notes[self.next].bytes);
         self.tail += 1;
@@ -212,13 +212,13 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Says that what is lent must not be believed any more.
-    pub fn recall<W: Word>(&self, shared: &Indices<W, NOTES>) {
+    pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) {
         shared.recalled.0.store(1, Relaxed);
         // What happens to the memory now comes after.
         W::fence();
     }
 
-    fn tell<W: Word>(&mut self, shared: &Indices<W, NOTES>, flags: u64) {
+    fn tell<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, flags: u64) {
         self.published = self.tail;
         self.told[self.next] = self.tail;
         shared.notes[self.next].tail.store(self.tail | flags, Release);
@@ -228,7 +228,7 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Tells the consumer whether this side waits for room.
-    pub fn set_starved<W: Word>(&mut self, shared: &Indices<W, NOTES>, starved: bool) {
+    pub fn set_starved<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, starved: bool) {
         if self.starved != starved {
             self.starved = starved;
             shared.starved.0.store(starved.into(), Relaxed);
@@ -236,7 +236,7 @@ impl<const NOTES: usize> Producer<NOTES> {
     }
 
     /// Publishes and says that nothing more comes.
-    pub fn close<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         self.tell(shared, CLOSED);
     }
 }
@@ -251,15 +251,15 @@ impl<const NOTES: usize> Consumer<NOTES> {
     /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `take` takes
     /// what a note holds: bytes for the ring, or a loan. Closed only when fewer than `least` are left and no more can
     /// come.
-    pub fn arrived<W: Word>(
+    pub fn arrived<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, NOTES>,
         least: usize,
-        mut take: impl FnMut(&W::Inline, Told),
-    ) -> Result<usize, Broken> {
+        mut take: impl FnMut(&W::Inline, NoteResult),
+    ) -> Result<usize, RingBroken> {
         while self.tail_seen - self.head < least as u64 {
             if self.closed {
-                return Err(Broken::Closed);
+                return Err(RingBroken::Closed);
             }
             let note = &shared.notes[self.next];
             // Acquire: the producer's writes of these bytes come before our reading them.
@@ -281,9 +281,9 @@ impl<const NOTES: usize> Consumer<NOTES> {
             };
             within(tail, self.tail_seen, most.min(self.head + self.capacity))?;
             if word & LOAN != 0 {
-                take(&note.bytes, Told::Loan(self.tail_seen));
+                take(&note.bytes, NoteResult::Loan(self.tail_seen));
             } else if word & INLINE != 0 {
-                take(&note.bytes, Told::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
+                take(&note.bytes, NoteResult::Bytes(self.place(self.tail_seen), (tail - self.tail_seen) as usize));
             }
             self.tail_seen = tail;
             self.turn(shared);
@@ -293,7 +293,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
 
     /// The note that holds the next `count` bytes and no others, once it is there, if all before it has been taken.
     #[inline]
-    pub fn noted<'a, W: Word>(&self, shared: &'a Indices<W, NOTES>, count: usize) -> Option<&'a W::Inline> {
+    pub fn noted<'a, W: AtomicWord>(&self, shared: &'a Indices<W, NOTES>, count: usize) -> Option<&'a W::Inline> {
         let note = &shared.notes[self.next];
         let is_next = self.tail_seen == self.head && count <= W::INLINE_BYTES;
         // Acquire: the producer's writes of these bytes come before our reading them.
@@ -303,7 +303,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
 
     /// Takes the `count` bytes that a note [held](Self::noted), without putting them into the ring.
     #[inline]
-    pub fn take_noted<W: Word>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
+    pub fn take_noted<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
         debug_assert!(self.noted(shared, count).is_some(), "a note is taken as it was shown");
         self.tail_seen += count as u64;
         self.turn(shared);
@@ -311,7 +311,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
 
     /// Goes on to the next note.
     #[inline]
-    fn turn<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+    fn turn<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         self.next = (self.next + 1) % NOTES;
         shared.notes[self.next].tail.fetch(false);
     }
@@ -336,46 +336,46 @@ impl<const NOTES: usize> Consumer<NOTES> {
     }
 
     /// Gives the first `count` bytes back to the producer. They are not read afterwards.
-    pub fn release<W: Word>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
+    pub fn release<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
         self.head += count as u64;
         assert!(self.head <= self.tail_seen, "no more is taken than has arrived");
         shared.consumer.0.store(self.head, Release);
     }
 
     /// Whether the producer waits for room. Asked after a fence that follows [`Self::release`].
-    pub fn producer_is_starved<W: Word>(&self, shared: &Indices<W, NOTES>) -> bool {
+    pub fn producer_is_starved<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
         shared.starved.0.load(Relaxed) != 0
     }
 
     /// Whether what the producer has lent must not be believed. Asked after the bytes were read.
-    pub fn is_recalled<W: Word>(&self, shared: &Indices<W, NOTES>) -> bool {
+    pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
         W::fence();
         shared.recalled.0.load(Relaxed) != 0
     }
 
     /// Says that nothing more will be taken.
-    pub fn close<W: Word>(&mut self, shared: &Indices<W, NOTES>) {
+    pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         shared.consumer.0.store(self.head | CLOSED, Release);
     }
 }
 
-fn within(found: u64, least: u64, greatest: u64) -> Result<u64, Broken> {
-    if (least..=greatest).contains(&found) { Ok(found) } else { Err(Broken::Corrupt { found, least, greatest }) }
+fn within(found: u64, least: u64, greatest: u64) -> Result<u64, RingBroken> {
+    if (least..=greatest).contains(&found) { Ok(found) } else { Err(RingBroken::Corrupt { found, least, greatest }) }
 }
 
 #[cfg(test)]
-impl<W: Word + Default, const NOTES: usize> Default for Indices<W, NOTES>
+impl<W: AtomicWord + Default, const NOTES: usize> Default for Indices<W, NOTES>
 where
     W::Inline: Default,
 {
     fn default() -> Self {
-        let note = || Note { tail: W::default(), bytes: W::Inline::default() };
-        let line = || Line(W::default());
+        let note = || InlineSlot { tail: W::default(), bytes: W::Inline::default() };
+        let line = || IndexLine(W::default());
         Indices {
             notes: std::array::from_fn(|_| note()),
             starved: line(),
             recalled: line(),
-            visit: Line(Visit::default()),
+            visit: IndexLine(ReadAttempt::default()),
             consumer: line(),
         }
     }
@@ -390,7 +390,7 @@ mod tests {
         consumer: &mut Consumer<NOTES>,
         shared: &Indices<AtomicU64, NOTES>,
         least: usize,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, RingBroken> {
         consumer.arrived(shared, least, |_, _| {})
     }
 
@@ -407,7 +407,7 @@ mod tests {
             let found = arrived(&mut consumer, &shared, 8);
 
             assert!(
-                matches!(found, Err(Broken::Corrupt { .. })),
+                matches!(found, Err(RingBroken::Corrupt { .. })),
                 "index {hostile} where 2..=9 is possible gave {found:?}"
             );
         }
@@ -424,7 +424,7 @@ mod tests {
             let found = consumer.arrived(&shared, 1, |_, told| deposited = Some(told));
 
             assert_eq!(found.is_ok(), fits);
-            let is_told = matches!(deposited, Some(Told::Bytes(0, told)) if told == count as usize);
+            let is_told = matches!(deposited, Some(NoteResult::Bytes(0, told)) if told == count as usize);
             assert_eq!(is_told, fits);
         }
     }
@@ -439,7 +439,7 @@ mod tests {
 
             shared.consumer.0.store(hostile, Relaxed);
 
-            let expected = Broken::Corrupt { found: hostile, least: 0, greatest: 4 };
+            let expected = RingBroken::Corrupt { found: hostile, least: 0, greatest: 4 };
             assert_eq!(producer.room(&shared, 8), Err(expected));
         }
     }
@@ -451,10 +451,10 @@ mod tests {
         producer.advance(3);
         producer.close(&shared);
 
-        assert_eq!(arrived(&mut consumer, &shared, 4), Err(Broken::Closed));
+        assert_eq!(arrived(&mut consumer, &shared, 4), Err(RingBroken::Closed));
         assert_eq!(arrived(&mut consumer, &shared, 3), Ok(3));
         consumer.release(&shared, 3);
-        assert_eq!(arrived(&mut consumer, &shared, 1), Err(Broken::Closed));
+        assert_eq!(arrived(&mut consumer, &shared, 1), Err(RingBroken::Closed));
     }
 
     #[test]
@@ -475,6 +475,6 @@ mod tests {
         assert_eq!(producer.room(&shared, 1), Ok(0));
         producer.close(&shared);
         assert_eq!(arrived(&mut consumer, &shared, 2), Ok(2));
-        assert_eq!(arrived(&mut consumer, &shared, 3), Err(Broken::Closed));
+        assert_eq!(arrived(&mut consumer, &shared, 3), Err(RingBroken::Closed));
     }
 }

@@ -9,7 +9,7 @@ mod descriptors;
 mod doorbell;
 mod host_memory;
 mod indices;
-mod loans;
+mod lent_descriptors;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -21,9 +21,9 @@ pub mod thread;
 mod unanswered;
 mod value_memory;
 
-pub(crate) use atomics::Word;
+pub(crate) use atomics::AtomicWord;
 pub use descriptors::{receive_fds, send_fds};
-pub use doorbell::{Bell, Doorbell, Watch};
+pub use doorbell::{Bell, Doorbell, WatchedDescriptor};
 pub use host_memory::{Filler, HostMemory};
 pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};

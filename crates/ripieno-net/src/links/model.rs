@@ -1,15 +1,15 @@
 //! The shared-memory protocols under a model checker: every interleaving of two threads, and every value that a weakly
 //! ordered machine may show them.
 
-use super::atomics::Word;
+use super::atomics::AtomicWord;
 use super::doorbell::{announce, claim};
-use super::indices::{Consumer, Indices, Producer, Told};
+use super::indices::{Consumer, Indices, NoteResult, Producer};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-impl Word for AtomicU64 {
+impl AtomicWord for AtomicU64 {
     type Inline = UnsafeCell<u8>;
     const INLINE_BYTES: usize = 1;
 
@@ -34,7 +34,7 @@ impl Word for AtomicU64 {
 const NOTES: usize = 3;
 
 /// A ring whose every byte tells the checker when it is read or written, and one doorbell.
-struct Shared<const CAPACITY: usize> {
+struct ModelRing<const CAPACITY: usize> {
     indices: Indices<AtomicU64, NOTES>,
     bytes: [UnsafeCell<u8>; CAPACITY],
     parked: AtomicU64,
@@ -42,9 +42,9 @@ struct Shared<const CAPACITY: usize> {
     bell: Condvar,
 }
 
-impl<const CAPACITY: usize> Shared<CAPACITY> {
+impl<const CAPACITY: usize> ModelRing<CAPACITY> {
     fn new() -> Arc<Self> {
-        Arc::new(Shared {
+        Arc::new(ModelRing {
             indices: Indices::default(),
             bytes: std::array::from_fn(|_| UnsafeCell::new(0)),
             parked: AtomicU64::new(0),
@@ -72,7 +72,7 @@ impl<const CAPACITY: usize> Shared<CAPACITY> {
 
     fn receive(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
         let arrived = consumer.arrived(&self.indices, 1, |note, told| {
-            let Told::Bytes(offset, _) = told else { panic!("nothing is lent") };
+            let NoteResult::Bytes(offset, _) = told else { panic!("nothing is lent") };
             // SAFETY: loom checks that nobody else has the note or the byte.
             let byte = note.with(|place| unsafe { *place });
             self.bytes[offset].with_mut(|place| unsafe { *place = byte });
@@ -128,17 +128,17 @@ impl<const CAPACITY: usize> Shared<CAPACITY> {
 
 #[test]
 fn bytes_arrive_once_in_order_and_are_never_shared() {
-    all_arrive_by(Shared::receive);
+    all_arrive_by(ModelRing::receive);
 }
 
 #[test]
 fn so_do_those_that_are_taken_from_their_notes() {
-    all_arrive_by(Shared::receive_noted);
+    all_arrive_by(ModelRing::receive_noted);
 }
 
-fn all_arrive_by(receive: fn(&Shared<2>, &mut Consumer<NOTES>) -> Option<u8>) {
+fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<NOTES>) -> Option<u8>) {
     loom::model(move || {
-        let shared = Shared::<2>::new();
+        let shared = ModelRing::<2>::new();
         let peer = shared.clone();
         let sender = thread::spawn(move || {
             let mut producer = Producer::new(2);
@@ -165,7 +165,7 @@ fn all_arrive_by(receive: fn(&Shared<2>, &mut Consumer<NOTES>) -> Option<u8>) {
 #[test]
 fn a_rank_parked_for_bytes_is_always_woken() {
     loom::model(|| {
-        let shared = Shared::<2>::new();
+        let shared = ModelRing::<2>::new();
         let peer = shared.clone();
         let sender = thread::spawn(move || {
             let mut producer = Producer::new(2);
@@ -186,7 +186,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
 #[test]
 fn a_rank_parked_for_room_is_always_woken() {
     loom::model(|| {
-        let shared = Shared::<1>::new();
+        let shared = ModelRing::<1>::new();
         let mut producer = Producer::new(1);
         assert!(shared.send(&mut producer, 1));
         let peer = shared.clone();

@@ -37,9 +37,9 @@ pub(super) struct RegionOffset {
 }
 
 /// The regions of this process, by address.
-static REGIONS: RwLock<BTreeMap<usize, Known>> = RwLock::new(BTreeMap::new());
+static REGIONS: RwLock<BTreeMap<usize, KnownRegion>> = RwLock::new(BTreeMap::new());
 
-struct Known {
+struct KnownRegion {
     length_bytes: usize,
     number: u64,
     fd: RawFd,
@@ -61,7 +61,7 @@ impl Region {
         // SAFETY: advice on our own mapping, which changes no content. Large pages are a matter of speed only.
         let _ = unsafe { rustix::mm::madvise(mapping.address().as_ptr().cast(), length_bytes, Advice::LinuxHugepage) };
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
-        let known = Known { length_bytes, number, fd: fd.as_raw_fd() };
+        let known = KnownRegion { length_bytes, number, fd: fd.as_raw_fd() };
         let start = mapping.address().as_ptr() as usize;
         REGIONS.write().unwrap_or_else(PoisonError::into_inner).insert(start, known);
         Ok(Some(Region { mapping, fd, process: std::process::id() }))

@@ -4,10 +4,10 @@
 //! some bytes travels in the line that announces it: one cache line changes cores.
 //! Needs both ends on one host, in any processes.
 
-use super::atomics::Word;
+use super::atomics::AtomicWord;
 use super::doorbell::{Bell, serves_barriers};
-use super::indices::{Broken, Consumer, Indices, Producer, Told};
-use super::loans::{self, Borrowed, Lent, Loan};
+use super::indices::{Consumer, Indices, NoteResult, Producer, RingBroken};
+use super::lent_descriptors::{self, Lent, LentDescriptor, LentSpan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
 use super::region::place_of;
 use crate::lack::lack;
@@ -30,12 +30,12 @@ const UNIT_BYTES: usize = 32 << 10;
 /// One end of a link over shared memory.
 pub struct RingLink {
     segment: Arc<Segment>,
-    side: Side,
+    side: RingSide,
     producer: Producer,
     consumer: Consumer,
     peer: Bell,
     lent: Lent,
-    borrowed: Borrowed,
+    borrowed: LentSpan,
     /// Bytes of a loan were taken since the last flush.
     has_borrowed: bool,
     sent: bool,
@@ -46,7 +46,7 @@ pub struct RingLink {
 
 /// Which of the two ends: the first sends through ring 0, the second through ring 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum RingSide {
     /// Sends through ring 0.
     First,
     /// Sends through ring 1.
@@ -78,8 +78,8 @@ impl Segment {
     }
 
     /// Lets the peer of the end at `side` find out whether it can map this process's memory.
-    pub(super) fn invite(&self, side: Side) -> io::Result<()> {
-        loans::invite(self.indices(side as usize).visit())
+    pub(super) fn invite(&self, side: RingSide) -> io::Result<()> {
+        lent_descriptors::invite(self.indices(side as usize).visit())
     }
 
     fn map(fd: &OwnedFd, capacity: usize) -> io::Result<Self> {
@@ -105,10 +105,10 @@ fn header_bytes() -> usize {
 impl RingLink {
     /// The end of `segment` at `side`; `peer` wakes the rank at the other, whose process is `pid`, if that can be
     /// known.
-    pub(super) fn new(segment: Arc<Segment>, side: Side, peer: Bell, pid: Option<i32>) -> Self {
+    pub(super) fn new(segment: Arc<Segment>, side: RingSide, peer: Bell, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
         let serves_barriers = peer.makes_barriers() && serves_barriers();
-        let borrowed = Borrowed::of(pid, segment.indices(1 - side as usize).visit());
+        let borrowed = LentSpan::of(pid, segment.indices(1 - side as usize).visit());
         RingLink {
             segment,
             side,
@@ -138,7 +138,7 @@ impl RingLink {
     }
 
     /// Sends `parts` in a note, if they fit one and there is room.
-    fn send_inline(&mut self, parts: &[&[u8]]) -> Result<Option<usize>, Broken> {
+    fn send_inline(&mut self, parts: &[&[u8]]) -> Result<Option<usize>, RingBroken> {
         let count = parts.iter().map(|part| part.len()).sum();
         let shared = self.segment.indices(self.outgoing());
         if !(1..=AtomicU64::INLINE_BYTES).contains(&count) || self.producer.room(shared, count)? < count {
@@ -159,7 +159,7 @@ impl RingLink {
     }
 
     /// Sends a message in two notes, if it fits them and there is room.
-    fn send_in_two(&mut self, [head, body]: &[&[u8]; 2]) -> Result<bool, Broken> {
+    fn send_in_two(&mut self, [head, body]: &[&[u8]; 2]) -> Result<bool, RingBroken> {
         const BYTES: usize = AtomicU64::INLINE_BYTES;
         let (count, shared) = (head.len() + body.len(), self.segment.indices(self.outgoing()));
         let fits = (BYTES + 1..=2 * BYTES).contains(&count);
@@ -180,7 +180,7 @@ impl RingLink {
     }
 
     /// Sends a message through the ring, if there is room.
-    fn send_whole(&mut self, parts: &[&[u8]; 2]) -> Result<bool, Broken> {
+    fn send_whole(&mut self, parts: &[&[u8]; 2]) -> Result<bool, RingBroken> {
         let count = parts[0].len() + parts[1].len();
         if count == 0 || self.producer.room(self.segment.indices(self.outgoing()), count)? < count {
             return Ok(false);
@@ -226,16 +226,16 @@ impl RingLink {
     }
 
     /// Bytes that have arrived ahead of the next loan, after looking for at least `least`.
-    fn arrived(&mut self, least: usize) -> Result<usize, Broken> {
+    fn arrived(&mut self, least: usize) -> Result<usize, RingBroken> {
         let ring = self.segment.data[self.incoming()].address();
         let (segment, incoming, borrowed) = (&self.segment, 1 - self.side as usize, &mut self.borrowed);
         let arrived = self.consumer.arrived(segment.indices(incoming), least, |note, told| match told {
             // SAFETY: words of the note, which the producer leaves alone until they are released; any value is one.
-            Told::Loan(index) => borrowed.add(index, Loan::from_words(unsafe { *note.get() })),
+            NoteResult::Loan(index) => borrowed.add(index, LentDescriptor::from_words(unsafe { *note.get() })),
             // SAFETY: `count` is within the note, and the mirrored mapping holds that many bytes from any offset. The
             // producer neither writes the note nor these bytes of the ring until they are released; a hostile one that
             // does gives us other bytes, which it could have sent anyway.
-            Told::Bytes(offset, count) => unsafe {
+            NoteResult::Bytes(offset, count) => unsafe {
                 std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count);
             },
         })?;
@@ -244,7 +244,7 @@ impl RingLink {
     }
 
     /// Copies a prefix of `part` into the ring; returns its length.
-    fn write(&mut self, part: &[u8]) -> Result<usize, Broken> {
+    fn write(&mut self, part: &[u8]) -> Result<usize, RingBroken> {
         let mut written = 0;
         while written < part.len() {
             let unit = (part.len() - written).min(UNIT_BYTES);
@@ -343,7 +343,7 @@ impl Link for RingLink {
             self.producer.set_starved(shared, true);
             return Ok(false);
         }
-        let words = Loan::words(place, bytes.len());
+        let words = LentDescriptor::words(place, bytes.len());
         // SAFETY: the note is free, so the consumer does not read it until it is published, and nothing else in this
         // process refers to it.
         let returned_at = self.producer.publish_loan(shared, |note| unsafe { *note.get() = words });
@@ -455,10 +455,10 @@ fn unreadable(error: io::Error) -> LinkError {
     }
 }
 
-fn closed(broken: Broken) -> LinkError {
+fn closed(broken: RingBroken) -> LinkError {
     let cause = match broken {
-        Broken::Closed => "the peer closed its end of the shared memory".into(),
-        Broken::Corrupt { found, least, greatest } => {
+        RingBroken::Closed => "the peer closed its end of the shared memory".into(),
+        RingBroken::Corrupt { found, least, greatest } => {
             format!("the peer wrote index {found} into the shared memory where {least}..={greatest} is possible")
         }
     };

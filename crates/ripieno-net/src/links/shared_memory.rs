@@ -6,7 +6,7 @@
 
 use super::descriptors::{receive_fds, send_fds};
 use super::doorbell::Bell;
-use super::ring::{RingLink, Segment, Side};
+use super::ring::{RingLink, RingSide, Segment};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub fn offer(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<Offer> {
     let pid = pid_of(socket)?;
     let (segment, memfd) = Segment::create(capacity_bytes)?;
-    segment.invite(Side::First)?;
+    segment.invite(RingSide::First)?;
     let [eventfd, page] = own.fds();
     send_fds(socket, &[memfd.as_fd(), eventfd, page])?;
     Ok(Offer { segment, pid })
@@ -37,7 +37,7 @@ impl Offer {
 
     /// The initiator's end, once the peer's bell is there.
     pub fn into_link(self, peer: Bell) -> RingLink {
-        RingLink::new(Arc::new(self.segment), Side::First, peer, self.pid)
+        RingLink::new(Arc::new(self.segment), RingSide::First, peer, self.pid)
     }
 }
 
@@ -53,9 +53,9 @@ pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
     let pid = pid_of(socket)?;
     let [memfd, eventfd, page]: [OwnedFd; 3] = receive_fds(socket)?;
     let segment = Segment::open(&memfd)?;
-    segment.invite(Side::Second)?;
+    segment.invite(RingSide::Second)?;
     let bell = Bell::from_fds(eventfd, page)?;
-    let link = RingLink::new(Arc::new(segment), Side::Second, bell, pid);
+    let link = RingLink::new(Arc::new(segment), RingSide::Second, bell, pid);
     send_fds(socket, &own.fds())?;
     Ok(link)
 }
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn to_a_peer_that_cannot_see_this_process_bytes_go_and_nothing_is_lent() {
         let (segment, _) = Segment::create(1 << 16).unwrap();
-        [Side::First, Side::Second].into_iter().for_each(|side| segment.invite(side).unwrap());
+        [RingSide::First, RingSide::Second].into_iter().for_each(|side| segment.invite(side).unwrap());
         let (segment, doorbell) = (Arc::new(segment), Doorbell::new().unwrap());
         let own = Some(std::process::id() as i32);
-        let mut first = RingLink::new(segment.clone(), Side::First, doorbell.bell(), own);
-        let mut second = RingLink::new(segment, Side::Second, doorbell.bell(), None);
+        let mut first = RingLink::new(segment.clone(), RingSide::First, doorbell.bell(), own);
+        let mut second = RingLink::new(segment, RingSide::Second, doorbell.bell(), None);
         let region = Region::new(1000).unwrap().unwrap();
 
         assert_eq!((first.lends(&region), second.lends(&region)), (false, true));

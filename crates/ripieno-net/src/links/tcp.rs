@@ -4,9 +4,9 @@
 //! of many small parts costs one system call. A socket that had nothing to give, or took less than all, is left alone
 //! until a sleep shows that it is ready. Cost of a message: one system call to send it, one to sleep, one to take it.
 
-use super::unanswered::{Unanswered, probe};
+use super::unanswered::{AcknowledgementWait, probe};
 use crate::stream::Stream;
-use crate::tls::Session;
+use crate::tls::TlsSession;
 use ripieno_run::{Link, LinkError};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
@@ -43,21 +43,21 @@ pub struct TcpLink {
     /// The staged bytes are `staging[start..end]`.
     start: usize,
     end: usize,
-    incoming: Rest,
-    outgoing: Rest,
+    incoming: PartialWrite,
+    outgoing: PartialWrite,
     /// Bytes that are sure to come.
     expected: usize,
     /// Bytes that the socket holds before it wakes a sleeper.
     low_water: usize,
     /// Why nothing more will arrive.
     ended: Option<String>,
-    unanswered: Unanswered,
+    unanswered: AcknowledgementWait,
 }
 
 /// What the bytes pass through.
 enum Carrier {
     Plain(TcpStream),
-    Encrypted(Box<Session>),
+    Encrypted(Box<TlsSession>),
 }
 
 impl TcpLink {
@@ -101,12 +101,12 @@ impl TcpLink {
             staging: vec![0; STAGING_BYTES].into(),
             start: 0,
             end: 0,
-            incoming: Rest::default(),
-            outgoing: Rest::default(),
+            incoming: PartialWrite::default(),
+            outgoing: PartialWrite::default(),
             expected: 1,
             low_water: 1,
             ended: None,
-            unanswered: Unanswered::default(),
+            unanswered: AcknowledgementWait::default(),
         })
     }
 
@@ -299,11 +299,11 @@ fn autotuned_bytes(setting: &str) -> Option<usize> {
 
 /// How often more a direction is left alone, because it could not go on.
 #[derive(Default)]
-struct Rest {
+struct PartialWrite {
     left: u32,
 }
 
-impl Rest {
+impl PartialWrite {
     fn begin_if(&mut self, exhausted: bool) {
         if exhausted {
             self.left = REST_COUNT;
@@ -351,8 +351,8 @@ impl Rest {
 mod tests {
     use super::*;
     use crate::config::Token;
-    use crate::links::{Doorbell, Watch};
-    use ripieno_run::conformance::{End, Pair, Sleeper};
+    use crate::links::{Doorbell, WatchedDescriptor};
+    use ripieno_run::conformance::{LinkEnd, LinkPair, Sleeper};
     use std::net::TcpListener;
 
     /// The laws of links, which tests/links.rs has for every other kind.
@@ -376,12 +376,12 @@ mod tests {
     }
 
     /// Both ends of a session whose keys are agreed on.
-    fn sessions() -> [Box<Session>; 2] {
+    fn sessions() -> [Box<TlsSession>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (there, _) = listener.accept().unwrap();
         let token = Token::from_secret("test");
-        let sessions = [Session::call(here, &token).unwrap(), Session::answer(there, &token).unwrap()];
+        let sessions = [TlsSession::call(here, &token).unwrap(), TlsSession::answer(there, &token).unwrap()];
         let agreed = sessions.map(|mut session| {
             std::thread::spawn(move || {
                 while !session.shake_hands().unwrap() {}
@@ -391,32 +391,32 @@ mod tests {
         agreed.map(|thread| thread.join().unwrap())
     }
 
-    fn links() -> Pair {
+    fn links() -> LinkPair {
         let (first, second) = ends();
         (first.link, second.link)
     }
 
-    fn ends() -> (End, End) {
+    fn ends() -> (LinkEnd, LinkEnd) {
         let [first, second] = sessions().map(|session| {
             let socket = session.socket().try_clone().unwrap();
-            let sleeper = AtDoorbell { doorbell: Doorbell::new().unwrap(), socket };
-            End { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), sleeper: Box::new(sleeper) }
+            let sleeper = TcpDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+            LinkEnd { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), sleeper: Box::new(sleeper) }
         });
         (first, second)
     }
 
-    struct AtDoorbell {
+    struct TcpDoorbell {
         doorbell: Doorbell,
         socket: TcpStream,
     }
 
-    impl Sleeper for AtDoorbell {
+    impl Sleeper for TcpDoorbell {
         fn prepare(&mut self) {
             self.doorbell.prepare();
         }
 
         fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
-            let watch = Watch { fd: self.socket.as_fd(), readable, writable };
+            let watch = WatchedDescriptor { fd: self.socket.as_fd(), readable, writable };
             self.doorbell.wait(std::iter::once(watch), timeout).unwrap();
         }
 

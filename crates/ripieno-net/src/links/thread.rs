@@ -1,17 +1,17 @@
 //! Links between threads of one process.
 
 use super::doorbell::Bell;
-use super::ring::{RingLink, Segment, Side};
+use super::ring::{RingLink, RingSide, Segment};
 use std::io;
 use std::sync::Arc;
 
 /// Both ends of a link with rings of at least `capacity_bytes`. `first` wakes the rank that holds the first end.
 pub fn pair(capacity_bytes: usize, first: Bell, second: Bell) -> io::Result<(RingLink, RingLink)> {
     let (segment, _) = Segment::create(capacity_bytes)?;
-    segment.invite(Side::First)?;
-    segment.invite(Side::Second)?;
+    segment.invite(RingSide::First)?;
+    segment.invite(RingSide::Second)?;
     let segment = Arc::new(segment);
     let pid = Some(rustix::process::getpid().as_raw_nonzero().get());
-    let link = RingLink::new(segment.clone(), Side::First, second, pid);
-    Ok((link, RingLink::new(segment, Side::Second, first, pid)))
+    let link = RingLink::new(segment.clone(), RingSide::First, second, pid);
+    Ok((link, RingLink::new(segment, RingSide::Second, first, pid)))
 }

@@ -22,11 +22,11 @@ const SINCE_ACKNOWLEDGED_MS: usize = 14;
 
 /// Since when a connection has been waiting for an acknowledgement, as far as its owner has seen.
 #[derive(Debug, Default)]
-pub(super) struct Unanswered {
+pub(super) struct AcknowledgementWait {
     since: Option<Instant>,
 }
 
-impl Unanswered {
+impl AcknowledgementWait {
     /// How long the other end has acknowledged nothing of what it was sent.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
         let Ok([unacknowledged, ago_ms]) = counts(stream) else { return Duration::ZERO };
@@ -79,7 +79,7 @@ mod tests {
         let (_there, _) = listener.accept().unwrap();
         probe(&here, Duration::from_millis(100)).unwrap();
         here.set_nonblocking(true).unwrap();
-        let mut unanswered = Unanswered::default();
+        let mut unanswered = AcknowledgementWait::default();
         while here.write(&[0; 1 << 16]).is_ok() {
             assert!(unanswered.look(&here) < Duration::from_secs(1));
         }

@@ -46,14 +46,14 @@ pub struct ValueMemory(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    state: Mutex<State>,
+    state: Mutex<ValueMemoryState>,
     held_bytes: AtomicUsize,
     spilled_count: AtomicU64,
     spilled_bytes: AtomicU64,
 }
 
 #[derive(Debug)]
-struct State {
+struct ValueMemoryState {
     bound: Bound,
     directory: PathBuf,
     /// Those that are whole, the one that was used least recently first.
@@ -65,13 +65,13 @@ struct State {
 
 /// Memory that is counted, as long as it is.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(super) struct CountedMemory {
     by: Arc<Inner>,
     bytes: usize,
     is_held: AtomicBool,
 }
 
-impl Counted {
+impl CountedMemory {
     /// The bytes are in memory no more.
     pub(super) fn leave(&self) {
         if self.is_held.swap(false, Ordering::Relaxed) {
@@ -84,7 +84,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedMemory {
     fn drop(&mut self) {
         self.leave();
     }
@@ -93,7 +93,7 @@ impl Drop for Counted {
 impl ValueMemory {
     /// Memory of which `bound` may be held, and whose rest goes to files in `directory`.
     pub fn new(bound: Bound, directory: PathBuf) -> ValueMemory {
-        let state = State { bound, directory, values: Vec::new(), leaving_bytes: 0, failure: None };
+        let state = ValueMemoryState { bound, directory, values: Vec::new(), leaving_bytes: 0, failure: None };
         ValueMemory(Arc::new(Inner {
             state: Mutex::new(state),
             held_bytes: AtomicUsize::new(0),
@@ -130,7 +130,7 @@ impl ValueMemory {
         }
         let mut memory = HostMemory::new(length_bytes)?;
         self.0.held_bytes.fetch_add(length_bytes, Ordering::Relaxed);
-        memory.count(Counted { by: self.0.clone(), bytes: length_bytes, is_held: true.into() });
+        memory.count(CountedMemory { by: self.0.clone(), bytes: length_bytes, is_held: true.into() });
         if !leaving.is_empty() {
             state.leaving_bytes = leaving.iter().map(|(value, _)| value.len()).sum();
             let inner = self.0.clone();
@@ -142,7 +142,7 @@ impl ValueMemory {
 
     /// A value is whole, or is used again.
     pub fn note_use(&self, value: &Arc<HostMemory>) {
-        if value.counted().is_some_and(Counted::is_held) {
+        if value.counted().is_some_and(CountedMemory::is_held) {
             let mut state = self.0.state();
             state.values.retain(|known| known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), &**value));
             state.values.push(Arc::downgrade(value));
@@ -165,7 +165,7 @@ impl ValueMemory {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ValueMemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -191,7 +191,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl ValueMemoryState {
     /// Values of at least so many bytes together, as they were used; None if all are less.
     fn choose(&mut self, bytes: usize) -> Option<Vec<Arc<HostMemory>>> {
         let (mut chosen, mut chosen_bytes) = (Vec::new(), 0);
@@ -199,7 +199,7 @@ impl State {
             if chosen_bytes >= bytes {
                 break;
             }
-            if value.counted().is_some_and(Counted::is_held) {
+            if value.counted().is_some_and(CountedMemory::is_held) {
                 chosen_bytes += value.len();
                 chosen.push(value);
             }
@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn is_in_memory(value: &HostMemory) -> bool {
-        value.counted().is_some_and(Counted::is_held)
+        value.counted().is_some_and(CountedMemory::is_held)
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! Connections that come in by the rank's entrance, and what becomes of them.
 
 use super::Monitor;
-use crate::auth::{Answer, Greeting, Purpose, Refusal};
+use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal};
 use crate::connector::judge;
 use crate::stream::Stream;
 use ripieno_run::Replicas;
-use ripieno_run::membership::Event;
+use ripieno_run::membership::MembershipEvent;
 use std::collections::BTreeMap;
 
 impl Monitor {
@@ -35,15 +35,15 @@ impl Monitor {
     fn welcome(&mut self, stream: Stream, greeting: &Greeting) {
         let peer = greeting.from as usize;
         match greeting.purpose {
-            Purpose::Control => {
+            ConnectionPurpose::Control => {
                 if self.add_wire(peer, stream).is_ok() {
-                    self.events.push_back(Event::Connected { peer });
+                    self.events.push_back(MembershipEvent::Connected { peer });
                     self.handle_events();
                 }
             }
-            Purpose::Data => (self.setup.take_link)(peer, stream),
-            Purpose::Agreement => self.add_kin(peer, stream),
-            Purpose::Rendezvous | Purpose::Member => {}
+            ConnectionPurpose::Data => (self.setup.take_link)(peer, stream),
+            ConnectionPurpose::Agreement => self.add_kin(peer, stream),
+            ConnectionPurpose::Rendezvous | ConnectionPurpose::Member => {}
         }
     }
 }
@@ -53,17 +53,17 @@ impl Monitor {
 fn expects(
     own: usize,
     replicas: Replicas,
-    wires: &BTreeMap<usize, super::wire::Wire>,
+    wires: &BTreeMap<usize, super::wire::ControlConnection>,
     has_left: bool,
     greeting: &Greeting,
 ) -> Result<(), Refusal> {
     let peer = greeting.from as usize;
     match greeting.purpose {
-        Purpose::Control if replicas.logical(own) != 0 => Err(Refusal::Purpose),
-        Purpose::Control if replicas.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
-        Purpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
-        Purpose::Data if peer > own => Err(Refusal::Purpose),
-        Purpose::Agreement if has_left => Err(Refusal::Purpose),
+        ConnectionPurpose::Control if replicas.logical(own) != 0 => Err(Refusal::Purpose),
+        ConnectionPurpose::Control if replicas.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
+        ConnectionPurpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
+        ConnectionPurpose::Data if peer > own => Err(Refusal::Purpose),
+        ConnectionPurpose::Agreement if has_left => Err(Refusal::Purpose),
         _ => Ok(()),
     }
 }

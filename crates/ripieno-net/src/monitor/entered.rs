@@ -4,7 +4,7 @@
 //! One writer, and readers that hold a lock. The places go round; a reader knows by the count which of them may have
 //! been written again while it read.
 
-use crate::links::Word;
+use crate::links::AtomicWord;
 use ripieno_run::{HEADER_BYTES, Header};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -14,19 +14,19 @@ const WORDS: usize = 4;
 const PLACES: usize = 128;
 
 /// The latest headers, as the bytes that travel.
-pub(crate) struct Entered<W, const COUNT: usize = PLACES> {
+pub(crate) struct EnteredCalls<W, const COUNT: usize = PLACES> {
     places: [[W; WORDS]; COUNT],
     count: W,
 }
 
-impl<W: Word + Default, const COUNT: usize> Default for Entered<W, COUNT> {
+impl<W: AtomicWord + Default, const COUNT: usize> Default for EnteredCalls<W, COUNT> {
     fn default() -> Self {
         let places = std::array::from_fn(|_| std::array::from_fn(|_| W::default()));
-        Entered { places, count: W::default() }
+        EnteredCalls { places, count: W::default() }
     }
 }
 
-impl<W: Word, const COUNT: usize> Entered<W, COUNT> {
+impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
     /// Notes a header behind `count` others. Called by one thread.
     #[inline]
     pub fn note(&self, count: u64, header: &[u8; HEADER_BYTES]) {
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_read_was_written_as_a_whole() {
         loom::model(|| {
-            let entered = Arc::new(Entered::<AtomicU64, 2>::default());
+            let entered = Arc::new(EnteredCalls::<AtomicU64, 2>::default());
             let rank = entered.clone();
             let writer = thread::spawn(move || (0..3).for_each(|count| rank.write(count, [count; WORDS])));
 

@@ -1,26 +1,25 @@
 //! The monitor: one thread per rank that answers the listeners, runs the membership protocol and sleeps otherwise.
 //!
 //! Everything it waits for is in one epoll set; it has no clock but the machine's next tick. Program threads talk to it
-//! through [`Shared`].
+//! through [`MonitorShared`].
 
 mod accept;
 mod entered;
-mod kin;
 mod shared;
+mod survivor_connections;
 mod wire;
 
-pub(crate) use shared::{Entering, Order, Outcome, Shared, Status, lock};
+pub(crate) use shared::{AgreementOutcome, Entering, MonitorCommand, MonitorShared, MonitorStatus, lock};
 
+use crate::acceptor::Acceptor;
 use crate::auth::JobNonce;
 use crate::config::Credentials;
 use crate::connector::Connector;
-use crate::entrance::Entrance;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
-use kin::Kin;
 use ripieno_run::membership::agreement::{self, Agreement};
-use ripieno_run::membership::{Event, Membership, Output, Request};
-use ripieno_run::{Failure, Replicas};
+use ripieno_run::membership::{Membership, MembershipEvent, MembershipOutput, MembershipRequest};
+use ripieno_run::{JobFailure, Replicas};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -28,7 +27,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
-use wire::{ENDED, Wire};
+use survivor_connections::SurvivorConnections;
+use wire::{ControlConnection, ENDED};
 
 /// How long a rank that has said goodbye waits for the hub to hang up.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
@@ -39,37 +39,37 @@ const EVENTS_MAX: usize = 256;
 
 /// What an epoll event is about, as its 64-bit tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum EpollTag {
     Wake,
     Entrance,
     Peer(usize),
     Kin(u32),
 }
 
-impl Source {
+impl EpollTag {
     fn tag(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
-            Source::Wake => 0,
-            Source::Entrance => 1,
-            Source::Peer(rank) => 1 << 32 | rank as u64,
-            Source::Kin(number) => 2 << 32 | u64::from(number),
+            EpollTag::Wake => 0,
+            EpollTag::Entrance => 1,
+            EpollTag::Peer(rank) => 1 << 32 | rank as u64,
+            EpollTag::Kin(number) => 2 << 32 | u64::from(number),
         })
     }
 
-    fn of(tag: u64) -> Source {
+    fn of(tag: u64) -> EpollTag {
         match (tag >> 32, tag as u32) {
-            (0, 0) => Source::Wake,
-            (0, _) => Source::Entrance,
-            (1, rank) => Source::Peer(rank as usize),
-            (_, number) => Source::Kin(number),
+            (0, 0) => EpollTag::Wake,
+            (0, _) => EpollTag::Entrance,
+            (1, rank) => EpollTag::Peer(rank as usize),
+            (_, number) => EpollTag::Kin(number),
         }
     }
 }
 
 /// Everything a monitor starts with.
 pub(crate) struct Setup {
-    pub shared: Arc<Shared>,
-    pub orders: Receiver<Order>,
+    pub shared: Arc<MonitorShared>,
+    pub orders: Receiver<MonitorCommand>,
     pub machine: Membership,
     /// The agreements of those who are left once the job has failed.
     pub agreement: Agreement,
@@ -77,7 +77,7 @@ pub(crate) struct Setup {
     pub still: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
-    pub entrance: Entrance,
+    pub entrance: Acceptor,
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
@@ -95,9 +95,9 @@ pub(crate) struct Setup {
 pub(crate) struct Monitor {
     setup: Setup,
     epoll: OwnedFd,
-    wires: BTreeMap<usize, Wire>,
-    kin: Kin,
-    events: VecDeque<Event>,
+    wires: BTreeMap<usize, ControlConnection>,
+    kin: SurvivorConnections,
+    events: VecDeque<MembershipEvent>,
     /// When the monitor ends whatever is left to do; set once this rank has left.
     end: Option<Instant>,
     finished: bool,
@@ -107,14 +107,14 @@ impl Monitor {
     /// Prepares everything that can fail, so that the thread cannot.
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, setup.shared.wake_fd(), Source::Wake.tag(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &setup.entrance, Source::Entrance.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, setup.shared.wake_fd(), EpollTag::Wake.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.entrance, EpollTag::Entrance.tag(), epoll::EventFlags::IN)?;
         let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
             wires: BTreeMap::new(),
-            kin: Kin::default(),
+            kin: SurvivorConnections::default(),
             events: VecDeque::new(),
             end: None,
             finished: false,
@@ -122,7 +122,7 @@ impl Monitor {
         for (hub, stream) in hubs {
             stream.set_nonblocking(true)?;
             monitor.add_wire(hub, stream)?;
-            monitor.events.push_back(Event::Connected { peer: hub });
+            monitor.events.push_back(MembershipEvent::Connected { peer: hub });
         }
         Ok(monitor)
     }
@@ -138,9 +138,9 @@ impl Monitor {
             if self.setup.entrance.due().is_some_and(|due| due <= Instant::now()) {
                 self.receive();
             }
-            self.events.push_back(Event::Tick);
+            self.events.push_back(MembershipEvent::Tick);
             self.handle_events();
-            self.agree(agreement::Event::Tick);
+            self.agree(agreement::AgreementEvent::Tick);
             self.flush();
             self.flush_kin();
         }
@@ -163,7 +163,7 @@ impl Monitor {
         self.setup.replicas.logical(self.setup.own.rank) == 0
     }
 
-    fn wait(&mut self) -> Vec<Source> {
+    fn wait(&mut self) -> Vec<EpollTag> {
         let now = Instant::now();
         let tick = self.setup.machine.next_tick().min(self.setup.agreement.next_tick());
         let tick = self.setup.shared.started.checked_add(tick);
@@ -177,37 +177,37 @@ impl Monitor {
         // An interrupted wait is one without events.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
         if next.is_some_and(|next| Instant::now() > next.max(now) + self.setup.still) {
-            self.agree(agreement::Event::StoodStill);
+            self.agree(agreement::AgreementEvent::StoodStill);
         }
-        events.iter().map(|event| Source::of(event.data.u64())).collect()
+        events.iter().map(|event| EpollTag::of(event.data.u64())).collect()
     }
 
-    fn attend(&mut self, source: Source) {
+    fn attend(&mut self, source: EpollTag) {
         match source {
-            Source::Wake => {
+            EpollTag::Wake => {
                 self.setup.shared.drain_wake();
                 while let Ok(order) = self.setup.orders.try_recv() {
                     self.obey(order);
                 }
             }
-            Source::Entrance => self.receive(),
-            Source::Peer(peer) => self.read(peer),
-            Source::Kin(number) => self.read_kin(number),
+            EpollTag::Entrance => self.receive(),
+            EpollTag::Peer(peer) => self.read(peer),
+            EpollTag::Kin(number) => self.read_kin(number),
         }
     }
 
-    fn obey(&mut self, order: Order) {
+    fn obey(&mut self, order: MonitorCommand) {
         match order {
-            Order::Request(request) => {
-                if request == Request::Leave {
+            MonitorCommand::Request(request) => {
+                if request == MembershipRequest::Leave {
                     self.end = Some(Instant::now() + self.patience());
                     self.leave_kin();
                 }
-                self.events.push_back(Event::Request(request));
+                self.events.push_back(MembershipEvent::Request(request));
             }
-            Order::Agreement(event) => self.agree(event),
-            Order::Open { peer, stream } => self.add_kin(peer, stream),
-            Order::NotOpen { peer, why } => self.miss_kin(peer, why),
+            MonitorCommand::Agreement(event) => self.agree(event),
+            MonitorCommand::Open { peer, stream } => self.add_kin(peer, stream),
+            MonitorCommand::NotOpen { peer, why } => self.miss_kin(peer, why),
         }
     }
 
@@ -223,15 +223,15 @@ impl Monitor {
     fn read(&mut self, peer: usize) {
         let Some(wire) = self.wires.get_mut(&peer) else { return };
         let (messages, closed) = wire.read();
-        self.events.extend(messages.into_iter().map(|message| Event::Received { peer, message }));
+        self.events.extend(messages.into_iter().map(|message| MembershipEvent::Received { peer, message }));
         let has_ended = closed.as_deref() == Some(ENDED);
         if let Some(cause) = closed {
             self.wires.remove(&peer);
-            self.events.push_back(Event::Closed { peer, cause });
+            self.events.push_back(MembershipEvent::Closed { peer, cause });
         }
         self.handle_events();
         if has_ended {
-            self.agree(agreement::Event::Ended { peer });
+            self.agree(agreement::AgreementEvent::Ended { peer });
         }
     }
 
@@ -245,25 +245,25 @@ impl Monitor {
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn carry_out(&mut self, output: MembershipOutput) {
         match output {
-            Output::Send { to, message } => {
+            MembershipOutput::Send { to, message } => {
                 if let Some(wire) = self.wires.get_mut(&to) {
                     wire.queue(&message);
                 }
             }
-            Output::Complete => self.setup.shared.update(|status| status.complete = true),
-            Output::Failed(failure) => {
+            MembershipOutput::Complete => self.setup.shared.update(|status| status.complete = true),
+            MembershipOutput::Failed(failure) => {
                 // The others are told before this rank's program can hear of it and end the process.
                 self.flush();
                 self.setup.shared.fail(failure);
             }
-            Output::Lost(failure) => {
-                if let Failure::RankFailed { rank, .. } = failure {
+            MembershipOutput::Lost(failure) => {
+                if let JobFailure::RankFailed { rank, .. } = failure {
                     self.setup.shared.lose(rank, failure);
                 }
             }
-            Output::Finished => {
+            MembershipOutput::Finished => {
                 self.finished = true;
                 self.flush();
                 if !self.is_hub() {
@@ -286,28 +286,28 @@ impl Monitor {
                 let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 let flags = epoll::EventFlags::IN | room;
                 // The descriptor is in the set as long as the wire lives, so this cannot fail.
-                let _ = epoll::modify(&self.epoll, &wire.stream, Source::Peer(peer).tag(), flags);
+                let _ = epoll::modify(&self.epoll, &wire.stream, EpollTag::Peer(peer).tag(), flags);
             }
         }
         for (peer, cause) in gone {
             // Its last words may explain why it is gone.
             let Some(mut wire) = self.wires.remove(&peer) else { continue };
             let (messages, closed) = wire.read();
-            self.events.extend(messages.into_iter().map(|message| Event::Received { peer, message }));
-            self.events.push_back(Event::Closed { peer, cause: closed.unwrap_or(cause) });
+            self.events.extend(messages.into_iter().map(|message| MembershipEvent::Received { peer, message }));
+            self.events.push_back(MembershipEvent::Closed { peer, cause: closed.unwrap_or(cause) });
         }
     }
 
     fn add_wire(&mut self, peer: usize, stream: Stream) -> io::Result<()> {
-        epoll::add(&self.epoll, &stream, Source::Peer(peer).tag(), epoll::EventFlags::IN)?;
-        self.wires.insert(peer, Wire::new(stream));
+        epoll::add(&self.epoll, &stream, EpollTag::Peer(peer).tag(), epoll::EventFlags::IN)?;
+        self.wires.insert(peer, ControlConnection::new(stream));
         Ok(())
     }
 }
 
 /// Whoever waits for the monitor hears of its end, however it ends.
 struct OverWhenDropped {
-    shared: Arc<Shared>,
+    shared: Arc<MonitorShared>,
     rank: usize,
 }
 
@@ -316,7 +316,7 @@ impl Drop for OverWhenDropped {
         if std::thread::panicking() {
             let cause = "its monitor thread panicked".to_string();
             let (rank, host) = (self.rank, crate::host::host_name());
-            self.shared.fail(Failure::RankFailed { rank, host, cause, traceback: String::new() });
+            self.shared.fail(JobFailure::RankFailed { rank, host, cause, traceback: String::new() });
         }
         self.shared.update(|status| status.over = true);
     }

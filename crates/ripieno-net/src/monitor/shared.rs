@@ -1,12 +1,12 @@
 //! What a rank's own threads share: the job's state, this rank's history, the ways to wake each other.
 
-use super::entered::Entered;
-use crate::connector::Unreached;
+use super::entered::EnteredCalls;
+use crate::connector::UnreachedPeer;
 use crate::links::Bell;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{FORMS_REMEMBERED, History, Request};
-use ripieno_run::{Failure, HEADER_BYTES};
+use ripieno_run::membership::{CallHistory, FORMS_REMEMBERED, MembershipRequest};
+use ripieno_run::{HEADER_BYTES, JobFailure};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -17,25 +17,25 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// The state that a rank's program thread and its monitor share.
-pub(crate) struct Shared {
+pub(crate) struct MonitorShared {
     pub started: Instant,
     failed: AtomicBool,
     loss_count: AtomicUsize,
     lacks: AtomicBool,
-    status: Mutex<Status>,
+    status: Mutex<MonitorStatus>,
     changed: Condvar,
     /// Read into the history whenever somebody looks at that.
-    entered: Entered<AtomicU64>,
-    history: Mutex<Noted>,
-    orders: Sender<Order>,
+    entered: EnteredCalls<AtomicU64>,
+    history: Mutex<ReadCollectives>,
+    orders: Sender<MonitorCommand>,
     bell: Bell,
     wake: OwnedFd,
 }
 
 /// The collectives that this rank has entered, as far as they were read.
 #[derive(Default)]
-pub(crate) struct Noted {
-    pub history: History,
+pub(crate) struct ReadCollectives {
+    pub history: CallHistory,
     read_count: u64,
 }
 
@@ -53,20 +53,20 @@ pub(crate) struct Entering {
 const FORM_PLACES: usize = 16;
 
 /// What other threads want of the monitor.
-pub(crate) enum Order {
+pub(crate) enum MonitorCommand {
     /// Something of its membership machine.
-    Request(Request),
+    Request(MembershipRequest),
     /// Something has happened to the agreement of survivors.
-    Agreement(agreement::Event),
+    Agreement(agreement::AgreementEvent),
     /// A connection to `peer` for the agreement stands.
     Open { peer: usize, stream: Stream },
     /// It does not.
-    NotOpen { peer: usize, why: Unreached },
+    NotOpen { peer: usize, why: UnreachedPeer },
 }
 
 /// What has become of an agreement of survivors.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Outcome {
+pub(crate) enum AgreementOutcome {
     /// These go on, and this rank is one of them.
     Decided(Decision),
     /// This rank does not go on.
@@ -77,14 +77,14 @@ pub(crate) enum Outcome {
 
 /// How the job stands.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Status {
-    pub failure: Option<Failure>,
+pub(crate) struct MonitorStatus {
+    pub failure: Option<JobFailure>,
     /// Ranks that have died, of which a replica lives.
-    pub losses: BTreeMap<usize, Failure>,
+    pub losses: BTreeMap<usize, JobFailure>,
     /// Every rank has come.
     pub complete: bool,
     /// What has become of the agreement that this rank has begun last.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<AgreementOutcome>,
     /// Ranks that are known to have ended, or to take part in no agreement.
     pub ended: BTreeSet<usize>,
     /// What this process lacks to accept connections with.
@@ -93,19 +93,19 @@ pub(crate) struct Status {
     pub over: bool,
 }
 
-impl Shared {
+impl MonitorShared {
     /// The state, and what the monitor reads requests from.
-    pub fn new(bell: Bell) -> io::Result<(Shared, Receiver<Order>)> {
+    pub fn new(bell: Bell) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
         let (orders, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared = Shared {
+        let shared = MonitorShared {
             started: Instant::now(),
             failed: AtomicBool::new(false),
             loss_count: AtomicUsize::new(0),
             lacks: AtomicBool::new(false),
             status: Mutex::default(),
             changed: Condvar::new(),
-            entered: Entered::default(),
+            entered: EnteredCalls::default(),
             history: Mutex::default(),
             orders,
             bell,
@@ -132,12 +132,12 @@ impl Shared {
         self.lacks.load(Ordering::Acquire)
     }
 
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> MonitorStatus {
         lock(&self.status).clone()
     }
 
     /// Changes the status and wakes everybody who waits for that.
-    pub fn update(&self, change: impl FnOnce(&mut Status)) {
+    pub fn update(&self, change: impl FnOnce(&mut MonitorStatus)) {
         let mut status = lock(&self.status);
         change(&mut status);
         self.failed.store(status.failure.is_some(), Ordering::Release);
@@ -149,21 +149,21 @@ impl Shared {
     }
 
     /// Notes the job's failure; only the first counts.
-    pub fn fail(&self, failure: Failure) {
+    pub fn fail(&self, failure: JobFailure) {
         self.update(|status| {
             status.failure.get_or_insert(failure);
         });
     }
 
     /// Notes the death of `rank`, of which a replica lives.
-    pub fn lose(&self, rank: usize, failure: Failure) {
+    pub fn lose(&self, rank: usize, failure: JobFailure) {
         self.update(|status| {
             status.losses.insert(rank, failure);
         });
     }
 
     /// Waits until `done` or for `timeout`; returns the status then.
-    pub fn wait(&self, timeout: Duration, done: impl Fn(&Status) -> bool) -> Status {
+    pub fn wait(&self, timeout: Duration, done: impl Fn(&MonitorStatus) -> bool) -> MonitorStatus {
         let status = lock(&self.status);
         match self.changed.wait_timeout_while(status, timeout, |status| !done(status)) {
             Ok((status, _)) => status.clone(),
@@ -172,9 +172,9 @@ impl Shared {
     }
 
     /// What this rank has entered so far.
-    pub fn history(&self) -> MutexGuard<'_, Noted> {
+    pub fn history(&self) -> MutexGuard<'_, ReadCollectives> {
         let mut noted = lock(&self.history);
-        let Noted { history, read_count } = &mut *noted;
+        let ReadCollectives { history, read_count } = &mut *noted;
         *read_count = self.entered.read(*read_count, |header| history.enter(header));
         noted
     }
@@ -204,12 +204,12 @@ impl Shared {
     }
 
     /// Hands a request to the monitor. After the monitor's end nobody takes it, and nobody needs to.
-    pub fn request(&self, request: Request) {
-        self.order(Order::Request(request));
+    pub fn request(&self, request: MembershipRequest) {
+        self.order(MonitorCommand::Request(request));
     }
 
-    /// As [`Shared::request`], for orders of all kinds.
-    pub fn order(&self, order: Order) {
+    /// As [`MonitorShared::request`], for orders of all kinds.
+    pub fn order(&self, order: MonitorCommand) {
         if self.orders.send(order).is_ok() {
             // A count that is full wakes as well.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());

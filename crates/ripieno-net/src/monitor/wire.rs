@@ -1,7 +1,7 @@
 //! A control connection: messages in, messages out, never blocking.
 
 use crate::stream::{Stream, is_not_now};
-use ripieno_run::membership::{Inbox, Message};
+use ripieno_run::membership::{MembershipMessage, MessageInbox};
 use std::io::{self, Read, Write};
 
 /// A peer that reads nothing while so much waits for it is as good as dead.
@@ -14,22 +14,22 @@ pub(super) const ENDED: &str = "its process ended";
 
 /// One end of a control connection.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct ControlConnection {
     pub stream: Stream,
     /// Whether the monitor listens for room to send.
     pub awaits_room: bool,
-    inbox: Inbox,
+    inbox: MessageInbox,
     outbox: Vec<u8>,
 }
 
-impl Wire {
+impl ControlConnection {
     /// A wire over a non-blocking stream.
-    pub fn new(stream: Stream) -> Wire {
-        Wire { stream, awaits_room: false, inbox: Inbox::default(), outbox: Vec::new() }
+    pub fn new(stream: Stream) -> ControlConnection {
+        ControlConnection { stream, awaits_room: false, inbox: MessageInbox::default(), outbox: Vec::new() }
     }
 
     /// The messages that have arrived, and, if the connection is gone, why.
-    pub fn read(&mut self) -> (Vec<Message>, Option<String>) {
+    pub fn read(&mut self) -> (Vec<MembershipMessage>, Option<String>) {
         let mut bytes = [0; READ_BYTES];
         let mut messages = Vec::new();
         loop {
@@ -50,7 +50,7 @@ impl Wire {
     }
 
     /// Takes a message to send.
-    pub fn queue(&mut self, message: &Message) {
+    pub fn queue(&mut self, message: &MembershipMessage) {
         self.outbox.extend(message.encode());
     }
 

@@ -10,7 +10,7 @@ mod records;
 mod session;
 mod tunnel;
 
-pub(crate) use session::{BINDING_BYTES, Session};
+pub(crate) use session::{BINDING_BYTES, TlsSession};
 pub use tunnel::Tunnel;
 
 use crate::auth::seal;

@@ -14,7 +14,7 @@ const AHEAD_BYTES: usize = 128 << 10;
 
 /// Where a socket stands among its records.
 #[derive(Debug, Default)]
-pub(super) struct Records {
+pub(super) struct TlsRecords {
     header: [u8; HEADER_BYTES],
     header_filled: usize,
     /// Bytes of the record, behind its header, that are given, and that are still to come.
@@ -28,11 +28,11 @@ pub(super) struct Records {
 
 /// A socket with its place.
 pub(super) struct RecordReader<'a> {
-    pub records: &'a mut Records,
+    pub records: &'a mut TlsRecords,
     pub socket: &'a TcpStream,
 }
 
-impl Records {
+impl TlsRecords {
     /// Takes from now on whatever the socket has.
     pub fn read_ahead(&mut self) {
         self.ahead = vec![0; AHEAD_BYTES].into();

@@ -1,6 +1,6 @@
 //! One end of an encrypted connection, over a blocking or a non-blocking socket.
 
-use super::records::{RecordReader, Records};
+use super::records::{RecordReader, TlsRecords};
 use super::{answering, calling};
 use crate::config::Token;
 use std::io::{self, IoSlice, Read, Write};
@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(crate) const BINDING_BYTES: usize = 32;
 
 /// One end of an encrypted connection. Reads and writes behave as those of its socket.
-pub(crate) struct Session {
+pub(crate) struct TlsSession {
     socket: TcpStream,
     state: Box<rustls::Connection>,
-    records: Records,
+    records: TlsRecords,
     /// Bytes that are encrypted, but of which not all are in the socket: they count as written only when they are, and
     /// until then they are offered again.
     taken: usize,
@@ -22,19 +22,19 @@ pub(crate) struct Session {
     broken: Option<rustls::Error>,
 }
 
-impl Session {
+impl TlsSession {
     /// Begins to call who listens at the other end of `socket`.
-    pub fn call(socket: TcpStream, token: &Token) -> io::Result<Session> {
-        Ok(Session::new(socket, calling(token).map_err(io::Error::other)?))
+    pub fn call(socket: TcpStream, token: &Token) -> io::Result<TlsSession> {
+        Ok(TlsSession::new(socket, calling(token).map_err(io::Error::other)?))
     }
 
     /// Begins to answer who has connected by `socket`.
-    pub fn answer(socket: TcpStream, token: &Token) -> io::Result<Session> {
-        Ok(Session::new(socket, answering(token).map_err(io::Error::other)?))
+    pub fn answer(socket: TcpStream, token: &Token) -> io::Result<TlsSession> {
+        Ok(TlsSession::new(socket, answering(token).map_err(io::Error::other)?))
     }
 
-    fn new(socket: TcpStream, state: rustls::Connection) -> Session {
-        Session { socket, state: Box::new(state), records: Records::default(), taken: 0, broken: None }
+    fn new(socket: TcpStream, state: rustls::Connection) -> TlsSession {
+        TlsSession { socket, state: Box::new(state), records: TlsRecords::default(), taken: 0, broken: None }
     }
 
     /// Does the next step until both ends have proved themselves; returns whether that is done.
@@ -130,7 +130,7 @@ impl Session {
     }
 }
 
-impl Read for Session {
+impl Read for TlsSession {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.state.reader().read(into) {
@@ -144,7 +144,7 @@ impl Read for Session {
     }
 }
 
-impl Write for Session {
+impl Write for TlsSession {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_parts(&[IoSlice::new(bytes)])
     }
@@ -154,13 +154,13 @@ impl Write for Session {
     }
 }
 
-impl AsFd for Session {
+impl AsFd for TlsSession {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl std::fmt::Debug for Session {
+impl std::fmt::Debug for TlsSession {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Session({:?})", self.socket)
     }

@@ -1,7 +1,7 @@
 //! A tunnel: an encrypted connection for those who know only sockets. What they write into one end of a Unix socket
 //! pair goes out encrypted, and what comes is decrypted into it, by a thread of the tunnel's own.
 
-use super::Session;
+use super::TlsSession;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ pub struct Tunnel {
 
 impl Tunnel {
     /// Carries what passes between a session whose keys are agreed on and the descriptor that it returns.
-    pub(crate) fn open(session: Session) -> io::Result<(Tunnel, OwnedFd)> {
+    pub(crate) fn open(session: TlsSession) -> io::Result<(Tunnel, OwnedFd)> {
         let (inner, outer) = UnixStream::pair()?;
         inner.set_nonblocking(true)?;
         session.socket().set_nonblocking(true)?;
@@ -77,7 +77,7 @@ impl Passing {
     }
 }
 
-fn carry(mut session: Session, mut inner: UnixStream) -> io::Result<()> {
+fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
     let (mut out, mut back) = (Passing::new(), Passing::new());
     let mut is_heard = true;
     loop {

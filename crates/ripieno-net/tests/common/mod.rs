@@ -6,7 +6,7 @@ pub mod process;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Endpoint, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Call, CallKind, Element, Fabric, Failure, Header, Want};
+use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, Want};
 use std::time::{Duration, Instant};
 
 /// No wait of a test is longer.
@@ -45,7 +45,7 @@ pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: imp
 }
 
 /// The job's failure, if there is one within `patience`.
-pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<Failure> {
+pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFailure> {
     let deadline = Instant::now() + patience;
     while !fabric.has_failed() && Instant::now() < deadline {
         fabric.prepare_park();

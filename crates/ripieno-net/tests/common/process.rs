@@ -5,7 +5,7 @@
 use super::{PATIENCE, collect, deliver, next_failure, park_until, send_and_receive};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
 use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
-use ripieno_run::{Fabric, Failure, Want};
+use ripieno_run::{Fabric, JobFailure, Want};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const MARK: &str = "@@ ";
 
 /// A child process that is a rank.
-pub struct Rank {
+pub struct RankProcess {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
@@ -53,7 +53,7 @@ impl Role {
         }
     }
 
-    pub fn start(&self, rank: usize) -> Rank {
+    pub fn start(&self, rank: usize) -> RankProcess {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["child_rank", "--exact", "--nocapture", "--test-threads=1"])
             .env("TEST_RANK", rank.to_string())
@@ -80,11 +80,11 @@ impl Role {
                 }
             }
         });
-        Rank { stdin: child.stdin.take().unwrap(), child, lines, rank }
+        RankProcess { stdin: child.stdin.take().unwrap(), child, lines, rank }
     }
 
-    pub fn start_all(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = (0..self.world_size).map(|rank| self.start(rank)).collect();
+    pub fn start_all(&self) -> Vec<RankProcess> {
+        let mut ranks: Vec<RankProcess> = (0..self.world_size).map(|rank| self.start(rank)).collect();
         if self.supplier == "pipe" {
             pass_addresses(&mut ranks);
         }
@@ -92,7 +92,7 @@ impl Role {
     }
 
     /// All ranks, met and at rest.
-    pub fn meet_all(&self) -> Vec<Rank> {
+    pub fn meet_all(&self) -> Vec<RankProcess> {
         let mut ranks = self.start_all();
         ranks.iter_mut().for_each(|rank| drop(rank.expect("met", PATIENCE)));
         ranks
@@ -100,13 +100,13 @@ impl Role {
 }
 
 /// Plays the launcher: collects every rank's string and hands out all.
-pub fn pass_addresses(ranks: &mut [Rank]) {
+pub fn pass_addresses(ranks: &mut [RankProcess]) {
     let addresses: Vec<String> = ranks.iter_mut().map(|rank| rank.expect("address", PATIENCE)).collect();
     let all = serde_json::to_string(&addresses).unwrap();
     ranks.iter_mut().for_each(|rank| rank.tell(&all));
 }
 
-impl Rank {
+impl RankProcess {
     pub fn tell(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").unwrap();
     }
@@ -133,7 +133,7 @@ impl Rank {
     }
 }
 
-impl Drop for Rank {
+impl Drop for RankProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -196,7 +196,7 @@ impl Exchange for Pausing {
         Ok(strings)
     }
 
-    fn lost(&mut self) -> Option<Failure> {
+    fn lost(&mut self) -> Option<JobFailure> {
         self.exchange.lost()
     }
 }
@@ -246,14 +246,14 @@ fn obey(met: Result<Endpoint, NetError>) {
 
 /// The ranks that have died of which a replica lives.
 fn name_lost(endpoint: &Endpoint) -> String {
-    let rank = |failure: &Failure| match failure {
-        Failure::RankFailed { rank, .. } => rank.to_string(),
+    let rank = |failure: &JobFailure| match failure {
+        JobFailure::RankFailed { rank, .. } => rank.to_string(),
         other => panic!("{other}"),
     };
     endpoint.losses().iter().map(rank).collect::<Vec<_>>().join(" ")
 }
 
-fn tell_failure(failure: Option<Failure>) {
+fn tell_failure(failure: Option<JobFailure>) {
     say(&failure.map_or("nothing".to_string(), |failure| format!("failure {failure}")));
 }
 
@@ -264,7 +264,7 @@ pub fn free_port(host: &str) -> u16 {
 
 /// Every rank says the same verdict on `culprit` within `patience` of `since`.
 #[track_caller]
-pub fn expect_verdict(ranks: &mut [Rank], culprit: usize, cause: &str, since: Instant, patience: Duration) {
+pub fn expect_verdict(ranks: &mut [RankProcess], culprit: usize, cause: &str, since: Instant, patience: Duration) {
     let host = ripieno_net::host::host_name();
     for rank in ranks.iter_mut() {
         let failure = rank.expect("failure", PATIENCE);

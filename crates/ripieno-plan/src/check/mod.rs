@@ -10,7 +10,7 @@ mod value;
 
 pub use promise::{Promise, PromisedSpan, promises};
 
-use crate::fault::{Fault, What};
+use crate::fault::{FaultKind, PlanFault};
 use crate::matching::Matching;
 use crate::matching::stretches;
 use crate::plan::{Constant, Op, Operation, Plan};
@@ -19,13 +19,13 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use symbolic_run::{Capacity, SymbolicRun};
-use value::{Source, Value};
+use value::{Contribution, SymbolicValue};
 
 /// What a collective takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Per rank.
-    pub ranks: Vec<Traffic>,
+    pub ranks: Vec<RankTraffic>,
     /// The longest chain of messages in which each waits for the one before, on its bytes or on its link. A rank may
     /// talk to all others at once; [`cost`](crate::simulate) counts rounds for ranks that cannot.
     pub round_count: usize,
@@ -33,7 +33,7 @@ pub struct Report {
 
 /// What one rank sends and receives. Messages without bytes do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct RankTraffic {
     /// Bytes sent.
     pub sent_bytes: usize,
     /// Bytes received.
@@ -47,7 +47,7 @@ pub struct Traffic {
 }
 
 /// Runs one plan per rank and checks what each rank ends with.
-pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
+pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
     let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
     let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
@@ -55,10 +55,10 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
 
     let mut run = SymbolicRun::new(plans, &matching, Capacity::OnePiece);
     run.finish()?;
-    let mut trees = Trees::new();
+    let mut trees = CombineTrees::new();
     for (rank, part) in parts {
         for (piece, value) in run.held(rank, part.span) {
-            let fault = |what| Fault { rank, operation: last_write(&plans[rank], piece), span: piece, what };
+            let fault = |what| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, what };
             is_kept(part, piece, value).map_err(fault)?;
             same_bits(rank, value, &mut trees).map_err(fault)?;
         }
@@ -68,60 +68,60 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, Fault> {
 
 /// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has
 /// taken. If so, a link may lend the sender's memory instead of copying it.
-pub fn check_rendezvous(plans: &[Plan]) -> Result<(), Fault> {
+pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
     SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()
 }
 
 /// The tree of each combined piece and the first rank that ended with it. A piece is known by its first contribution
 /// and how many there are.
-type Trees = BTreeMap<(Source, usize), (u64, usize)>;
+type CombineTrees = BTreeMap<(Contribution, usize), (u64, usize)>;
 
 /// Whether `value` is what `part` promises for `piece` of it.
-fn is_kept(part: &PromisedSpan, piece: Span, value: &Value) -> Result<(), What> {
+fn is_kept(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<(), FaultKind> {
     let offset_bytes = piece.start_bytes - part.span.start_bytes;
     let source = |&(rank, span): &(usize, Span)| {
         assert_eq!(span.length_bytes, part.span.length_bytes, "a promised source is as long as its place");
-        Source { rank, buffer: span.buffer, start_bytes: span.start_bytes + offset_bytes }
+        Contribution { rank, buffer: span.buffer, start_bytes: span.start_bytes + offset_bytes }
     };
-    let mut promised: Vec<Source> = part.sources.iter().map(source).collect();
+    let mut promised: Vec<Contribution> = part.sources.iter().map(source).collect();
     promised.sort_unstable();
 
     let counts = &value.counts;
-    let found = |source: &Source| counts.binary_search_by_key(source, |&(source, _)| source).ok();
+    let found = |source: &Contribution| counts.binary_search_by_key(source, |&(source, _)| source).ok();
     if let Some((foreign, _)) = counts.iter().find(|(source, _)| promised.binary_search(source).is_err()) {
-        return Err(What::Foreign { source: foreign.rank });
+        return Err(FaultKind::Foreign { source: foreign.rank });
     }
     if let Some(missing) = promised.iter().find(|source| found(source).is_none()) {
-        return Err(What::Missing { source: missing.rank });
+        return Err(FaultKind::Missing { source: missing.rank });
     }
     let once = !value.op.is_some_and(Op::is_idempotent);
     if let Some(&(source, count)) = counts.iter().find(|&&(_, count)| once && count > 1) {
-        return Err(What::Repeated { source: source.rank, count });
+        return Err(FaultKind::Repeated { source: source.rank, count });
     }
     let op = match promised.len() {
-        0 => Value::constant(part.op.map_or(Constant::Zero, Constant::Identity)).op,
+        0 => SymbolicValue::constant(part.op.map_or(Constant::Zero, Constant::Identity)).op,
         1 => value.op,
         _ => part.op,
     };
-    if value.op == op { Ok(()) } else { Err(What::WrongOperation { found: value.op }) }
+    if value.op == op { Ok(()) } else { Err(FaultKind::WrongOperation { found: value.op }) }
 }
 
 /// Whether every rank that holds these contributions combined them in the same order, where rounding depends on it.
-fn same_bits(rank: usize, value: &Value, trees: &mut Trees) -> Result<(), What> {
+fn same_bits(rank: usize, value: &SymbolicValue, trees: &mut CombineTrees) -> Result<(), FaultKind> {
     let Some(&(first, _)) = value.counts.first().filter(|_| !value.op.is_none_or(Op::is_idempotent)) else {
         return Ok(());
     };
     let &mut (tree, other) = trees.entry((first, value.counts.len())).or_insert((value.tree, rank));
-    if tree == value.tree { Ok(()) } else { Err(What::DifferentBits { other }) }
+    if tree == value.tree { Ok(()) } else { Err(FaultKind::DifferentBits { other }) }
 }
 
 fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
     plan.operations().iter().rposition(|operation| stretches::written(operation).any(|span| span.overlaps(&piece)))
 }
 
-fn traffic(plans: &[Plan], matching: &Matching) -> Vec<Traffic> {
-    let mut ranks = vec![Traffic::default(); plans.len()];
+fn traffic(plans: &[Plan], matching: &Matching) -> Vec<RankTraffic> {
+    let mut ranks = vec![RankTraffic::default(); plans.len()];
     for link in &matching.links {
         for message in &link.messages {
             let sender = &mut ranks[link.sender];

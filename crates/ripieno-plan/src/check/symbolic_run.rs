@@ -3,8 +3,8 @@
 //! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
 //! ready and the message before on the link had arrived.
 
-use super::value::{Source, Value};
-use crate::fault::{Fault, What};
+use super::value::{Contribution, SymbolicValue};
+use crate::fault::{FaultKind, PlanFault};
 use crate::matching::Dependencies;
 use crate::matching::{Matching, all_done};
 use crate::plan::{Operation, Plan};
@@ -29,17 +29,17 @@ pub(crate) struct SymbolicRun<'a> {
     plans: &'a [Plan],
     matching: &'a Matching,
     dependencies: Vec<Dependencies>,
-    values: Vec<Vec<Rc<Value>>>,
-    links: Vec<LinkState>,
+    values: Vec<Vec<Rc<SymbolicValue>>>,
+    links: Vec<SymbolicLink>,
     /// Per rank and local operation: how many pieces are done.
     local_done: Vec<Vec<usize>>,
 }
 
 #[derive(Default)]
-struct LinkState {
-    sent: Cursor,
-    received: Cursor,
-    in_flight: Option<(Rc<Value>, f64)>,
+struct SymbolicLink {
+    sent: MessageCursor,
+    received: MessageCursor,
+    in_flight: Option<(Rc<SymbolicValue>, f64)>,
     /// When the message before, and when this message arrives.
     previous_at: f64,
     current_at: f64,
@@ -47,18 +47,18 @@ struct LinkState {
 
 /// A place in the messages of a link.
 #[derive(Default)]
-struct Cursor {
+struct MessageCursor {
     message: usize,
     piece: usize,
 }
 
-impl Cursor {
+impl MessageCursor {
     /// Moves on by a piece; tells whether that was the last of its message.
     fn advance(&mut self, piece_count: usize) -> bool {
         self.piece += 1;
         let done = self.piece == piece_count;
         if done {
-            *self = Cursor { message: self.message + 1, piece: 0 };
+            *self = MessageCursor { message: self.message + 1, piece: 0 };
         }
         done
     }
@@ -69,8 +69,8 @@ impl<'a> SymbolicRun<'a> {
     pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, capacity: Capacity) -> SymbolicRun<'a> {
         let initial = |rank: usize| {
             let pieces = &matching.pieces[rank];
-            let source = |span: Span| Source { rank, buffer: span.buffer, start_bytes: span.start_bytes };
-            (0..pieces.count()).map(|piece| Rc::new(Value::initial(source(pieces.span(piece))))).collect()
+            let source = |span: Span| Contribution { rank, buffer: span.buffer, start_bytes: span.start_bytes };
+            (0..pieces.count()).map(|piece| Rc::new(SymbolicValue::initial(source(pieces.span(piece))))).collect()
         };
         SymbolicRun {
             capacity,
@@ -78,13 +78,13 @@ impl<'a> SymbolicRun<'a> {
             matching,
             dependencies: matching.dependencies(),
             values: (0..plans.len()).map(initial).collect(),
-            links: matching.links.iter().map(|_| LinkState::default()).collect(),
+            links: matching.links.iter().map(|_| SymbolicLink::default()).collect(),
             local_done: matching.locals.iter().map(|locals| vec![0; locals.len()]).collect(),
         }
     }
 
     /// Runs until every plan is done, or none can go on.
-    pub(crate) fn finish(&mut self) -> Result<(), Fault> {
+    pub(crate) fn finish(&mut self) -> Result<(), PlanFault> {
         let mut waiting: VecDeque<usize> = (0..self.plans.len()).collect();
         let mut is_waiting = vec![true; self.plans.len()];
         while let Some(rank) = waiting.pop_front() {
@@ -100,7 +100,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Moves all that can move at `rank`; returns the ranks that may go on because of it.
-    fn progress(&mut self, rank: usize) -> Result<Vec<usize>, Fault> {
+    fn progress(&mut self, rank: usize) -> Result<Vec<usize>, PlanFault> {
         let matching = self.matching;
         let mut woken = Vec::new();
         let mut moved = true;
@@ -123,7 +123,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Moves a piece at the sender's end, if one can be moved.
-    fn give_piece(&mut self, link: usize) -> Result<bool, Fault> {
+    fn give_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => Ok(self.send_piece(link)),
             Capacity::Nothing => Ok(self.is_awaited(link) && self.send_piece(link) && self.receive_piece(link)?),
@@ -131,7 +131,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Moves a piece at the receiver's end, if one can be moved.
-    fn take_piece(&mut self, link: usize) -> Result<bool, Fault> {
+    fn take_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => self.receive_piece(link),
             Capacity::Nothing => self.give_piece(link),
@@ -167,7 +167,7 @@ impl<'a> SymbolicRun<'a> {
         true
     }
 
-    fn receive_piece(&mut self, link: usize) -> Result<bool, Fault> {
+    fn receive_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
         let Some((value, arrives_at)) = &state.in_flight else {
             return Ok(false);
@@ -180,7 +180,8 @@ impl<'a> SymbolicRun<'a> {
         let target = &mut self.values[rank][path.piece(state.received.piece)];
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
-                let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
+                let fault =
+                    || PlanFault { rank, operation: Some(index), span, what: FaultKind::MixedOperations { op } };
                 Rc::new(target.combined(value, op).ok_or_else(fault)?)
             }
             _ => value.clone(),
@@ -192,7 +193,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Copies, combines and fills what can be, inside a rank; local operations queue for nothing but their bytes.
-    fn local_pieces(&mut self, rank: usize) -> Result<bool, Fault> {
+    fn local_pieces(&mut self, rank: usize) -> Result<bool, PlanFault> {
         let (matching, dependencies, values) = (self.matching, &mut self.dependencies[rank], &mut self.values[rank]);
         let mut moved = false;
         for (&index, next) in matching.locals[rank].iter().zip(&mut self.local_done[rank]) {
@@ -204,9 +205,14 @@ impl<'a> SymbolicRun<'a> {
                 step.pass(*next, dependencies, at);
                 let to = step.writes.piece(*next);
                 values[to] = match self.plans[rank].operations()[index] {
-                    Operation::Fill { with, .. } => Rc::new(Value::constant(with)),
+                    Operation::Fill { with, .. } => Rc::new(SymbolicValue::constant(with)),
                     Operation::Combine { to: span, op, .. } => {
-                        let fault = || Fault { rank, operation: Some(index), span, what: What::MixedOperations { op } };
+                        let fault = || PlanFault {
+                            rank,
+                            operation: Some(index),
+                            span,
+                            what: FaultKind::MixedOperations { op },
+                        };
                         Rc::new(values[to].combined(&values[step.reads.piece(*next)], op).ok_or_else(fault)?)
                     }
                     _ => values[step.reads.piece(*next)].clone(),
@@ -219,7 +225,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// What a rank holds: the pieces of `span`, where each lies and its value.
-    pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &Value)> {
+    pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &SymbolicValue)> {
         let pieces = &self.matching.pieces[rank];
         pieces.of(span).map(move |piece| (pieces.span(piece), &*self.values[rank][piece]))
     }
@@ -229,7 +235,7 @@ impl<'a> SymbolicRun<'a> {
         self.links.iter().fold(0.0, |latest: f64, link| latest.max(link.current_at)) as usize
     }
 
-    fn blocked(&self) -> Result<(), Fault> {
+    fn blocked(&self) -> Result<(), PlanFault> {
         let links = self.matching.links.iter().zip(&self.links).flat_map(|(link, state)| {
             let sends = link.messages.get(state.sent.message).map(|message| (link.sender, message.send));
             let receives = link.messages.get(state.received.message).map(|message| (link.receiver, message.receive));

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// Where a contribution comes from: bytes that a rank held in the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Source {
+pub(crate) struct Contribution {
     pub(crate) rank: usize,
     pub(crate) buffer: Buffer,
     pub(crate) start_bytes: usize,
@@ -15,9 +15,9 @@ pub(crate) struct Source {
 
 /// A multiset of contributions, and how they were combined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct SymbolicValue {
     /// Sorted by source.
-    pub(crate) counts: Vec<(Source, u32)>,
+    pub(crate) counts: Vec<(Contribution, u32)>,
     /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for
     /// zeros, which are those of sum, or and xor.
     pub(crate) op: Option<Op>,
@@ -25,54 +25,56 @@ pub(crate) struct Value {
     pub(crate) tree: u64,
 }
 
-impl Value {
+impl SymbolicValue {
     /// What `source` held in the beginning.
-    pub(crate) fn initial(source: Source) -> Value {
+    pub(crate) fn initial(source: Contribution) -> SymbolicValue {
         let tree = mixed(mixed(source.rank as u64, u64::from(source.buffer.0)), source.start_bytes as u64);
-        Value { counts: vec![(source, 1)], op: None, tree }
+        SymbolicValue { counts: vec![(source, 1)], op: None, tree }
     }
 
     /// No contribution.
-    pub(crate) fn constant(constant: Constant) -> Value {
+    pub(crate) fn constant(constant: Constant) -> SymbolicValue {
         let op = match constant {
             Constant::Zero | Constant::Identity(Op::Sum | Op::Or | Op::Xor) => None,
             Constant::Identity(op) => Some(op),
         };
-        Value { counts: Vec::new(), op, tree: 0 }
+        SymbolicValue { counts: Vec::new(), op, tree: 0 }
     }
 
     /// Both values combined; `None` if one was combined with another operation, is a constant that is no identity of
     /// this one, or comes of ranks that are not all before those of the other, where that counts.
-    pub(crate) fn combined(&self, other: &Value, op: Op) -> Option<Value> {
-        let of_any = |value: &Value| !value.counts.is_empty() || *value == Value::constant(Constant::Identity(op));
-        let fits = |value: &Value| value.op.map_or_else(|| of_any(value), |before| before == op);
+    pub(crate) fn combined(&self, other: &SymbolicValue, op: Op) -> Option<SymbolicValue> {
+        let of_any = |value: &SymbolicValue| {
+            !value.counts.is_empty() || *value == SymbolicValue::constant(Constant::Identity(op))
+        };
+        let fits = |value: &SymbolicValue| value.op.map_or_else(|| of_any(value), |before| before == op);
         if !fits(self) || !fits(other) || !(op.is_commutative() || self.is_before(other)) {
             return None;
         }
         if self.counts.is_empty() && other.counts.is_empty() {
-            return Some(Value::constant(Constant::Identity(op)));
+            return Some(SymbolicValue::constant(Constant::Identity(op)));
         }
         if self.counts.is_empty() || other.counts.is_empty() {
             let value = if self.counts.is_empty() { other } else { self };
             // An identity changes nothing, but zero added to -0.0 makes 0.0.
             let tree = if op == Op::Sum { mixed(0, value.tree) } else { value.tree };
-            return Some(Value { tree, ..value.clone() });
+            return Some(SymbolicValue { tree, ..value.clone() });
         }
         let tree = match op.is_commutative() {
             true => mixed(self.tree.min(other.tree), self.tree.max(other.tree)),
             false => mixed(self.tree, other.tree),
         };
-        Some(Value { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
+        Some(SymbolicValue { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
     }
 
     /// Whether it comes of ranks before those of `other`.
-    fn is_before(&self, other: &Value) -> bool {
+    fn is_before(&self, other: &SymbolicValue) -> bool {
         let ends = (self.counts.last(), other.counts.first());
         matches!(ends, (Some((last, _)), Some((first, _))) if last.rank < first.rank)
     }
 }
 
-fn merged(left: &[(Source, u32)], right: &[(Source, u32)]) -> Vec<(Source, u32)> {
+fn merged(left: &[(Contribution, u32)], right: &[(Contribution, u32)]) -> Vec<(Contribution, u32)> {
     let mut counts = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     while let (Some(&&(l, l_count)), Some(&&(r, r_count))) = (left.peek(), right.peek()) {

@@ -11,20 +11,20 @@ use core::ops::Range;
 #[derive(Default)]
 pub(crate) struct Path {
     writes: bool,
-    stops: Vec<Stop>,
+    stops: Vec<PieceStop>,
     /// Each with the number of stops before it, ascending.
-    gaps: Vec<(usize, Stop)>,
+    gaps: Vec<(usize, PieceStop)>,
 }
 
 /// A piece, and how many earlier operations must have passed it (see [`Dependencies`]).
 #[derive(Clone, Copy)]
-struct Stop {
+struct PieceStop {
     piece: u32,
     threshold: u32,
 }
 
 /// Per piece: how many writes and how many accesses come before the operation at hand.
-pub(crate) type Before = (u32, u32);
+pub(crate) type PriorAccesses = (u32, u32);
 
 impl Path {
     /// A path of no stops yet, for an operation that reads.
@@ -38,7 +38,7 @@ impl Path {
     }
 
     /// The next stops.
-    pub(crate) fn stop_at(&mut self, pieces: Range<usize>, before: &mut [Before]) {
+    pub(crate) fn stop_at(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         self.stops.reserve(pieces.len());
         for piece in pieces {
             let stop = self.stop(piece, before);
@@ -48,19 +48,19 @@ impl Path {
     }
 
     /// Pieces between the stops so far and the next.
-    pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [Before]) {
+    pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         for piece in pieces {
             self.gaps.push((self.stops.len(), self.stop(piece, before)));
             self.count(&mut before[piece]);
         }
     }
 
-    fn stop(&self, piece: usize, before: &[Before]) -> Stop {
+    fn stop(&self, piece: usize, before: &[PriorAccesses]) -> PieceStop {
         let (write_count, access_count) = before[piece];
-        Stop { piece: piece as u32, threshold: if self.writes { access_count } else { write_count } }
+        PieceStop { piece: piece as u32, threshold: if self.writes { access_count } else { write_count } }
     }
 
-    fn count(&self, (write_count, access_count): &mut Before) {
+    fn count(&self, (write_count, access_count): &mut PriorAccesses) {
         *write_count += u32::from(self.writes);
         *access_count += 1;
     }
@@ -102,7 +102,7 @@ impl Path {
     }
 
     /// The gaps that lie directly before a stop.
-    fn gaps_at(&self, stop: usize) -> &[(usize, Stop)] {
+    fn gaps_at(&self, stop: usize) -> &[(usize, PieceStop)] {
         if self.gaps.is_empty() {
             return &[];
         }
@@ -114,7 +114,7 @@ impl Path {
 
 /// The dependencies of all pieces of a rank.
 pub(crate) struct Dependencies {
-    dependencies: Vec<Dependency>,
+    dependencies: Vec<PieceOrder>,
     /// Per piece: gaps passed ahead of earlier operations; they count when those are done.
     early: BTreeMap<u32, Vec<Early>>,
 }
@@ -128,10 +128,10 @@ struct Early {
 impl Dependencies {
     /// Fresh dependencies.
     pub(crate) fn new(piece_count: usize) -> Dependencies {
-        Dependencies { dependencies: vec![Dependency::default(); piece_count], early: BTreeMap::new() }
+        Dependencies { dependencies: vec![PieceOrder::default(); piece_count], early: BTreeMap::new() }
     }
 
-    fn ready_at(&self, writes: bool, stop: Stop) -> Option<f64> {
+    fn ready_at(&self, writes: bool, stop: PieceStop) -> Option<f64> {
         self.dependencies[stop.piece as usize].ready_at(writes, stop.threshold)
     }
 
@@ -153,8 +153,8 @@ impl Dependencies {
     }
 
     /// Notes an access as soon as it is ready.
-    fn pass_in_turn(&mut self, writes: bool, Stop { piece, threshold }: Stop, at: f64) {
-        if self.ready_at(writes, Stop { piece, threshold }).is_some() {
+    fn pass_in_turn(&mut self, writes: bool, PieceStop { piece, threshold }: PieceStop, at: f64) {
+        if self.ready_at(writes, PieceStop { piece, threshold }).is_some() {
             self.pass(writes, piece, at);
         } else {
             self.early.entry(piece).or_default().push(Early { writes, threshold, at });
@@ -164,14 +164,14 @@ impl Dependencies {
 
 /// The order on one piece: reads wait for earlier writes, writes for earlier reads and writes.
 #[derive(Clone, Default)]
-struct Dependency {
+struct PieceOrder {
     writes_done: u32,
     accesses_done: u32,
     written_at: f64,
     read_at: f64,
 }
 
-impl Dependency {
+impl PieceOrder {
     /// When the piece may be read or written; `None` while an earlier write, or for a write any access, is to come.
     fn ready_at(&self, writes: bool, threshold: u32) -> Option<f64> {
         if writes {

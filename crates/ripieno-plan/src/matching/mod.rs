@@ -1,7 +1,7 @@
 //! The matching of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
 //!
 //! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
-//! pieces (see [`Pieces`]); an operation passes its pieces in order, each as soon as every earlier operation of the
+//! pieces (see [`CutPoints`]); an operation passes its pieces in order, each as soon as every earlier operation of the
 //! rank that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
 
 mod dependency;
@@ -10,23 +10,23 @@ pub(crate) mod stretches;
 
 pub(crate) use dependency::Dependencies;
 
-use crate::fault::{Fault, What};
+use crate::fault::{FaultKind, PlanFault};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use dependency::{Before, Path};
-use pieces::Pieces;
+use dependency::{Path, PriorAccesses};
+use pieces::CutPoints;
 
 /// All plans of a collective, wired up.
 pub(crate) struct Matching {
     /// Per rank.
-    pub(crate) pieces: Vec<Pieces>,
+    pub(crate) pieces: Vec<CutPoints>,
     /// Per rank and operation.
-    pub(crate) steps: Vec<Vec<Step>>,
+    pub(crate) steps: Vec<Vec<MatchedStep>>,
     /// Every directed pair of ranks between which bytes flow.
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<DirectedLink>,
     /// Per rank: the links it sends on.
     pub(crate) outgoing: Vec<Vec<usize>>,
     /// Per rank: the links it receives on.
@@ -36,15 +36,15 @@ pub(crate) struct Matching {
 }
 
 /// The messages of one direction between two ranks, in order; empty ones are left out.
-pub(crate) struct Link {
+pub(crate) struct DirectedLink {
     pub(crate) sender: usize,
     pub(crate) receiver: usize,
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Vec<MatchedMessage>,
 }
 
 /// A send and the receive or reduce that it meets.
 #[derive(Clone, Copy)]
-pub(crate) struct Message {
+pub(crate) struct MatchedMessage {
     pub(crate) send: usize,
     pub(crate) receive: usize,
     pub(crate) length_bytes: usize,
@@ -52,12 +52,12 @@ pub(crate) struct Message {
 
 /// The pieces that an operation passes. Where it reads and writes, its stops face each other; a fill only writes.
 #[derive(Default)]
-pub(crate) struct Step {
+pub(crate) struct MatchedStep {
     pub(crate) reads: Path,
     pub(crate) writes: Path,
 }
 
-impl Step {
+impl MatchedStep {
     /// When a local operation may pass a stop.
     pub(crate) fn ready_at(&self, stop: usize, dependencies: &Dependencies) -> Option<f64> {
         let free_at = self.writes.ready_at(stop, dependencies)?;
@@ -75,11 +75,11 @@ impl Step {
 
 impl Matching {
     /// Wires up one plan per rank; `ends` are further spans to cut out, per rank.
-    pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, Fault> {
+    pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, PlanFault> {
         let links = connect(plans)?;
         let pieces = cut(plans, &links, ends);
         let steps = plans.iter().zip(&pieces).map(|(plan, pieces)| steps(plan, pieces)).collect();
-        let links_by = |end: fn(&Link) -> usize| {
+        let links_by = |end: fn(&DirectedLink) -> usize| {
             let mut by_rank = vec![Vec::new(); plans.len()];
             links.iter().enumerate().for_each(|(index, link)| by_rank[end(link)].push(index));
             by_rank
@@ -94,7 +94,7 @@ impl Matching {
     }
 }
 
-fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
+fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
     let mut pairs: BTreeMap<(usize, usize), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for (index, operation) in plan.operations().iter().enumerate() {
@@ -105,7 +105,7 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
                 Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
-                return Err(Fault { rank, operation: Some(index), span, what: What::NoSuchPeer { peer } });
+                return Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::NoSuchPeer { peer } });
             }
             match operation {
                 Operation::Send { .. } => pairs.entry((rank, peer)).or_default().0.push(index),
@@ -117,48 +117,64 @@ fn connect(plans: &[Plan]) -> Result<Vec<Link>, Fault> {
 }
 
 /// Whether an operation makes sense by itself.
-fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), Fault> {
-    let fault = |span, what| Err(Fault { rank, operation: Some(index), span, what });
+fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
+    let fault = |span, what| Err(PlanFault { rank, operation: Some(index), span, what });
     if let Some((span, rows)) = stretches::chosen_from(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
-            return fault(span, What::NoSuchRow { row, row_count });
+            return fault(span, FaultKind::NoSuchRow { row, row_count });
         }
     }
     if let (Some(from), Some(to)) = (operation.reads(), operation.writes()) {
         let read_bytes = stretches::read(operation).map(|stretch| stretch.length_bytes).sum();
         if read_bytes != stretches::written(operation).map(|stretch| stretch.length_bytes).sum() {
-            return fault(to, What::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
+            return fault(to, FaultKind::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
         }
         if from.overlaps(&to) {
-            return fault(to, What::Overlapping);
+            return fault(to, FaultKind::Overlapping);
         }
     }
     Ok(())
 }
 
-fn link(plans: &[Plan], sender: usize, receiver: usize, sends: &[usize], receives: &[usize]) -> Result<Link, Fault> {
+fn link(
+    plans: &[Plan],
+    sender: usize,
+    receiver: usize,
+    sends: &[usize],
+    receives: &[usize],
+) -> Result<DirectedLink, PlanFault> {
     let mut messages = Vec::new();
     for (&send, &receive) in sends.iter().zip(receives) {
         let sent_bytes = plans[sender].operations()[send].length_bytes();
         if sent_bytes != plans[receiver].operations()[receive].length_bytes() {
             let span = moved(&plans[receiver], receive);
-            let what = What::SizeMismatch { from: sender, send, sent_bytes };
-            return Err(Fault { rank: receiver, operation: Some(receive), span, what });
+            let what = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
+            return Err(PlanFault { rank: receiver, operation: Some(receive), span, what });
         }
         if sent_bytes > 0 {
-            messages.push(Message { send, receive, length_bytes: sent_bytes });
+            messages.push(MatchedMessage { send, receive, length_bytes: sent_bytes });
         }
     }
     if let Some(&send) = sends.get(receives.len()) {
         let span = moved(&plans[sender], send);
-        return Err(Fault { rank: sender, operation: Some(send), span, what: What::Undelivered { to: receiver } });
+        return Err(PlanFault {
+            rank: sender,
+            operation: Some(send),
+            span,
+            what: FaultKind::Undelivered { to: receiver },
+        });
     }
     if let Some(&receive) = receives.get(sends.len()) {
         let span = moved(&plans[receiver], receive);
-        return Err(Fault { rank: receiver, operation: Some(receive), span, what: What::NeverSent { from: sender } });
+        return Err(PlanFault {
+            rank: receiver,
+            operation: Some(receive),
+            span,
+            what: FaultKind::NeverSent { from: sender },
+        });
     }
-    Ok(Link { sender, receiver, messages })
+    Ok(DirectedLink { sender, receiver, messages })
 }
 
 /// The span that an operation reads, or else writes.
@@ -168,21 +184,21 @@ pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
 }
 
 /// Whether no operation of any rank is left; otherwise they wait for each other.
-pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> Result<(), Fault> {
+pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> Result<(), PlanFault> {
     unfinished.sort_unstable();
     unfinished.dedup_by_key(|(rank, _)| *rank);
     let Some(&(rank, index)) = unfinished.first() else {
         return Ok(());
     };
     let span = moved(&plans[rank], index);
-    Err(Fault { rank, operation: Some(index), span, what: What::Deadlock { blocked: unfinished } })
+    Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::Deadlock { blocked: unfinished } })
 }
 
 fn locals(plan: &Plan) -> Vec<usize> {
     (0..plan.operations().len()).filter(|&index| plan.operations()[index].is_local()).collect()
 }
 
-fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>) -> Vec<Pieces> {
+fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize, Span)>) -> Vec<CutPoints> {
     let stretches = |operation| stretches::read(operation).chain(stretches::written(operation));
     let mut spans: Vec<Vec<Span>> =
         plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
@@ -191,7 +207,7 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
     let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
     let stretches = moves.iter().flatten().copied().filter(|_| choosing);
     stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
-    let mut pieces: Vec<Pieces> = spans.into_iter().map(|spans| Pieces::at(spans.into_iter())).collect();
+    let mut pieces: Vec<CutPoints> = spans.into_iter().map(|spans| CutPoints::at(spans.into_iter())).collect();
 
     // A cut on one side of a message or local operation pieces the other side too, until nothing changes.
     let mut changed = true;
@@ -208,7 +224,7 @@ fn cut(plans: &[Plan], links: &[Link], ends: impl Iterator<Item = (usize, Span)>
 }
 
 /// Where bytes move: rank and stretch, at both ends.
-fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
+fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
     let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
         let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
         let pairs = stretches::pairs(stretches::read(ends.0), stretches::written(ends.1));
@@ -223,9 +239,9 @@ fn moves(plans: &[Plan], links: &[Link]) -> Vec<[(usize, Span); 2]> {
     sent.chain(local).collect()
 }
 
-fn steps(plan: &Plan, pieces: &Pieces) -> Vec<Step> {
+fn steps(plan: &Plan, pieces: &CutPoints) -> Vec<MatchedStep> {
     let mut before = vec![(0, 0); pieces.count()];
-    let step = |operation: &Operation| Step {
+    let step = |operation: &Operation| MatchedStep {
         reads: path(pieces, stretches::read(operation), Path::reading(), &mut before),
         writes: path(pieces, stretches::written(operation), Path::writing(), &mut before),
     };
@@ -233,7 +249,12 @@ fn steps(plan: &Plan, pieces: &Pieces) -> Vec<Step> {
 }
 
 /// The path along stretches of a span.
-fn path(pieces: &Pieces, stretches: impl Iterator<Item = Span>, mut path: Path, before: &mut [Before]) -> Path {
+fn path(
+    pieces: &CutPoints,
+    stretches: impl Iterator<Item = Span>,
+    mut path: Path,
+    before: &mut [PriorAccesses],
+) -> Path {
     let mut end = None;
     for stretch in stretches {
         let pieces = pieces.of(stretch);

@@ -6,19 +6,19 @@ use core::ops::Range;
 
 /// The cut points of one rank's buffers. Piece `i` reaches from point `i` to point `i + 1`.
 #[derive(Debug)]
-pub(crate) struct Pieces {
+pub(crate) struct CutPoints {
     points: Vec<(Buffer, usize)>,
 }
 
-impl Pieces {
+impl CutPoints {
     /// Pieces at both ends of every span.
-    pub(crate) fn at(spans: impl Iterator<Item = Span>) -> Pieces {
+    pub(crate) fn at(spans: impl Iterator<Item = Span>) -> CutPoints {
         let ends = |span: Span| [(span.buffer, span.start_bytes), (span.buffer, span.end_bytes())];
         let mut points: Vec<_> = spans.filter(|span| span.length_bytes > 0).flat_map(ends).collect();
         // Spans mostly come in ascending order: a stable sort merges such runs.
         points.sort();
         points.dedup();
-        Pieces { points }
+        CutPoints { points }
     }
 
     /// How many pieces there are room for.
@@ -42,7 +42,7 @@ impl Pieces {
     }
 
     /// The points that `other` lacks so that bytes of `span` can move to its `target` piece by piece.
-    pub(crate) fn missing_in(&self, span: Span, other: &Pieces, target: Span) -> Vec<(Buffer, usize)> {
+    pub(crate) fn missing_in(&self, span: Span, other: &CutPoints, target: Span) -> Vec<(Buffer, usize)> {
         let Range { start, end } = self.of(span);
         self.points[start..end]
             .iter()

@@ -18,16 +18,16 @@ use alloc::vec::Vec;
 
 /// The blocks of one rank for all others, or from them, one after the other in a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocks {
+pub struct ExchangeBlocks {
     /// By rank; with the byte before them, where they are pulled.
     spans: Vec<Span>,
     eager_bytes: usize,
 }
 
-impl Blocks {
+impl ExchangeBlocks {
     /// Blocks of `lengths_bytes` for, or from, each rank, in `buffer`. Longer ones than `eager_bytes` are pulled. None
     /// is for the rank itself.
-    pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> Blocks {
+    pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> ExchangeBlocks {
         let mut start_bytes = 0;
         let place = |&length_bytes: &usize| {
             let length_bytes = length_bytes + usize::from(length_bytes > eager_bytes);
@@ -35,7 +35,7 @@ impl Blocks {
             start_bytes = span.end_bytes();
             span
         };
-        Blocks { spans: lengths_bytes.iter().map(place).collect(), eager_bytes }
+        ExchangeBlocks { spans: lengths_bytes.iter().map(place).collect(), eager_bytes }
     }
 
     /// Where the block for, or from, `rank` lies.
@@ -68,7 +68,7 @@ impl Blocks {
 
 /// This rank's part in a pulled exchange of `out` (for each rank) and `into` (from each rank), with at most `pulls`
 /// large blocks on their way to a rank.
-pub fn plan(group: &Group, out: &Blocks, into: &Blocks, pulls: usize) -> Plan {
+pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pulls: usize) -> Plan {
     let rank = group.rank();
     assert!(pulls > 0, "somebody has to begin");
     assert!([out, into].iter().all(|blocks| blocks.spans[rank].length_bytes == 0), "no link leads to the rank itself");

@@ -11,13 +11,13 @@
 
 mod network;
 
-use crate::fault::Fault;
+use crate::fault::PlanFault;
 use crate::matching::{Matching, all_done};
 use crate::plan::{Operation, Plan};
 use crate::rows::Rows;
 use crate::span::Span;
 use alloc::vec::Vec;
-use network::{Event, Network};
+use network::{NetworkEvent, PricedNetwork};
 
 /// The three constants of a network of equal links.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,7 +50,7 @@ impl Model {
 
 /// One message of a collective, and when it travels.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Transfer {
+pub struct SimulatedTransfer {
     /// Who sends it.
     pub sender: usize,
     /// Which operation of the sender's plan.
@@ -68,19 +68,19 @@ pub struct Transfer {
 }
 
 /// How long the collective takes: when its last message has been received.
-pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, Fault> {
+pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, PlanFault> {
     Ok(timeline(plans, model)?.iter().fold(0.0, |latest, transfer| transfer.end_s.max(latest)))
 }
 
 /// All messages of a collective, in the order in which they are received.
-pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<Transfer>, Fault> {
+pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<SimulatedTransfer>, PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
-    let mut network = Network::new(plans, &matching, model);
+    let mut network = PricedNetwork::new(plans, &matching, model);
     let mut transfers = Vec::new();
     loop {
         match network.next_event() {
-            Some(Event::Send { link, at }) => network.send(link, at),
-            Some(Event::Receive { link, at }) => transfers.push(network.receive(link, at)),
+            Some(NetworkEvent::Send { link, at }) => network.send(link, at),
+            Some(NetworkEvent::Receive { link, at }) => transfers.push(network.receive(link, at)),
             None => return all_done(plans, network.unfinished()).map(|()| transfers),
         }
     }

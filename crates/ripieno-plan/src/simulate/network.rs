@@ -1,14 +1,14 @@
 //! The modelled network: every rank has one outgoing and one incoming port, links hold what is under way.
 
-use super::{Model, Transfer};
+use super::{Model, SimulatedTransfer};
 use crate::matching::Dependencies;
-use crate::matching::{Matching, Message};
+use crate::matching::{MatchedMessage, Matching};
 use crate::plan::{Operation, Plan};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// What happens next.
-pub(crate) enum Event {
+pub(crate) enum NetworkEvent {
     /// A message goes out.
     Send { link: usize, at: f64 },
     /// A message comes in.
@@ -16,12 +16,12 @@ pub(crate) enum Event {
 }
 
 /// All ranks in the middle of their plans, on a modelled network.
-pub(crate) struct Network<'a> {
+pub(crate) struct PricedNetwork<'a> {
     plans: &'a [Plan],
     matching: &'a Matching,
     model: &'a Model,
     dependencies: Vec<Dependencies>,
-    links: Vec<LinkState>,
+    links: Vec<PricedLink>,
     /// Per rank: when its outgoing and incoming ports are free, and its local operations that are not done.
     out_free_at: Vec<f64>,
     in_free_at: Vec<f64>,
@@ -29,7 +29,7 @@ pub(crate) struct Network<'a> {
 }
 
 #[derive(Clone, Default)]
-struct LinkState {
+struct PricedLink {
     /// When each message sent so far began.
     sent_at: Vec<f64>,
     received_count: usize,
@@ -38,15 +38,15 @@ struct LinkState {
     receive_ready_at: Option<f64>,
 }
 
-impl<'a> Network<'a> {
+impl<'a> PricedNetwork<'a> {
     /// All ranks before their first operation.
-    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> Network<'a> {
-        let mut network = Network {
+    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> PricedNetwork<'a> {
+        let mut network = PricedNetwork {
             plans,
             matching,
             model,
             dependencies: matching.dependencies(),
-            links: vec![LinkState::default(); matching.links.len()],
+            links: vec![PricedLink::default(); matching.links.len()],
             out_free_at: vec![0.0; plans.len()],
             in_free_at: vec![0.0; plans.len()],
             locals: matching.locals.clone(),
@@ -57,9 +57,9 @@ impl<'a> Network<'a> {
 
     /// The event that can begin first; of several the one on the link that has had the fewest, as links take turns, and
     /// of those the one that stands first in its plan.
-    pub(crate) fn next_event(&self) -> Option<Event> {
-        let mut first: Option<((f64, usize, usize, usize), Event)> = None;
-        let mut offer = |key: (f64, usize, usize, usize), event: Event| {
+    pub(crate) fn next_event(&self) -> Option<NetworkEvent> {
+        let mut first: Option<((f64, usize, usize, usize), NetworkEvent)> = None;
+        let mut offer = |key: (f64, usize, usize, usize), event: NetworkEvent| {
             if first.as_ref().is_none_or(|(best, _)| key < *best) {
                 first = Some((key, event));
             }
@@ -67,12 +67,12 @@ impl<'a> Network<'a> {
         for (index, (link, state)) in self.matching.links.iter().zip(&self.links).enumerate() {
             if let (Some(ready_at), Some(message)) = (state.send_ready_at, link.messages.get(state.sent_at.len())) {
                 let at = ready_at.max(self.out_free_at[link.sender]);
-                offer((at, state.sent_at.len(), message.send, link.sender), Event::Send { link: index, at });
+                offer((at, state.sent_at.len(), message.send, link.sender), NetworkEvent::Send { link: index, at });
             }
             if let (Some(ready_at), Some(sent_at)) = (state.receive_ready_at, state.sent_at.get(state.received_count)) {
                 let at = ready_at.max(*sent_at).max(self.in_free_at[link.receiver]);
                 let receive = link.messages[state.received_count].receive;
-                offer((at, state.received_count, receive, link.receiver), Event::Receive { link: index, at });
+                offer((at, state.received_count, receive, link.receiver), NetworkEvent::Receive { link: index, at });
             }
         }
         first.map(|(_, event)| event)
@@ -89,9 +89,9 @@ impl<'a> Network<'a> {
     }
 
     /// The next message of `link` comes in.
-    pub(crate) fn receive(&mut self, link: usize, at: f64) -> Transfer {
+    pub(crate) fn receive(&mut self, link: usize, at: f64) -> SimulatedTransfer {
         let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
-        let Message { send, receive, length_bytes } = wires.messages[state.received_count];
+        let MatchedMessage { send, receive, length_bytes } = wires.messages[state.received_count];
         let start_s = state.sent_at[state.received_count];
         state.received_count += 1;
 
@@ -101,7 +101,15 @@ impl<'a> Network<'a> {
         self.matching.steps[wires.receiver][receive].writes.pass_all(&mut self.dependencies[wires.receiver], end_s);
         self.in_free_at[wires.receiver] = end_s;
         self.refresh(wires.receiver);
-        Transfer { sender: wires.sender, send, receiver: wires.receiver, receive, length_bytes, start_s, end_s }
+        SimulatedTransfer {
+            sender: wires.sender,
+            send,
+            receiver: wires.receiver,
+            receive,
+            length_bytes,
+            start_s,
+            end_s,
+        }
     }
 
     /// The next operation, if any, at both ends of every link; rank and operation.

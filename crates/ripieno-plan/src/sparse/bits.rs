@@ -1,6 +1,6 @@
 //! A set of small numbers, a bit for each.
 
-use super::team::{Team, cut, each, ranges};
+use super::team::{WorkTeam, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -30,7 +30,7 @@ impl Bits {
     }
 
     /// What is in any of the lists, which ascend, less `start`.
-    pub(super) fn of(length: usize, lists: &[&[u64]], start: u64, team: &dyn Team) -> Bits {
+    pub(super) fn of(length: usize, lists: &[&[u64]], start: u64, team: &dyn WorkTeam) -> Bits {
         let mut bits = Bits::none(length);
         let operations = INSERT_OPERATIONS * lists.iter().map(|list| list.len()).sum::<usize>();
         let stretches = ranges(team, operations, length, 64);
@@ -108,7 +108,7 @@ impl Bits {
     }
 
     /// `start` and each number of the set in sum, ascending.
-    pub(super) fn list(&self, start: u64, team: &dyn Team) -> Vec<u64> {
+    pub(super) fn list(&self, start: u64, team: &dyn WorkTeam) -> Vec<u64> {
         let operations = LIST_OPERATIONS * self.count() + self.words.len();
         let stretches = ranges(team, operations, self.length, 64);
         let count = |range: &Range<usize>| self.count_in(range);
@@ -121,13 +121,13 @@ impl Bits {
     }
 
     /// How many are in the set below the start of each word.
-    pub(super) fn ranks(&self) -> Ranks<'_> {
+    pub(super) fn ranks(&self) -> MemberRanks<'_> {
         let below = self.words.iter().scan(0_u32, |count, word| {
             let below = *count;
             *count += word.count_ones();
             Some(below)
         });
-        Ranks { bits: self, below: below.collect() }
+        MemberRanks { bits: self, below: below.collect() }
     }
 
     /// The set as bytes, the lowest numbers first.
@@ -167,12 +167,12 @@ pub(super) fn fill(places: &mut [u64], numbers: impl Iterator<Item = u64>) {
 }
 
 /// The places of the members of a set among each other.
-pub(super) struct Ranks<'a> {
+pub(super) struct MemberRanks<'a> {
     bits: &'a Bits,
     below: Vec<u32>,
 }
 
-impl Ranks<'_> {
+impl MemberRanks<'_> {
     /// How many members are smaller than `number`.
     pub(super) fn rank(&self, number: usize) -> u32 {
         let below = self.bits.words[number / 64] & ((1 << (number % 64)) - 1);

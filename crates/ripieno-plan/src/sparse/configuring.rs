@@ -11,9 +11,9 @@ use super::butterfly::{Butterfly, Layer};
 use super::degrees::Degrees;
 use super::encoding;
 use super::key_set::{KeySet, length};
-use super::routes::{Routes, Side, Step, Volume};
+use super::routes::{LayerSide, RouteLayer, Routes, Volume};
 use super::row_map::RowMap;
-use super::team::{Alone, Team, divided, each};
+use super::team::{Alone, WorkTeam, divided, each};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -38,7 +38,7 @@ pub struct Configuring {
     dense_above: f64,
     out_keys: KeySet,
     in_keys: KeySet,
-    steps: Vec<Step>,
+    steps: Vec<RouteLayer>,
     volumes: Vec<Volume>,
 }
 
@@ -68,14 +68,14 @@ pub struct Missing {
 
 /// A message that holds no key sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
+pub struct MalformedKeySets {
     /// Who sent it.
     pub peer: usize,
     /// What is wrong.
     pub what: &'static str,
 }
 
-impl fmt::Display for Malformed {
+impl fmt::Display for MalformedKeySets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -85,7 +85,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-impl core::error::Error for Malformed {}
+impl core::error::Error for MalformedKeySets {}
 
 /// Whether so many rows, of sets of keys below `n`, have numbers of 32 bits in any union of the sets.
 pub fn have_numbers(row_count: usize, n: u64) -> bool {
@@ -122,7 +122,7 @@ impl Configuring {
     }
 
     /// What goes to each peer in this step, the next one.
-    pub fn outgoing(&self, step: usize, team: &dyn Team) -> Vec<(usize, Vec<u8>)> {
+    pub fn outgoing(&self, step: usize, team: &dyn WorkTeam) -> Vec<(usize, Vec<u8>)> {
         let (layer, operations) = (self.layer(step), KEY_OPERATIONS * self.row_count());
         let (team, of_each) = divided(team, operations, layer.members.len() - 1);
         each(team, operations, layer.after().collect(), |position| {
@@ -152,8 +152,8 @@ impl Configuring {
         &mut self,
         step: usize,
         messages: &[(usize, B)],
-        team: &dyn Team,
-    ) -> Result<(), Malformed> {
+        team: &dyn WorkTeam,
+    ) -> Result<(), MalformedKeySets> {
         let layer = self.layer(step);
         let range = layer.range().clone();
         let messages: Vec<(usize, &[u8])> = messages.iter().map(|(peer, bytes)| (*peer, bytes.as_ref())).collect();
@@ -163,7 +163,7 @@ impl Configuring {
             if position == layer.position {
                 return Ok((self.out_keys.part(&range), self.in_keys.part(&range)));
             }
-            let malformed = |what| Malformed { peer: member, what };
+            let malformed = |what| MalformedKeySets { peer: member, what };
             let mut from_member = messages.iter().filter(|(peer, _)| *peer == member);
             let (Some(&(_, mut bytes)), None) = (from_member.next(), from_member.next()) else {
                 return Err(malformed("not one message"));
@@ -176,15 +176,18 @@ impl Configuring {
         let parts: Vec<(KeySet, KeySet)> = parts.into_iter().collect::<Result<_, _>>()?;
         let row_count = parts.iter().map(|(outs, ins)| outs.row_count() + ins.row_count()).sum();
         if !have_numbers(row_count, length(&range)) {
-            return Err(Malformed { peer: layer.members[layer.position], what: "more keys than there can be rows" });
+            return Err(MalformedKeySets {
+                peer: layer.members[layer.position],
+                what: "more keys than there can be rows",
+            });
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
-        let (ins, in_keys) = Side::of(layer, &self.in_keys, in_parts, self.dense_above, team);
+        let (ins, in_keys) = LayerSide::of(layer, &self.in_keys, in_parts, self.dense_above, team);
         // What is wanted is gathered from what is there: after the last step rows of the one are rows of the other.
         let follows = step + 1 == self.layers.len() && in_keys.is_dense();
         let dense_above = if follows { -1.0 } else { self.dense_above };
-        let (outs, out_keys) = Side::of(layer, &self.out_keys, out_parts, dense_above, team);
-        self.steps.push(Step { layer: layer.clone(), outs, ins });
+        let (outs, out_keys) = LayerSide::of(layer, &self.out_keys, out_parts, dense_above, team);
+        self.steps.push(RouteLayer { layer: layer.clone(), outs, ins });
         self.volumes.push(Volume::of(&range, &out_keys, &in_keys));
         (self.out_keys, self.in_keys) = (out_keys, in_keys);
         Ok(())
@@ -192,7 +195,7 @@ impl Configuring {
 
     /// Where the values of a step that is over go.
     pub fn down_maps(&self, step: usize) -> DownMaps<'_> {
-        let Step { layer, outs, .. } = &self.steps[step];
+        let RouteLayer { layer, outs, .. } = &self.steps[step];
         let arrival = |position: usize| (layer.members[position], &outs.maps[position]);
         DownMaps {
             row_count: outs.row_count,
@@ -202,7 +205,7 @@ impl Configuring {
     }
 
     /// What was found, after the last step: the routes, and the keys of this rank's last range that nobody contributes.
-    pub fn finish(self, team: &dyn Team) -> (Routes, Missing) {
+    pub fn finish(self, team: &dyn WorkTeam) -> (Routes, Missing) {
         assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
         let keys = self.in_keys.missing_in(&self.out_keys);
         let missing =
@@ -211,7 +214,7 @@ impl Configuring {
     }
 
     /// What all ranks find, by rank: their machines, run in memory.
-    pub fn finish_all(mut machines: Vec<Configuring>) -> Result<Vec<(Routes, Missing)>, Malformed> {
+    pub fn finish_all(mut machines: Vec<Configuring>) -> Result<Vec<(Routes, Missing)>, MalformedKeySets> {
         for step in 0..machines.first().map_or(0, Configuring::step_count) {
             let mut arrived: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|_| Vec::new()).collect();
             for (from, machine) in machines.iter().enumerate() {

@@ -4,8 +4,8 @@
 //! keys (8 bytes) and the offset of each from the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
-use super::key_set::{KeySet, Keys, is_all, length};
-use super::team::{Team, cut, each, ranges};
+use super::key_set::{KeyForm, KeySet, is_all, length};
+use super::team::{WorkTeam, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -20,10 +20,10 @@ const OFFSETS_64: u8 = 4;
 const OFFSET_OPERATIONS: usize = 2;
 
 /// Appends what a set has of `range`, a part of its own.
-pub(super) fn write(set: &KeySet, range: &Range<u64>, into: &mut Vec<u8>, team: &dyn Team) {
+pub(super) fn write(set: &KeySet, range: &Range<u64>, into: &mut Vec<u8>, team: &dyn WorkTeam) {
     let rows = set.rows_in(range);
     match &set.keys {
-        Keys::Dense(members) => {
+        KeyForm::Dense(members) => {
             let part = members.part(rows);
             let is_all = part.count() == part.length();
             into.push(if is_all { ALL } else { DENSE_BITS });
@@ -31,11 +31,11 @@ pub(super) fn write(set: &KeySet, range: &Range<u64>, into: &mut Vec<u8>, team: 
                 part.write(into);
             }
         }
-        Keys::Listed(keys) => write_list(range, &keys[rows], into, team),
+        KeyForm::Listed(keys) => write_list(range, &keys[rows], into, team),
     }
 }
 
-fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>, team: &dyn Team) {
+fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>, team: &dyn WorkTeam) {
     if is_all(range, keys.len()) {
         return into.push(ALL);
     }
@@ -56,7 +56,7 @@ fn write_list(range: &Range<u64>, keys: &[u64], into: &mut Vec<u8>, team: &dyn T
 fn write_offsets<const BYTES: usize>(
     keys: &[u64],
     into: &mut Vec<u8>,
-    team: &dyn Team,
+    team: &dyn WorkTeam,
     offset: impl Fn(u64) -> [u8; BYTES] + Sync,
 ) {
     let start = into.len();
@@ -77,18 +77,18 @@ fn bits_are_cheaper(length: u64, list_bytes: u64) -> bool {
 }
 
 /// Takes a set of keys of `range` from the front of `bytes`; says what is wrong where there is none.
-pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn Team) -> Result<KeySet, &'static str> {
+pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn WorkTeam) -> Result<KeySet, &'static str> {
     let set = |keys| KeySet { range: range.clone(), keys };
     let form = take(bytes, 1)?[0];
     match form {
         ALL | DENSE_BITS | LISTED_BITS => {
             let length = u32::try_from(length(range)).map_err(|_| "too long a range for this form")? as usize;
             if form == ALL {
-                return Ok(set(Keys::Dense(Bits::all(length))));
+                return Ok(set(KeyForm::Dense(Bits::all(length))));
             }
             let bits = Bits::read(take(bytes, length.div_ceil(8))?, length).ok_or("a key outside the range")?;
             if form == DENSE_BITS {
-                return Ok(set(Keys::Dense(bits)));
+                return Ok(set(KeyForm::Dense(bits)));
             }
             Ok(KeySet::of(range.clone(), bits.list(range.start, team)))
         }
@@ -101,7 +101,7 @@ pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn Team) -> Re
 fn read_list<const BYTES: usize>(
     range: &Range<u64>,
     bytes: &mut &[u8],
-    team: &dyn Team,
+    team: &dyn WorkTeam,
     offset: fn([u8; BYTES]) -> u64,
 ) -> Result<KeySet, &'static str> {
     let mut count = [0; 8];

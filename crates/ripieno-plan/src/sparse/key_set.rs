@@ -3,7 +3,7 @@
 use super::bits::Bits;
 use super::merge;
 use super::row_map::RowMap;
-use super::team::Team;
+use super::team::WorkTeam;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,12 +12,12 @@ use core::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KeySet {
     pub(super) range: Range<u64>,
-    pub(super) keys: Keys,
+    pub(super) keys: KeyForm,
 }
 
 /// Which keys, and what rows there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Keys {
+pub(super) enum KeyForm {
     /// These, ascending; a row for each.
     Listed(Vec<u64>),
     /// Those whose offset in the range is a member; a row for every key of the range.
@@ -32,37 +32,37 @@ impl KeySet {
     /// The set of these keys of a range, ascending. A set of all keys is dense.
     pub(super) fn of(range: Range<u64>, keys: Vec<u64>) -> KeySet {
         let is_all = is_all(&range, keys.len());
-        let keys = if is_all { Keys::Dense(Bits::all(keys.len())) } else { Keys::Listed(keys) };
+        let keys = if is_all { KeyForm::Dense(Bits::all(keys.len())) } else { KeyForm::Listed(keys) };
         KeySet { range, keys }
     }
 
     /// How many rows there are.
     pub(super) fn row_count(&self) -> usize {
         match &self.keys {
-            Keys::Listed(keys) => keys.len(),
-            Keys::Dense(members) => members.length(),
+            KeyForm::Listed(keys) => keys.len(),
+            KeyForm::Dense(members) => members.length(),
         }
     }
 
     pub(super) fn is_dense(&self) -> bool {
-        matches!(self.keys, Keys::Dense(_))
+        matches!(self.keys, KeyForm::Dense(_))
     }
 
     /// The keys in the set, ascending.
     pub(super) fn members(&self) -> Box<dyn Iterator<Item = u64> + '_> {
         match &self.keys {
-            Keys::Listed(keys) => Box::new(keys.iter().copied()),
-            Keys::Dense(members) => Box::new(members.numbers().map(|offset| self.range.start + offset as u64)),
+            KeyForm::Listed(keys) => Box::new(keys.iter().copied()),
+            KeyForm::Dense(members) => Box::new(members.numbers().map(|offset| self.range.start + offset as u64)),
         }
     }
 
     /// The rows of the keys of `range`, a part of this one's.
     pub(super) fn rows_in(&self, range: &Range<u64>) -> Range<usize> {
         match &self.keys {
-            Keys::Listed(keys) => {
+            KeyForm::Listed(keys) => {
                 keys.partition_point(|&key| key < range.start)..keys.partition_point(|&key| key < range.end)
             }
-            Keys::Dense(_) => (range.start - self.range.start) as usize..(range.end - self.range.start) as usize,
+            KeyForm::Dense(_) => (range.start - self.range.start) as usize..(range.end - self.range.start) as usize,
         }
     }
 
@@ -70,16 +70,16 @@ impl KeySet {
     pub(super) fn part(&self, range: &Range<u64>) -> KeySet {
         let rows = self.rows_in(range);
         match &self.keys {
-            Keys::Listed(keys) => KeySet::of(range.clone(), keys[rows].to_vec()),
-            Keys::Dense(members) => KeySet { range: range.clone(), keys: Keys::Dense(members.part(rows)) },
+            KeyForm::Listed(keys) => KeySet::of(range.clone(), keys[rows].to_vec()),
+            KeyForm::Dense(members) => KeySet { range: range.clone(), keys: KeyForm::Dense(members.part(rows)) },
         }
     }
 
     /// The row of a key, if the key is in the set or the set is dense.
     pub(super) fn row(&self, key: u64) -> Option<usize> {
         match &self.keys {
-            Keys::Listed(keys) => keys.binary_search(&key).ok(),
-            Keys::Dense(_) => Some((key - self.range.start) as usize),
+            KeyForm::Listed(keys) => keys.binary_search(&key).ok(),
+            KeyForm::Dense(_) => Some((key - self.range.start) as usize),
         }
     }
 
@@ -87,11 +87,11 @@ impl KeySet {
     pub(super) fn missing_in(&self, other: &KeySet) -> Vec<u64> {
         match &other.keys {
             _ if self.keys == other.keys => Vec::new(),
-            Keys::Dense(members) => {
+            KeyForm::Dense(members) => {
                 let is_missing = |key: &u64| !members.contains((key - other.range.start) as usize);
                 self.members().filter(is_missing).collect()
             }
-            Keys::Listed(keys) => {
+            KeyForm::Listed(keys) => {
                 let mut next = 0;
                 let is_missing = |key: &u64| {
                     next += keys[next..].iter().take_while(|&there| there < key).count();
@@ -109,7 +109,7 @@ impl KeySet {
         range: &Range<u64>,
         parts: &[&KeySet],
         dense_above: f64,
-        team: &dyn Team,
+        team: &dyn WorkTeam,
     ) -> (KeySet, Vec<RowMap>) {
         debug_assert!(parts.iter().all(|part| part.range == *range), "sets of one range");
         let length = length(range);
@@ -120,26 +120,26 @@ impl KeySet {
         }
         let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
         let (keys, maps) = merge::union(&lists, team);
-        (KeySet { range: range.clone(), keys: Keys::Listed(keys) }, maps)
+        (KeySet { range: range.clone(), keys: KeyForm::Listed(keys) }, maps)
     }
 
     /// Its keys, none of a dense set.
     fn listed(&self) -> &[u64] {
         match &self.keys {
-            Keys::Listed(keys) => keys,
-            Keys::Dense(_) => &[],
+            KeyForm::Listed(keys) => keys,
+            KeyForm::Dense(_) => &[],
         }
     }
 }
 
 /// The union of sets of a range of less than `2^32` keys.
-fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn Team) -> (KeySet, Vec<RowMap>) {
+fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn WorkTeam) -> (KeySet, Vec<RowMap>) {
     let offset = |key: &u64| (key - range.start) as usize;
     let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
     let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
     let mut members = Bits::of(length(range) as usize, &lists, range.start, team);
     for part in parts {
-        if let Keys::Dense(more) = &part.keys {
+        if let KeyForm::Dense(more) = &part.keys {
             members.insert_all(more);
         }
     }
@@ -151,13 +151,13 @@ fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn T
         for (map, _) in maps.iter_mut().zip(parts).filter(|(_, part)| part.is_dense()) {
             *map = RowMap::Run(0..members.length());
         }
-        return (KeySet { range: range.clone(), keys: Keys::Dense(members) }, maps);
+        return (KeySet { range: range.clone(), keys: KeyForm::Dense(members) }, maps);
     }
     let ranks = members.ranks();
     let maps = RowMap::all(team, &lengths, |list, piece, rows| {
         rows.iter_mut().zip(&lists[list][piece]).for_each(|(row, key)| *row = ranks.rank(offset(key)));
     });
-    (KeySet { range: range.clone(), keys: Keys::Listed(members.list(range.start, team)) }, maps)
+    (KeySet { range: range.clone(), keys: KeyForm::Listed(members.list(range.start, team)) }, maps)
 }
 
 /// Whether so many keys are all of a range, of which a set may be dense.

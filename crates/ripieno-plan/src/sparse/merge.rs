@@ -5,7 +5,7 @@
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VI.A.
 
 use super::row_map::RowMap;
-use super::team::{Team, cut, each, ranges};
+use super::team::{WorkTeam, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::{iter, mem};
@@ -16,7 +16,7 @@ const MERGE_OPERATIONS: usize = 4;
 /// The union of ascending lists, and per list the place of each of its keys.
 ///
 /// A team cuts the keys into ranges, of each of which somebody merges what all lists have there.
-pub(super) fn union(lists: &[&[u64]], team: &dyn Team) -> (Vec<u64>, Vec<RowMap>) {
+pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<RowMap>) {
     let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
     let levels = lists.len().next_power_of_two().ilog2() as usize;
     let operations = MERGE_OPERATIONS * levels * lengths.iter().sum::<usize>();

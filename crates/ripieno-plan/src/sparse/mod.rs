@@ -22,7 +22,7 @@ pub mod sets;
 pub mod team;
 
 pub use butterfly::{Butterfly, Layer};
-pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, Malformed, Missing, have_numbers};
+pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, MalformedKeySets, Missing, have_numbers};
 pub use degrees::{Degrees, InvalidDegrees};
 pub use permutation::Permutation;
 pub use routes::{Routes, Volume};

@@ -5,7 +5,7 @@
 //! the other. Every region is written before it is read and never written again, so that the plan runs over links that
 //! hold nothing.
 
-use super::routes::{Landing, Routes, Step};
+use super::routes::{Landing, RouteLayer, Routes};
 use super::row_map::RowMap;
 use crate::plan::{Constant, Op, Plan};
 use crate::rows::Rows;
@@ -13,7 +13,7 @@ use crate::span::{Buffer, Span};
 use core::ops::Range;
 
 /// A plan in the making.
-pub(super) struct Planner {
+pub(super) struct PlanBuilder {
     pub(super) plan: Plan,
     row_bytes: usize,
     element_bytes: usize,
@@ -24,16 +24,16 @@ pub(super) struct Planner {
 /// Regions of the scratch buffer begin at multiples of this, as vector instructions like it.
 const ALIGNMENT_BYTES: usize = 64;
 
-impl Planner {
-    pub(super) fn new(row_bytes: usize, element_bytes: usize, op: Op) -> Planner {
+impl PlanBuilder {
+    pub(super) fn new(row_bytes: usize, element_bytes: usize, op: Op) -> PlanBuilder {
         assert!(row_bytes > 0 && row_bytes.is_multiple_of(element_bytes), "a row is made of whole elements");
-        Planner { plan: Plan::new(), row_bytes, element_bytes, op, scratch_bytes: 0 }
+        PlanBuilder { plan: Plan::new(), row_bytes, element_bytes, op, scratch_bytes: 0 }
     }
 
     /// Sends down what `contributed` holds; returns where the values of the last layer are.
     pub(super) fn down(&mut self, routes: &Routes, contributed: Buffer) -> Span {
         let mut held = self.rows(contributed, 0, routes.out_count);
-        for Step { layer, outs, .. } in &routes.steps {
+        for RouteLayer { layer, outs, .. } in &routes.steps {
             let above = core::mem::replace(&mut held, self.scratch(outs.row_count));
             self.begin(self.part(above, &outs.rows[layer.position]), held, &outs.maps[layer.position]);
             for (to, from) in layer.after().zip(layer.before()) {
@@ -58,7 +58,7 @@ impl Planner {
         if routes.steps.is_empty() {
             return self.gather(held, in_map, wanted);
         }
-        for (index, Step { layer, ins, .. }) in routes.steps.iter().enumerate().rev() {
+        for (index, RouteLayer { layer, ins, .. }) in routes.steps.iter().enumerate().rev() {
             let above = match index {
                 0 => wanted,
                 _ => self.scratch(routes.steps[index - 1].ins.row_count),
@@ -81,7 +81,7 @@ impl Planner {
     }
 
     fn rows(&self, buffer: Buffer, start_bytes: usize, row_count: usize) -> Span {
-        let Planner { row_bytes, element_bytes, .. } = *self;
+        let PlanBuilder { row_bytes, element_bytes, .. } = *self;
         Span { buffer, start_bytes, length_bytes: row_count * row_bytes, element_bytes }
     }
 

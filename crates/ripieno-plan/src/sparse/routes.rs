@@ -8,9 +8,9 @@
 
 use super::butterfly::Layer;
 use super::key_set::{KeySet, length};
-use super::planner::Planner;
+use super::planner::PlanBuilder;
 use super::row_map::{ROW_OPERATIONS, RowMap};
-use super::team::{Team, each};
+use super::team::{WorkTeam, each};
 use crate::plan::{Op, Plan};
 use crate::span::Buffer;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use core::ops::Range;
 /// The routes of one rank.
 #[derive(Clone, Debug)]
 pub struct Routes {
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RouteLayer>,
     pub(super) out_count: usize,
     pub(super) in_count: usize,
     pub(super) landing: Landing,
@@ -46,15 +46,15 @@ impl Volume {
 
 /// One layer of the routes.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct RouteLayer {
     pub(super) layer: Layer,
-    pub(super) outs: Side,
-    pub(super) ins: Side,
+    pub(super) outs: LayerSide,
+    pub(super) ins: LayerSide,
 }
 
 /// The rows of one direction above and below a layer.
 #[derive(Clone, Debug)]
-pub(super) struct Side {
+pub(super) struct LayerSide {
     /// Per position: the rows above that lie in the range of the member.
     pub(super) rows: Vec<Range<usize>>,
     /// Per position: the row below of each row that the member has above in this rank's range.
@@ -63,7 +63,7 @@ pub(super) struct Side {
     pub(super) row_count: usize,
 }
 
-impl Side {
+impl LayerSide {
     /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this
     /// rank's range.
     pub(super) fn of(
@@ -71,8 +71,8 @@ impl Side {
         above: &KeySet,
         mut parts: Vec<KeySet>,
         dense_above: f64,
-        team: &dyn Team,
-    ) -> (Side, KeySet) {
+        team: &dyn WorkTeam,
+    ) -> (LayerSide, KeySet) {
         let rows = layer.ranges.iter().map(|range| above.rows_in(range)).collect();
         let (below, maps) = match (parts.pop(), parts.is_empty()) {
             // The rank is alone in the layer and passes it with the rows that it has.
@@ -85,7 +85,7 @@ impl Side {
                 KeySet::union(layer.range(), &parts.iter().collect::<Vec<_>>(), dense_above, team)
             }
         };
-        (Side { rows, maps, row_count: below.row_count() }, below)
+        (LayerSide { rows, maps, row_count: below.row_count() }, below)
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64], team: &dyn Team) -> Landing {
+    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64], team: &dyn WorkTeam) -> Landing {
         let row_count = out_keys.row_count();
         if out_keys == in_keys && missing.is_empty() {
             let [out_map, in_map] = [0..row_count, 0..row_count].map(RowMap::Run);
@@ -118,12 +118,12 @@ impl Landing {
 
 impl Routes {
     pub(super) fn new(
-        mut steps: Vec<Step>,
+        mut steps: Vec<RouteLayer>,
         out_keys: &KeySet,
         in_keys: &KeySet,
         missing: &[u64],
         volumes: Vec<Volume>,
-        team: &dyn Team,
+        team: &dyn WorkTeam,
     ) -> Routes {
         // A rank alone in a layer has nothing to do there.
         steps.retain(|step| step.layer.members.len() > 1);
@@ -148,7 +148,7 @@ impl Routes {
     /// holds a row per contributed key and is only read, [`Buffer::OUTPUT`] gets one per wanted key; the layers between
     /// are in [`Buffer::SCRATCH`]. A wanted key that nobody contributes gets zeros, whatever the operation.
     pub fn plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
-        let mut planner = Planner::new(row_bytes, element_bytes, op);
+        let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
         let landed = planner.down(self, Buffer::MAIN);
         planner.up(self, landed, Buffer::OUTPUT);
         planner.plan
@@ -157,7 +157,7 @@ impl Routes {
     /// Only the way up: [`Buffer::SCRATCH`] begins with the values of the last layer, [`Routes::landed_count`] rows;
     /// the rest is as in [`Routes::plan`].
     pub fn up_plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
-        let mut planner = Planner::new(row_bytes, element_bytes, op);
+        let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
         let landed = planner.scratch(self.landed_count());
         planner.up(self, landed, Buffer::OUTPUT);
         planner.plan

@@ -1,6 +1,6 @@
 //! Row maps: into which rows of a layer the rows of a message go.
 
-use super::team::{Team, cut, each, ranges};
+use super::team::{WorkTeam, cut, each, ranges};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::iter;
@@ -31,7 +31,7 @@ impl RowMap {
     /// The map of each of several lists, whose pieces `fill` turns into rows: it is given the number of a list, where
     /// the piece lies in it, and where its rows go.
     pub(super) fn all(
-        team: &dyn Team,
+        team: &dyn WorkTeam,
         lengths: &[usize],
         fill: impl Fn(usize, Range<usize>, &mut [u32]) + Sync,
     ) -> Vec<RowMap> {

@@ -1,7 +1,7 @@
 //! From keys in any order to a set, and back.
 
 use super::bits::{Bits, fill};
-use super::team::{Team, cut, each, ranges};
+use super::team::{WorkTeam, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::mem;
@@ -34,7 +34,7 @@ impl Sorted {
     /// Keys are dealt to buckets by the highest bits in which they differ. Each bucket is sorted by itself, in a core's
     /// cache. Then every key takes its place from where it was dealt to, so that no pass goes through memory at random.
     /// Cost: three passes over the keys. Panics if there are `2^32` keys or more.
-    pub fn of(keys: &[u64], ordered: bool, team: &dyn Team) -> Sorted {
+    pub fn of(keys: &[u64], ordered: bool, team: &dyn WorkTeam) -> Sorted {
         assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
         if keys.is_sorted() {
             let mut unique = Vec::with_capacity(keys.len());
@@ -78,7 +78,7 @@ impl Sorted {
         let mut places = vec![0; keys.len()];
         let pieces = cut(&mut places, chunks.iter().map(Range::len)).into_iter();
         let shares = pieces.zip(by_chunk(&mut slots, &counts)).zip(&chunks).collect();
-        each(team, operations, shares, |((places, mut slots), chunk): (Share<'_>, &Range<usize>)| {
+        each(team, operations, shares, |((places, mut slots), chunk): (ChunkShare<'_>, &Range<usize>)| {
             for (place, &key) in places.iter_mut().zip(&keys[chunk.clone()]) {
                 let bucket = buckets.number(key);
                 *place = bases[bucket] + *next(&mut slots[bucket]);
@@ -90,7 +90,7 @@ impl Sorted {
 }
 
 /// Places of a chunk, and its slots in each bucket.
-type Share<'a> = (&'a mut [u32], Vec<IterMut<'a, u32>>);
+type ChunkShare<'a> = (&'a mut [u32], Vec<IterMut<'a, u32>>);
 
 /// The next slot of a bucket.
 #[inline]

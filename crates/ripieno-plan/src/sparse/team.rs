@@ -5,42 +5,42 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 /// A piece of some work, which writes where no other piece does.
-pub type Piece<'a> = Box<dyn FnOnce() + Send + 'a>;
+pub type WorkPiece<'a> = Box<dyn FnOnce() + Send + 'a>;
 
 /// Those who compute pieces of some work at once. What they compute depends neither on who they are nor on how many.
 ///
 /// Work is counted in operations, each about as long as an addition.
-pub trait Team: Sync {
+pub trait WorkTeam: Sync {
     /// Into how many pieces work of so many operations is best cut: one, if nobody else is worth waking for it.
     fn piece_count(&self, operations: usize) -> usize;
 
     /// Computes all pieces of work of so many operations in all, and returns when they are done.
-    fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>);
+    fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>);
 }
 
 /// The caller, who computes one piece after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 
-impl Team for Alone {
+impl WorkTeam for Alone {
     fn piece_count(&self, _operations: usize) -> usize {
         1
     }
 
-    fn compute(&self, _operations: usize, pieces: Vec<Piece<'_>>) {
+    fn compute(&self, _operations: usize, pieces: Vec<WorkPiece<'_>>) {
         pieces.into_iter().for_each(|piece| piece());
     }
 }
 
 /// What `work` makes of each of `given`, in their order; `operations` of all together.
 pub fn each<T: Send, R: Send>(
-    team: &dyn Team,
+    team: &dyn WorkTeam,
     operations: usize,
     given: Vec<T>,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let mut results: Vec<Option<R>> = given.iter().map(|_| None).collect();
-    let (work, mut pieces) = (&work, Vec::<Piece<'_>>::with_capacity(given.len()));
+    let (work, mut pieces) = (&work, Vec::<WorkPiece<'_>>::with_capacity(given.len()));
     for (given, result) in given.into_iter().zip(&mut results) {
         pieces.push(Box::new(move || *result = Some(work(given))));
     }
@@ -50,7 +50,7 @@ pub fn each<T: Send, R: Send>(
 
 /// `0..count` in as many ranges as the team likes for work of so many operations in all: equally long, of a multiple of
 /// `unit` but for the last.
-pub fn ranges(team: &dyn Team, operations: usize, count: usize, unit: usize) -> Vec<Range<usize>> {
+pub fn ranges(team: &dyn WorkTeam, operations: usize, count: usize, unit: usize) -> Vec<Range<usize>> {
     let most = count.div_ceil(unit).max(1);
     let length = most.div_ceil(team.piece_count(operations).clamp(1, most)) * unit;
     (0..count.div_ceil(length).max(1)).map(|piece| piece * length..((piece + 1) * length).min(count)).collect()
@@ -58,7 +58,7 @@ pub fn ranges(team: &dyn Team, operations: usize, count: usize, unit: usize) -> 
 
 /// Who takes one of `count` things after the other, for work of so many operations in all, and who computes the pieces
 /// of each: the team takes several at once where there are enough of them.
-pub fn divided(team: &dyn Team, operations: usize, count: usize) -> (&dyn Team, &dyn Team) {
+pub fn divided(team: &dyn WorkTeam, operations: usize, count: usize) -> (&dyn WorkTeam, &dyn WorkTeam) {
     if count >= team.piece_count(operations) { (team, &Alone) } else { (&Alone, team) }
 }
 
@@ -79,12 +79,12 @@ pub(super) mod tests {
     /// A team that cuts everything, however small, and computes the last piece first.
     pub struct Backwards(pub usize);
 
-    impl Team for Backwards {
+    impl WorkTeam for Backwards {
         fn piece_count(&self, _operations: usize) -> usize {
             self.0
         }
 
-        fn compute(&self, _operations: usize, pieces: Vec<Piece<'_>>) {
+        fn compute(&self, _operations: usize, pieces: Vec<WorkPiece<'_>>) {
             pieces.into_iter().rev().for_each(|piece| piece());
         }
     }

@@ -133,22 +133,22 @@ impl Manifest {
 
 /// The times of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub struct SwarmTiming {
     /// Who gets no byte for so long asks the tracker; who says nothing for so long is asked by it.
     pub stall: Duration,
     /// How long a question waits for its answer before the other one counts as lost.
     pub answer: Duration,
 }
 
-impl Default for Timing {
-    fn default() -> Timing {
-        Timing { stall: Duration::from_secs(2), answer: Duration::from_secs(1) }
+impl Default for SwarmTiming {
+    fn default() -> SwarmTiming {
+        SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(1) }
     }
 }
 
 /// Why a member ends without the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Failure {
+pub enum MemberFailure {
     /// The root is lost, and those that live do not have everything together.
     RootLost {
         /// The root.
@@ -168,21 +168,23 @@ pub enum Failure {
     },
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for MemberFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::RootLost { root, missing_count } => {
+            MemberFailure::RootLost { root, missing_count } => {
                 write!(f, "rank {root}, the root of the broadcast, is lost, and {missing_count} blocks with it")
             }
-            Failure::CutOff { root } => {
+            MemberFailure::CutOff { root } => {
                 write!(f, "rank {root}, the root of the broadcast, cannot be reached, though others reach it")
             }
-            Failure::GivenUp { by } => write!(f, "rank {by} had no answer from this rank, and goes on without it"),
+            MemberFailure::GivenUp { by } => {
+                write!(f, "rank {by} had no answer from this rank, and goes on without it")
+            }
         }
     }
 }
 
-impl core::error::Error for Failure {}
+impl core::error::Error for MemberFailure {}
 
 #[cfg(test)]
 mod tests {

@@ -1,13 +1,13 @@
 //! The messages of a broadcast. How they travel is the driver's affair.
 
-use super::{Failure, Have, Manifest};
+use super::{Have, Manifest, MemberFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 /// A neighbour that a member is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Meeting {
+pub struct NeighborOffer {
     /// Who.
     pub with: usize,
     /// Who is its neighbour no longer.
@@ -16,7 +16,7 @@ pub struct Meeting {
 
 /// What members and the tracker tell each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Message {
+pub enum SwarmMessage {
     /// To the tracker: I want the value.
     Join,
     /// To the tracker that takes over: I have so much of it.
@@ -71,7 +71,7 @@ pub enum Message {
         /// The source of each stripe, where blocks are streamed.
         sources: Vec<usize>,
         /// Whom to meet, where members choose their sources.
-        neighbours: Vec<Meeting>,
+        neighbours: Vec<NeighborOffer>,
     },
     /// From the tracker: stream this stripe from there.
     Source {
@@ -90,7 +90,7 @@ pub enum Message {
     /// From the tracker: more neighbours.
     Meet {
         /// Whom to meet.
-        neighbours: Vec<Meeting>,
+        neighbours: Vec<NeighborOffer>,
     },
     /// From the tracker: I know that you wait.
     Wait,
@@ -106,7 +106,7 @@ pub enum Message {
     /// From the one that takes over: the root is lost, tell me what you have.
     Summon,
     /// From the tracker: it is over.
-    Failed(Failure),
+    Failed(MemberFailure),
 
     /// To a source: send me this block.
     Request {
@@ -141,10 +141,10 @@ pub enum Message {
     },
 }
 
-impl Message {
+impl SwarmMessage {
     /// Whether it is for the tracker of its receiver, not for the member.
     pub(super) fn is_for_tracker(&self) -> bool {
-        use Message::*;
+        use SwarmMessage::*;
         matches!(
             self,
             Join | Rejoin { .. }

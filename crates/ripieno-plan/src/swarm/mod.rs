@@ -1,7 +1,7 @@
 //! Dynamic broadcast: machines that get a value from one rank to many while ranks come, fail and are slow.
 //!
-//! A [`Node`] is one rank's part: a member, which gets blocks and passes them on, and at the root the tracker, which
-//! knows who takes part. A node takes [`Event`]s and the time and gives back [`Action`]s. It opens no connection, reads
+//! A [`SwarmNode`] is one rank's part: a member, which gets blocks and passes them on, and at the root the tracker, which
+//! knows who takes part. A node takes [`SwarmEvent`]s and the time and gives back [`Action`]s. It opens no connection, reads
 //! no clock and touches no byte of the value: its driver does, over sockets or on a simulated cluster. The
 //! [disciplines](Discipline) differ in who picks source and block.
 //!
@@ -19,19 +19,20 @@ mod uploads;
 
 pub use have::Have;
 pub use manifest::{
-    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Failure, Manifest, Priority, Timing, step_bytes,
+    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, Discipline, Manifest, MemberFailure, Priority, SwarmTiming,
+    step_bytes,
 };
-pub use message::{Meeting, Message};
+pub use message::{NeighborOffer, SwarmMessage};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
-use member::{Member, Phase, tell};
+use member::{Phase, SwarmMember, tell};
 use tracker::Tracker;
 
 /// What happens to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum SwarmEvent {
     /// It is to begin.
     Start,
     /// A message came.
@@ -39,7 +40,7 @@ pub enum Event {
         /// From this rank.
         from: usize,
         /// The message.
-        message: Message,
+        message: SwarmMessage,
     },
     /// Bytes of a block that was requested came: now the first so many are here. To be told before a loss or a tick, at
     /// the latest.
@@ -70,7 +71,7 @@ pub enum Event {
         /// The rank.
         peer: usize,
     },
-    /// It is as late as [`Node::wake`] said.
+    /// It is as late as [`SwarmNode::wake`] said.
     Tick,
 }
 
@@ -82,7 +83,7 @@ pub enum Action {
         /// To whom.
         to: usize,
         /// What.
-        message: Message,
+        message: SwarmMessage,
     },
     /// Send a block from this byte on, as far as it is here and, if it is still on its way, as it comes.
     Send {
@@ -103,7 +104,7 @@ pub enum Action {
     /// The value is here. The node goes on to serve others.
     Done,
     /// The value will not come. Given once, and never after `Done`.
-    Failed(Failure),
+    Failed(MemberFailure),
     /// From the tracker: everybody has the value or is lost. Given again if somebody comes later.
     Settled {
         /// Who said that it has everything.
@@ -111,13 +112,13 @@ pub enum Action {
         /// Who is lost, and never said so.
         lost: Vec<usize>,
         /// Blocks that were wrong, with the sources to blame.
-        corruptions: Vec<Corruption>,
+        corruptions: Vec<CorruptBlock>,
     },
 }
 
 /// A block that was wrong when it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Corruption {
+pub struct CorruptBlock {
     /// Which block.
     pub block: usize,
     /// Who sent it.
@@ -127,20 +128,20 @@ pub struct Corruption {
 }
 
 /// One rank's part in the broadcast of one value.
-pub struct Node {
+pub struct SwarmNode {
     rank: usize,
     root: usize,
     size: usize,
-    timing: Timing,
-    member: Member,
+    timing: SwarmTiming,
+    member: SwarmMember,
     tracker: Option<Tracker>,
     /// Ranks that this one has lost.
     lost: BTreeSet<usize>,
     /// What came for a tracker while this rank was none: from ranks that have lost theirs first.
-    early: BTreeMap<usize, Message>,
+    early: BTreeMap<usize, SwarmMessage>,
 }
 
-impl Node {
+impl SwarmNode {
     /// The root, which has the value, of `size` ranks. `order` has those that are to come at once, as a chain is to
     /// run; others may come later.
     pub fn root(
@@ -148,29 +149,29 @@ impl Node {
         size: usize,
         manifest: Manifest,
         order: Vec<usize>,
-        timing: Timing,
+        timing: SwarmTiming,
         seed: u64,
         now: Duration,
-    ) -> Node {
-        let member = Member::new(rank, rank, Some(manifest), timing, now);
+    ) -> SwarmNode {
+        let member = SwarmMember::new(rank, rank, Some(manifest), timing, now);
         let tracker = Tracker::new(rank, manifest, order, timing, seed, now);
-        Node { tracker: Some(tracker), ..Node::with(rank, rank, size, timing, member) }
+        SwarmNode { tracker: Some(tracker), ..SwarmNode::with(rank, rank, size, timing, member) }
     }
 
     /// A receiver among `size` ranks, the root and itself among them.
-    pub fn receiver(rank: usize, root: usize, size: usize, timing: Timing, now: Duration) -> Node {
-        Node::with(rank, root, size, timing, Member::new(rank, root, None, timing, now))
+    pub fn receiver(rank: usize, root: usize, size: usize, timing: SwarmTiming, now: Duration) -> SwarmNode {
+        SwarmNode::with(rank, root, size, timing, SwarmMember::new(rank, root, None, timing, now))
     }
 
     /// The same with blocks that lay here before, of a value whose digests are known.
-    pub fn with_blocks(mut self, have: Have) -> Node {
+    pub fn with_blocks(mut self, have: Have) -> SwarmNode {
         self.member.have = have;
         self
     }
 
-    fn with(rank: usize, root: usize, size: usize, timing: Timing, member: Member) -> Node {
+    fn with(rank: usize, root: usize, size: usize, timing: SwarmTiming, member: SwarmMember) -> SwarmNode {
         let (lost, early) = (BTreeSet::new(), BTreeMap::new());
-        Node { rank, root, size, timing, member, tracker: None, lost, early }
+        SwarmNode { rank, root, size, timing, member, tracker: None, lost, early }
     }
 
     /// Which rank it is.
@@ -193,25 +194,25 @@ impl Node {
         self.member.source_of(block)
     }
 
-    /// When it wants an [`Event::Tick`], at the latest.
+    /// When it wants an [`SwarmEvent::Tick`], at the latest.
     pub fn wake(&self) -> Option<Duration> {
         let tracker = self.tracker.as_ref().and_then(Tracker::wake);
         [self.member.wake(), tracker].into_iter().flatten().min()
     }
 
     /// Takes an event; what came of it is to be done in this order.
-    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Action> {
+    pub fn handle(&mut self, now: Duration, event: SwarmEvent) -> Vec<Action> {
         let mut open = Vec::new();
         match event {
-            Event::Start if self.tracker.is_none() => self.member.join(now, &mut open),
-            Event::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut open)),
-            Event::Received { from, message } => self.receive(now, from, message, &mut open),
-            Event::Lost { peer } => self.lose(now, peer, &mut open),
-            Event::Tick => {
+            SwarmEvent::Start if self.tracker.is_none() => self.member.join(now, &mut open),
+            SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut open)),
+            SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut open),
+            SwarmEvent::Lost { peer } => self.lose(now, peer, &mut open),
+            SwarmEvent::Tick => {
                 if let Some(tracker) = &mut self.tracker {
                     tracker.tick(now, &mut open);
                 }
-                let is_silent = self.member.handle(now, Event::Tick, &mut open);
+                let is_silent = self.member.handle(now, SwarmEvent::Tick, &mut open);
                 if is_silent && self.member.tracker != self.rank {
                     self.lose(now, self.member.tracker, &mut open);
                 }
@@ -231,7 +232,7 @@ impl Node {
         while let Some(action) = open.pop_front() {
             match action {
                 // The tracker has named what the member takes for lost: it is asked again once the fetch stalls.
-                Action::Tell { to, message: Message::Ask { part, instead_of } }
+                Action::Tell { to, message: SwarmMessage::Ask { part, instead_of } }
                     if to == self.rank && !asked.insert((part, instead_of)) => {}
                 Action::Tell { to, message } if to == self.rank => {
                     let mut more = Vec::new();
@@ -244,12 +245,12 @@ impl Node {
         outward
     }
 
-    fn receive(&mut self, now: Duration, from: usize, message: Message, out: &mut Vec<Action>) {
+    fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
         if !message.is_for_tracker() {
-            if message == Message::Summon {
+            if message == SwarmMessage::Summon {
                 return self.answer_summons(now, from, out);
             }
-            if let Message::Gone { rank } = message {
+            if let SwarmMessage::Gone { rank } = message {
                 if self.tracker.is_some() && from != self.rank {
                     // Its own tracker, which would name that rank again, knows better.
                     return;
@@ -259,13 +260,13 @@ impl Node {
             if from == self.member.tracker {
                 self.refuse_early(out);
             }
-            self.member.handle(now, Event::Received { from, message }, out);
+            self.member.handle(now, SwarmEvent::Received { from, message }, out);
         } else if let Some(tracker) = &mut self.tracker {
             tracker.receive(now, from, message, out);
         } else {
             // Whoever sends this has lost its tracker before this rank has, or is cut off from it.
-            tell(out, from, Message::Wait);
-            if matches!(message, Message::Rejoin { .. }) && self.early.len() < self.size {
+            tell(out, from, SwarmMessage::Wait);
+            if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
                 self.early.insert(from, message);
                 self.member.ask_tracker(now, out);
             }
@@ -274,9 +275,9 @@ impl Node {
 
     /// The tracker lives: ranks that think this one should take over are cut off from it.
     fn refuse_early(&mut self, out: &mut Vec<Action>) {
-        let failure = Failure::CutOff { root: self.root };
+        let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
-        early.into_keys().for_each(|from| tell(out, from, Message::Failed(failure.clone())));
+        early.into_keys().for_each(|from| tell(out, from, SwarmMessage::Failed(failure.clone())));
     }
 
     /// Another rank takes over. Of two that do, the lower one does.
@@ -287,7 +288,7 @@ impl Node {
         let tracker = self.member.tracker;
         let has_none = tracker == self.root || self.lost.contains(&tracker);
         if tracker == self.rank && self.tracker.is_some() && self.rank < from {
-            return tell(out, from, Message::Summon);
+            return tell(out, from, SwarmMessage::Summon);
         }
         if has_none || from < tracker {
             self.tracker = None;
@@ -307,7 +308,7 @@ impl Node {
         if has_lost_tracker && matches!(self.member.phase, Phase::Getting | Phase::Done) {
             self.follow(now, out);
         }
-        self.member.handle(now, Event::Lost { peer }, out);
+        self.member.handle(now, SwarmEvent::Lost { peer }, out);
     }
 
     /// The tracker is lost: the lowest rank that lives takes over.

@@ -8,7 +8,7 @@ pub(super) const REQUESTS_MAX: usize = 4096;
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct UploadRequest {
     pub(super) to: usize,
     pub(super) block: usize,
     pub(super) from_bytes: usize,
@@ -19,14 +19,14 @@ pub(super) struct Uploads {
     /// Peers and blocks.
     active: BTreeSet<(usize, usize)>,
     stripe_count: usize,
-    waiting: Vec<Request>,
+    waiting: Vec<UploadRequest>,
     /// Blocks that were given to anybody.
     given: BTreeSet<usize>,
 }
 
 impl Uploads {
     /// Takes a request, unless there are too many.
-    pub(super) fn push(&mut self, request: Request) -> bool {
+    pub(super) fn push(&mut self, request: UploadRequest) -> bool {
         let has_room = self.waiting.len() < REQUESTS_MAX;
         if has_room {
             self.waiting.push(request);
@@ -40,14 +40,14 @@ impl Uploads {
     }
 
     /// Whether a block of the same stripe is on its way to the same peer.
-    fn is_busy(&self, request: &Request) -> bool {
+    fn is_busy(&self, request: &UploadRequest) -> bool {
         let stripe = |block: usize| block % self.stripe_count.max(1);
         self.active.range((request.to, 0)..=(request.to, usize::MAX)).any(|it| stripe(it.1) == stripe(request.block))
     }
 
     /// What to send next, if fewer than `limit` are under way: of what waits, that of which the `turn` is lowest, by
     /// who asks and whether the block was given to anybody before; then what came first.
-    pub(super) fn next<T: Ord>(&mut self, limit: usize, turn: impl Fn(usize, bool) -> T) -> Option<Request> {
+    pub(super) fn next<T: Ord>(&mut self, limit: usize, turn: impl Fn(usize, bool) -> T) -> Option<UploadRequest> {
         if self.active.len() >= limit {
             return None;
         }

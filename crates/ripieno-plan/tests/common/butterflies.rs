@@ -1,37 +1,37 @@
 //! Sparse reductions of any key sets: all ranks' machines run in memory, and sets of many shapes.
 
-use ripieno_plan::sparse::team::{Piece, Team};
+use ripieno_plan::sparse::team::{WorkPiece, WorkTeam};
 use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
 
 /// A team that cuts everything into so many pieces, however small it is, and computes the last piece first.
-pub struct Cutting(pub usize);
+pub struct CuttingTeam(pub usize);
 
-impl Team for Cutting {
+impl WorkTeam for CuttingTeam {
     fn piece_count(&self, _operations: usize) -> usize {
         self.0
     }
 
-    fn compute(&self, _operations: usize, pieces: Vec<Piece<'_>>) {
+    fn compute(&self, _operations: usize, pieces: Vec<WorkPiece<'_>>) {
         pieces.into_iter().rev().for_each(|piece| piece());
     }
 }
 
 /// What each rank contributes and wants, of the keys `0..n`.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct RankKeys {
     pub n: u64,
     pub outs: Vec<Vec<u64>>,
     pub ins: Vec<Vec<u64>>,
 }
 
 /// All ranks, configured.
-pub struct Configured {
+pub struct ConfiguredButterfly {
     pub routes: Vec<Routes>,
     pub missing: Vec<Missing>,
 }
 
 /// The machines of all ranks before their first step.
-pub fn machines(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Vec<Configuring> {
+pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configuring> {
     let machine = |rank: usize| {
         Configuring::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
     };
@@ -39,7 +39,7 @@ pub fn machines(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Vec<Configu
 }
 
 /// All ranks take a step: every message comes to whom it is for, who awaits it and no other.
-pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn Team) {
+pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam) {
     let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step, team)).collect();
     for (rank, machine) in machines.iter_mut().enumerate() {
         let to_me = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
@@ -52,10 +52,10 @@ pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn Team) {
 }
 
 /// Runs all machines to their end.
-pub fn configured(degrees: &Degrees, keys: &Keys, dense_above: f64) -> Configured {
+pub fn configured(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> ConfiguredButterfly {
     let found = Configuring::finish_all(machines(degrees, keys, dense_above)).unwrap();
     let (routes, missing) = found.into_iter().unzip();
-    Configured { routes, missing }
+    ConfiguredButterfly { routes, missing }
 }
 
 /// The next number of splitmix64, below `limit`.
@@ -73,7 +73,7 @@ pub fn drawn(n: u64, mut is_member: impl FnMut(u64) -> bool) -> Vec<u64> {
 }
 
 /// Key sets of every shape for `p` ranks, each with a name.
-pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, Keys)> {
+pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, RankKeys)> {
     let n = 3 * p as u64 + 5;
     let mut state = seed;
     let mut sets = |is_member: fn(usize, usize, u64, &mut u64) -> bool| -> Vec<Vec<u64>> {
@@ -86,14 +86,14 @@ pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, Keys)> {
     let of_some = |_: usize, rank: usize, _: u64, state: &mut u64| rank.is_multiple_of(3) && random(state, 2) == 0;
     let (none, all) = (vec![vec![]; p], vec![(0..n).collect(); p]);
     vec![
-        ("random", Keys { n, outs: sets(at_random), ins: sets(at_random) }),
-        ("power law", Keys { n, outs: sets(power_law), ins: sets(power_law) }),
-        ("disjoint", Keys { n, outs: sets(disjoint), ins: sets(at_random) }),
-        ("identical", Keys { n, outs: all.clone(), ins: all }),
-        ("single", Keys { n, outs: sets(single), ins: sets(single) }),
-        ("some empty", Keys { n, outs: sets(of_some), ins: sets(at_random) }),
-        ("nothing wanted", Keys { n, outs: sets(at_random), ins: none.clone() }),
-        ("nothing there", Keys { n, outs: none.clone(), ins: sets(at_random) }),
-        ("no keys", Keys { n: 0, outs: none.clone(), ins: none }),
+        ("random", RankKeys { n, outs: sets(at_random), ins: sets(at_random) }),
+        ("power law", RankKeys { n, outs: sets(power_law), ins: sets(power_law) }),
+        ("disjoint", RankKeys { n, outs: sets(disjoint), ins: sets(at_random) }),
+        ("identical", RankKeys { n, outs: all.clone(), ins: all }),
+        ("single", RankKeys { n, outs: sets(single), ins: sets(single) }),
+        ("some empty", RankKeys { n, outs: sets(of_some), ins: sets(at_random) }),
+        ("nothing wanted", RankKeys { n, outs: sets(at_random), ins: none.clone() }),
+        ("nothing there", RankKeys { n, outs: none.clone(), ins: sets(at_random) }),
+        ("no keys", RankKeys { n: 0, outs: none.clone(), ins: none }),
     ]
 }

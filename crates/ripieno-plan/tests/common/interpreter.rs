@@ -4,7 +4,7 @@ use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Buffers MAIN, OUTPUT and SCRATCH of a rank.
-pub type Memory = [Vec<f32>; 3];
+pub type RankMemory = [Vec<f32>; 3];
 
 /// How two numbers are combined.
 pub fn combined(op: Op, a: f32, b: f32) -> f32 {
@@ -25,7 +25,7 @@ pub fn identity(op: Op) -> f32 {
 }
 
 /// Runs all plans to their end; output and scratch begin as NaNs.
-pub fn interpreted(plans: &[Plan], memories: &mut [Memory]) {
+pub fn interpreted(plans: &[Plan], memories: &mut [RankMemory]) {
     let mut links: BTreeMap<(usize, usize), VecDeque<Vec<f32>>> = BTreeMap::new();
     let mut next = vec![0; plans.len()];
     while next.iter().zip(plans).any(|(&next, plan)| next < plan.operations().len()) {
@@ -43,7 +43,7 @@ pub fn interpreted(plans: &[Plan], memories: &mut [Memory]) {
 fn step(
     rank: usize,
     operation: &Operation,
-    memory: &mut Memory,
+    memory: &mut RankMemory,
     links: &mut BTreeMap<(usize, usize), VecDeque<Vec<f32>>>,
 ) -> bool {
     let mut arrived = |from: usize| links.get_mut(&(from, rank)).and_then(VecDeque::pop_front);
@@ -93,11 +93,11 @@ fn places(span: Span, rows: Option<&Rows>) -> Vec<usize> {
     }
 }
 
-fn read(memory: &Memory, span: Span, rows: Option<&Rows>) -> Vec<f32> {
+fn read(memory: &RankMemory, span: Span, rows: Option<&Rows>) -> Vec<f32> {
     places(span, rows).into_iter().map(|place| memory[span.buffer.0 as usize][place]).collect()
 }
 
-fn write(memory: &mut Memory, span: Span, rows: Option<&Rows>, values: &[f32], value: impl Fn(f32, f32) -> f32) {
+fn write(memory: &mut RankMemory, span: Span, rows: Option<&Rows>, values: &[f32], value: impl Fn(f32, f32) -> f32) {
     let (places, buffer) = (places(span, rows), &mut memory[span.buffer.0 as usize]);
     assert_eq!(places.len(), values.len(), "as many values come as there are places");
     if let Some(reach) = places.last().filter(|&&last| last >= buffer.len() && span.buffer == Buffer::SCRATCH) {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 pub const ELEMENT_BYTES: usize = 4;
 
 /// Where the data of a collective lies, on all ranks.
-pub struct Layout {
+pub struct DataLayout {
     pub vector: Span,
     pub chunks: Vec<Span>,
     /// Per rank, for alltoall.
@@ -29,32 +29,32 @@ pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
     [0, 1, 3, p - 1].into_iter().map(|distance| distance % p).collect()
 }
 
-impl Layout {
+impl DataLayout {
     /// A vector of `element_count` elements in `p` chunks as equal as may be; the chunks of an alltoall are about as
     /// long as the vector.
-    pub fn even(p: usize, element_count: usize) -> Layout {
+    pub fn even(p: usize, element_count: usize) -> DataLayout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
-        Layout::uneven(&counts, |from, to| element_count.saturating_sub((from + 2 * to) % 3))
+        DataLayout::uneven(&counts, |from, to| element_count.saturating_sub((from + 2 * to) % 3))
     }
 
     /// As `even`, but every chunk of an alltoall is the vector.
-    pub fn equal(p: usize, element_count: usize) -> Layout {
+    pub fn equal(p: usize, element_count: usize) -> DataLayout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
-        Layout::uneven(&counts, |_, _| element_count)
+        DataLayout::uneven(&counts, |_, _| element_count)
     }
 
     /// The one of the two whose chunks `algorithm` can do with.
-    pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> Layout {
+    pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> DataLayout {
         match algorithm.needs {
-            Needs::EqualChunks => Layout::equal(p, element_count),
-            Needs::Nothing | Needs::EvenWorld | Needs::CommutativeOp => Layout::even(p, element_count),
+            Needs::EqualChunks => DataLayout::equal(p, element_count),
+            Needs::Nothing | Needs::EvenWorld | Needs::CommutativeOp => DataLayout::even(p, element_count),
         }
     }
 
     /// Chunks of the given sizes; `pair_count(i, j)` elements go from rank `i` to rank `j` in an alltoall.
-    pub fn uneven(element_counts: &[usize], pair_count: impl Fn(usize, usize) -> usize) -> Layout {
+    pub fn uneven(element_counts: &[usize], pair_count: impl Fn(usize, usize) -> usize) -> DataLayout {
         let p = element_counts.len();
         let row =
             |buffer: Buffer, counts: &[usize]| Span::whole(buffer, counts.iter().sum(), ELEMENT_BYTES).split(counts);
@@ -67,7 +67,7 @@ impl Layout {
         let after = |rank: usize| neighbours(rank, &out_chunks[rank], &|there| there);
         // In another order than what is sent.
         let before = |rank: usize| neighbours(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
-        Layout {
+        DataLayout {
             out_neighbours: (0..p).map(after).collect(),
             in_neighbours: (0..p).map(before).collect(),
             vector: Span::whole(Buffer::MAIN, element_counts.iter().sum(), ELEMENT_BYTES),

@@ -1,6 +1,6 @@
 //! The laws for odd sizes: chunks of any lengths, empty ones among them, and messages cut into segments.
 
-use crate::common::Layout;
+use crate::common::DataLayout;
 use proptest::prelude::*;
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
@@ -22,8 +22,8 @@ proptest! {
         segment_bytes in 0..40usize,
     ) {
         let p = counts.len();
-        let uneven = Layout::uneven(&counts, |from, to| pairs[from * 14 + to]);
-        let equal = Layout::uneven(&counts, |_, _| pairs[0]);
+        let uneven = DataLayout::uneven(&counts, |from, to| pairs[from * 14 + to]);
+        let equal = DataLayout::uneven(&counts, |_, _| pairs[0]);
         for algorithm in ALGORITHMS {
             let layout = if algorithm.needs == Needs::EqualChunks { &equal } else { &uneven };
             let requests = layout.requests(algorithm.collective(), root % p, peer % p, op);

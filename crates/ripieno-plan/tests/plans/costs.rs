@@ -1,10 +1,10 @@
 //! The cost that every entry states, found again in the plans: exactly where it is exact, never exceeded where it says
 //! "at most", nearly reached where it says "about".
 
-use crate::common::{ELEMENT_BYTES, Layout};
+use crate::common::{DataLayout, ELEMENT_BYTES};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::simulate::Model;
-use ripieno_plan::{Algorithm, Case, Collective, Cost, Op};
+use ripieno_plan::{Algorithm, Collective, Cost, Op, TheoryCase};
 
 // Powers of two, so that sums are exact and equal means equal.
 const MODEL: Model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
@@ -19,12 +19,12 @@ fn hold(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), Str
     let collective = algorithm.collective();
     // A rotation by 0 is none.
     let root = usize::from(collective == Collective::Rotate);
-    let layout = Layout::equal(p, n / ELEMENT_BYTES);
+    let layout = DataLayout::equal(p, n / ELEMENT_BYTES);
     let requests = layout.requests(collective, root, 1, Op::Sum);
     let Ok(plans) = algorithm.plans(&requests) else { return Ok(()) };
     let mut theory = algorithm.theory;
     theory.cost = cost;
-    let held = theory.check_cost(&Case::of(&requests), &plans, &MODEL);
+    let held = theory.check_cost(&TheoryCase::of(&requests), &plans, &MODEL);
     held.map_err(|untrue| format!("{} {}: {untrue}", collective.name(), algorithm.name))
 }
 

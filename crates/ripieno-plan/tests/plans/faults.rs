@@ -1,16 +1,16 @@
 //! What the checker finds: one broken set of plans for every kind of fault, with the place that it names.
 
-use crate::common::Layout;
+use crate::common::DataLayout;
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s};
-use ripieno_plan::{Buffer, Fault, Needs, Op, Plan, Promise, PromisedSpan, Span, What, promises};
+use ripieno_plan::{Buffer, FaultKind, Needs, Op, Plan, PlanFault, Promise, PromisedSpan, Span, promises};
 
 fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
 }
 
 /// Two ranks' plans from a function that writes them, checked against a sum of both.
-fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> Fault {
+fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> PlanFault {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     write(&mut first, &mut second);
     let promise = Promise::combination(vector(), 2, Op::Sum);
@@ -26,7 +26,7 @@ fn a_doubled_contribution_is_found() {
         first.send(1, vector());
     });
     assert_eq!((fault.rank, fault.operation), (1, Some(1)));
-    assert_eq!(fault.what, What::Repeated { source: 1, count: 2 });
+    assert_eq!(fault.what, FaultKind::Repeated { source: 1, count: 2 });
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_missing_contribution_is_found() {
         second.send(0, vector());
     });
     assert_eq!((fault.rank, fault.operation), (1, None));
-    assert_eq!(fault.what, What::Missing { source: 0 });
+    assert_eq!(fault.what, FaultKind::Missing { source: 0 });
     assert_eq!(fault.to_string(), "rank 1, buffer 0 bytes 0..16: the contribution of rank 0 is missing");
 }
 
@@ -49,7 +49,10 @@ fn a_contribution_that_misses_one_element_is_found() {
         second.send(0, part);
         second.reduce(0, part, Op::Sum);
     });
-    assert_eq!((fault.what, fault.span.start_bytes..fault.span.end_bytes()), (What::Missing { source: 1 }, 12..16));
+    assert_eq!(
+        (fault.what, fault.span.start_bytes..fault.span.end_bytes()),
+        (FaultKind::Missing { source: 1 }, 12..16)
+    );
 }
 
 #[test]
@@ -62,7 +65,7 @@ fn a_deadlock_is_found() {
         second.send(0, vector());
     });
     assert_eq!((fault.rank, fault.operation), (0, Some(0)));
-    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
 }
 
 #[test]
@@ -73,7 +76,7 @@ fn a_deadlock_has_no_cost() {
         plan.send(1 - rank, vector());
     }
     let fault = cost_s(&plans, &Model::ROUNDS).unwrap_err();
-    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn a_deadlock_for_want_of_buffering_is_found() {
     plans[2].receive(0, pair);
     plans[2].send(1, pair);
     let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
-    assert_eq!(fault.what, What::Deadlock { blocked: vec![(0, 0), (1, 0), (2, 1)] });
+    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0), (2, 1)] });
 }
 
 #[test]
@@ -101,27 +104,27 @@ fn different_sizes_are_found() {
         second.send(0, vector().elements(0, 3));
     });
     assert_eq!((fault.rank, fault.operation), (0, Some(0)));
-    assert_eq!(fault.what, What::SizeMismatch { from: 1, send: 0, sent_bytes: 12 });
+    assert_eq!(fault.what, FaultKind::SizeMismatch { from: 1, send: 0, sent_bytes: 12 });
 }
 
 #[test]
 fn bytes_that_nobody_takes_are_found() {
     let fault = fault_of_a_sum(|first, _| first.send(1, vector()));
-    assert_eq!((fault.rank, fault.operation, fault.what), (0, Some(0), What::Undelivered { to: 1 }));
+    assert_eq!((fault.rank, fault.operation, fault.what), (0, Some(0), FaultKind::Undelivered { to: 1 }));
 }
 
 #[test]
 fn bytes_that_nobody_sends_are_found() {
     let fault = fault_of_a_sum(|_, second| second.receive(0, vector()));
-    assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(0), What::NeverSent { from: 0 }));
+    assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(0), FaultKind::NeverSent { from: 0 }));
 }
 
 #[test]
 fn a_peer_outside_the_group_is_found() {
     let fault = fault_of_a_sum(|_, second| second.send(2, vector()));
-    assert_eq!((fault.rank, fault.what), (1, What::NoSuchPeer { peer: 2 }));
+    assert_eq!((fault.rank, fault.what), (1, FaultKind::NoSuchPeer { peer: 2 }));
     let fault = fault_of_a_sum(|_, second| second.send(1, vector()));
-    assert_eq!((fault.rank, fault.what), (1, What::NoSuchPeer { peer: 1 }));
+    assert_eq!((fault.rank, fault.what), (1, FaultKind::NoSuchPeer { peer: 1 }));
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn another_operation_than_promised_is_found() {
             plan.reduce(peer, vector(), Op::Xor);
         }
     });
-    assert_eq!(fault.what, What::WrongOperation { found: Some(Op::Xor) });
+    assert_eq!(fault.what, FaultKind::WrongOperation { found: Some(Op::Xor) });
 }
 
 #[test]
@@ -143,7 +146,7 @@ fn a_mixture_of_operations_is_found() {
     plans[1].send(0, vector());
     plans[2].send(0, vector());
     let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
-    assert_eq!((fault.operation, fault.what), (Some(1), What::MixedOperations { op: Op::Prod }));
+    assert_eq!((fault.operation, fault.what), (Some(1), FaultKind::MixedOperations { op: Op::Prod }));
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn bytes_from_the_wrong_place_are_found() {
     plans[1].receive(0, vector().elements(0, 1));
     let promise = Promise::copy(vector().elements(0, 1), 0, vector().elements(0, 1));
     let fault = check(&plans, &[Promise::nothing(), promise]).unwrap_err();
-    assert_eq!((fault.rank, fault.what), (1, What::Foreign { source: 0 }));
+    assert_eq!((fault.rank, fault.what), (1, FaultKind::Foreign { source: 0 }));
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn a_copy_onto_itself_is_found() {
     let mut plan = Plan::new();
     plan.copy(vector().elements(0, 2), vector().elements(1, 2));
     let fault = check(&[plan], &[Promise::nothing()]).unwrap_err();
-    assert_eq!(fault.what, What::Overlapping);
+    assert_eq!(fault.what, FaultKind::Overlapping);
 }
 
 #[test]
@@ -179,7 +182,7 @@ fn results_that_round_differently_are_found() {
     };
     let promise = Promise::combination(vector(), 3, Op::Sum);
     let fault = check(&[plan(0), plan(1), plan(2)], &vec![promise; 3]).unwrap_err();
-    assert_eq!((fault.rank, fault.what), (1, What::DifferentBits { other: 0 }));
+    assert_eq!((fault.rank, fault.what), (1, FaultKind::DifferentBits { other: 0 }));
 }
 
 #[test]
@@ -193,11 +196,11 @@ fn a_combination_inside_a_rank_counts_as_one() {
     assert_eq!(check(&[plan.clone()], &[both(Op::Sum)]).unwrap().round_count, 0);
     assert_eq!(
         check(&[plan.clone()], &[both(Op::Min)]).unwrap_err().what,
-        What::WrongOperation { found: Some(Op::Sum) }
+        FaultKind::WrongOperation { found: Some(Op::Sum) }
     );
 
     plan.combine(second, first, Op::Sum);
-    assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, What::Repeated { source: 0, count: 2 });
+    assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, FaultKind::Repeated { source: 0, count: 2 });
 }
 
 /// Every algorithm, with one operation of one rank left out, is found out.
@@ -205,7 +208,7 @@ fn a_combination_inside_a_rank_counts_as_one() {
 fn no_operation_of_any_plan_can_be_left_out() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {
         let p = if algorithm.needs == Needs::EvenWorld { 6 } else { 5 };
-        let layout = Layout::suiting(algorithm, p, 13);
+        let layout = DataLayout::suiting(algorithm, p, 13);
         let requests = layout.requests(algorithm.collective(), 1, 3, Op::Sum);
         let plans = algorithm.plans(&requests).unwrap();
         for rank in 0..p {

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
-use ripieno_plan::{Buffer, Constant, Op, Plan, Promise, PromisedSpan, Rows, Span, What};
+use ripieno_plan::{Buffer, Constant, FaultKind, Op, Plan, Promise, PromisedSpan, Rows, Span};
 use std::collections::BTreeMap;
 
 const ELEMENT_BYTES: usize = 4;
@@ -14,39 +14,39 @@ const BUFFERS: [Buffer; 3] = [Buffer::MAIN, Buffer::OUTPUT, Buffer::SCRATCH];
 
 /// Elements of a buffer: a run, or rows of one or two.
 #[derive(Clone, Debug)]
-enum Elements {
+enum ElementSet {
     Run(usize, usize),
     Rows { width: usize, numbers: Vec<u32> },
 }
 
 /// One end of a step: rank, number of a buffer, elements of it.
 #[derive(Clone, Debug)]
-struct End {
+struct StepEnd {
     rank: usize,
     buffer: usize,
-    elements: Elements,
+    elements: ElementSet,
 }
 
 /// Elements move from one end to the other, or a run is filled. Where both ends choose rows they are of different
 /// ranks.
 #[derive(Clone, Debug)]
-enum Step {
-    Overwrite { from: End, to: End },
-    Combine { from: End, to: End },
-    Fill { at: End },
+enum MoveStep {
+    Overwrite { from: StepEnd, to: StepEnd },
+    Combine { from: StepEnd, to: StepEnd },
+    Fill { at: StepEnd },
 }
 
 /// Which contributions an element holds, and how often: rank, buffer and element they began in. A constant has none.
 type Contributions = BTreeMap<(usize, usize, usize), usize>;
 
 /// Of all elements, by rank and buffer.
-type Held = Vec<Vec<Vec<Contributions>>>;
+type HeldElements = Vec<Vec<Vec<Contributions>>>;
 
-impl Elements {
+impl ElementSet {
     fn indices(&self) -> Vec<usize> {
         match self {
-            &Elements::Run(first, count) => (first..first + count).collect(),
-            Elements::Rows { width, numbers } => {
+            &ElementSet::Run(first, count) => (first..first + count).collect(),
+            ElementSet::Rows { width, numbers } => {
                 numbers.iter().flat_map(|&row| row as usize * width..(row as usize + 1) * width).collect()
             }
         }
@@ -54,39 +54,39 @@ impl Elements {
 
     fn rows(&self) -> Option<Rows> {
         match self {
-            Elements::Run(..) => None,
-            Elements::Rows { width, numbers } => Some(Rows::new(numbers.as_slice().into(), width * ELEMENT_BYTES)),
+            ElementSet::Run(..) => None,
+            ElementSet::Rows { width, numbers } => Some(Rows::new(numbers.as_slice().into(), width * ELEMENT_BYTES)),
         }
     }
 }
 
-impl End {
+impl StepEnd {
     fn span(&self) -> Span {
         let whole = Span::whole(BUFFERS[self.buffer], ELEMENT_COUNT, ELEMENT_BYTES);
         match self.elements {
-            Elements::Run(first, count) => whole.elements(first, count),
-            Elements::Rows { .. } => whole,
+            ElementSet::Run(first, count) => whole.elements(first, count),
+            ElementSet::Rows { .. } => whole,
         }
     }
 }
 
 /// All ranks' buffers after the steps, one after the other.
-fn computed(p: usize, steps: &[Step]) -> Held {
+fn computed(p: usize, steps: &[MoveStep]) -> HeldElements {
     let initial =
         |rank, buffer| (0..ELEMENT_COUNT).map(|element| BTreeMap::from([((rank, buffer, element), 1)])).collect();
     let buffers = |rank| (0..BUFFERS.len()).map(|buffer| initial(rank, buffer)).collect();
-    let mut held: Held = (0..p).map(buffers).collect();
+    let mut held: HeldElements = (0..p).map(buffers).collect();
     for step in steps {
         match step {
-            Step::Fill { at } => {
+            MoveStep::Fill { at } => {
                 at.elements.indices().iter().for_each(|&element| held[at.rank][at.buffer][element].clear());
             }
-            Step::Overwrite { from, to } | Step::Combine { from, to } => {
+            MoveStep::Overwrite { from, to } | MoveStep::Combine { from, to } => {
                 for (source, target) in from.elements.indices().into_iter().zip(to.elements.indices()) {
                     let moved = held[from.rank][from.buffer][source].clone();
                     let target = &mut held[to.rank][to.buffer][target];
                     match step {
-                        Step::Combine { .. } => {
+                        MoveStep::Combine { .. } => {
                             moved.into_iter().for_each(|(source, count)| *target.entry(source).or_insert(0) += count);
                         }
                         _ => *target = moved,
@@ -99,30 +99,32 @@ fn computed(p: usize, steps: &[Step]) -> Held {
 }
 
 /// The plans in which every rank does its part in the steps, in their order.
-fn plans(p: usize, steps: &[Step], op: Op) -> Vec<Plan> {
+fn plans(p: usize, steps: &[MoveStep], op: Op) -> Vec<Plan> {
     let mut plans = vec![Plan::new(); p];
     for step in steps {
         match step {
-            Step::Fill { at } => match at.elements.rows() {
+            MoveStep::Fill { at } => match at.elements.rows() {
                 None => plans[at.rank].fill(at.span(), Constant::Identity(op)),
                 Some(rows) => plans[at.rank].fill_rows(at.span(), rows, Constant::Identity(op)),
             },
-            Step::Overwrite { from, to } if from.rank == to.rank => match from.elements.rows() {
+            MoveStep::Overwrite { from, to } if from.rank == to.rank => match from.elements.rows() {
                 None => plans[to.rank].copy(from.span(), to.span()),
                 Some(rows) => plans[to.rank].copy_rows(from.span(), rows, to.span()),
             },
-            Step::Combine { from, to } if from.rank == to.rank => match to.elements.rows() {
+            MoveStep::Combine { from, to } if from.rank == to.rank => match to.elements.rows() {
                 None => plans[to.rank].combine(from.span(), to.span(), op),
                 Some(rows) => plans[to.rank].combine_rows(from.span(), to.span(), rows, op),
             },
-            Step::Overwrite { from, to } | Step::Combine { from, to } => {
+            MoveStep::Overwrite { from, to } | MoveStep::Combine { from, to } => {
                 match from.elements.rows() {
                     None => plans[from.rank].send(to.rank, from.span()),
                     Some(rows) => plans[from.rank].send_rows(to.rank, from.span(), rows),
                 }
                 match (step, to.elements.rows()) {
-                    (Step::Combine { .. }, None) => plans[to.rank].reduce(from.rank, to.span(), op),
-                    (Step::Combine { .. }, Some(rows)) => plans[to.rank].reduce_rows(from.rank, to.span(), rows, op),
+                    (MoveStep::Combine { .. }, None) => plans[to.rank].reduce(from.rank, to.span(), op),
+                    (MoveStep::Combine { .. }, Some(rows)) => {
+                        plans[to.rank].reduce_rows(from.rank, to.span(), rows, op)
+                    }
                     _ => plans[to.rank].receive(from.rank, to.span()),
                 }
             }
@@ -132,7 +134,7 @@ fn plans(p: usize, steps: &[Step], op: Op) -> Vec<Plan> {
 }
 
 /// A promise of every element of every buffer.
-fn promises(held: &Held, op: Op) -> Vec<Promise> {
+fn promises(held: &HeldElements, op: Op) -> Vec<Promise> {
     let element =
         |buffer: usize, element| Span::whole(BUFFERS[buffer], ELEMENT_COUNT, ELEMENT_BYTES).elements(element, 1);
     let part = |buffer: usize, number: usize, held: &Contributions| {
@@ -148,24 +150,24 @@ fn promises(held: &Held, op: Op) -> Vec<Promise> {
     held.iter().map(promise).collect()
 }
 
-fn run(count: usize) -> impl Strategy<Value = Elements> {
-    (0..=ELEMENT_COUNT - count).prop_map(move |first| Elements::Run(first, count))
+fn run(count: usize) -> impl Strategy<Value = ElementSet> {
+    (0..=ELEMENT_COUNT - count).prop_map(move |first| ElementSet::Run(first, count))
 }
 
 /// `count` elements, an even number; rows now and then if that is allowed.
-fn elements(count: usize, may_choose: bool) -> BoxedStrategy<Elements> {
+fn elements(count: usize, may_choose: bool) -> BoxedStrategy<ElementSet> {
     if !may_choose {
         return run(count).boxed();
     }
     let rows = |width: usize| {
         let numbers: Vec<u32> = (0..(ELEMENT_COUNT / width) as u32).collect();
         let chosen = prop::sample::subsequence(numbers, count / width);
-        chosen.prop_map(move |numbers| Elements::Rows { width, numbers })
+        chosen.prop_map(move |numbers| ElementSet::Rows { width, numbers })
     };
     prop_oneof![1 => run(count), 2 => rows(1), 2 => rows(2)].boxed()
 }
 
-fn step(p: usize) -> impl Strategy<Value = Step> {
+fn step(p: usize) -> impl Strategy<Value = MoveStep> {
     let shape = (0..p, 0..p, 0..BUFFERS.len(), 1..BUFFERS.len(), 0..=ELEMENT_COUNT / 2, any::<bool>());
     let transfer = shape.prop_flat_map(|(from, to, buffer, other, pairs, overwrite)| {
         // Inside a rank one end chooses and the other is packed, in another buffer.
@@ -174,20 +176,20 @@ fn step(p: usize) -> impl Strategy<Value = Step> {
         let source = elements(2 * pairs, !is_local || overwrite);
         let ends = (source, elements(2 * pairs, !overwrite));
         ends.prop_map(move |(source, chosen)| {
-            let from = End { rank: from, buffer, elements: source };
-            let to = End { rank: to, buffer: target, elements: chosen };
-            if overwrite { Step::Overwrite { from, to } } else { Step::Combine { from, to } }
+            let from = StepEnd { rank: from, buffer, elements: source };
+            let to = StepEnd { rank: to, buffer: target, elements: chosen };
+            if overwrite { MoveStep::Overwrite { from, to } } else { MoveStep::Combine { from, to } }
         })
     });
     let fill = (0..p, 0..BUFFERS.len(), 0..=ELEMENT_COUNT / 2)
         .prop_flat_map(|(rank, buffer, pairs)| {
             elements(2 * pairs, true).prop_map(move |elements| (rank, buffer, elements))
         })
-        .prop_map(|(rank, buffer, elements)| Step::Fill { at: End { rank, buffer, elements } });
+        .prop_map(|(rank, buffer, elements)| MoveStep::Fill { at: StepEnd { rank, buffer, elements } });
     prop_oneof![9 => transfer, 1 => fill]
 }
 
-fn worlds() -> impl Strategy<Value = (usize, Vec<Step>)> {
+fn worlds() -> impl Strategy<Value = (usize, Vec<MoveStep>)> {
     (2..=5usize).prop_flat_map(|p| (Just(p), prop::collection::vec(step(p), 1..24)))
 }
 
@@ -197,8 +199,8 @@ fn op() -> impl Strategy<Value = Op> {
 
 /// What the checker says of plans whose outcome is `computed`, promised `right`. Repeated contributions spoil a sum,
 /// and nobody asks the ranks to add in the same order here.
-fn verdict(plans: &[Plan], right: &Held, computed: &Held, op: Op) -> Result<(), TestCaseError> {
-    let promised = |held: &Held| -> Vec<Vec<_>> {
+fn verdict(plans: &[Plan], right: &HeldElements, computed: &HeldElements, op: Op) -> Result<(), TestCaseError> {
+    let promised = |held: &HeldElements| -> Vec<Vec<_>> {
         let elements = held.iter().flatten().flatten();
         elements.map(|contributions| contributions.keys().copied().collect()).collect()
     };
@@ -206,7 +208,7 @@ fn verdict(plans: &[Plan], right: &Held, computed: &Held, op: Op) -> Result<(), 
         computed.iter().flatten().flatten().any(|contributions| contributions.values().any(|&count| count > 1));
     let kept = promised(right) == promised(computed) && (op.is_idempotent() || !repeated);
     let found = check(plans, &promises(right, op));
-    let reordered = matches!(&found, Err(fault) if matches!(fault.what, What::DifferentBits { .. }));
+    let reordered = matches!(&found, Err(fault) if matches!(fault.what, FaultKind::DifferentBits { .. }));
     prop_assert!(found.is_ok() == kept || kept && reordered && !op.is_idempotent(), "{:?}", found);
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises,
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::table::table;
-use ripieno_plan::{Constant, Fault, Op, Plan, Promise, PromisedSpan, What};
+use ripieno_plan::{Constant, FaultKind, Op, Plan, PlanFault, Promise, PromisedSpan};
 
 /// Checks plans in all ways: over links that hold little and nothing, whole and in segments that divide rows.
 fn kept(plans: &[Plan], promises: &[Promise]) {
@@ -16,7 +16,7 @@ fn kept(plans: &[Plan], promises: &[Promise]) {
     }
 }
 
-fn fault(plans: &[Plan], promises: &[Promise]) -> Fault {
+fn fault(plans: &[Plan], promises: &[Promise]) -> PlanFault {
     check(plans, promises).unwrap_err()
 }
 
@@ -117,7 +117,7 @@ fn bytes_between_rows_are_free_as_soon_as_the_row_before_them_is_done() {
 #[test]
 fn a_deadlock_over_bytes_between_rows_is_found() {
     let plans = between([0, 3], 0);
-    let deadlock = What::Deadlock { blocked: vec![(0, 0), (1, 1)] };
+    let deadlock = FaultKind::Deadlock { blocked: vec![(0, 0), (1, 1)] };
     assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).what, deadlock);
     assert_eq!(check_rendezvous(&plans).unwrap_err().what, deadlock);
 }

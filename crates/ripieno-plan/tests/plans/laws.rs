@@ -1,12 +1,12 @@
 //! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root. In two levels,
 //! where here every rank is a node, it is what is chosen there; `two_levels.rs` has the laws of real nodes.
 
-use crate::common::{Layout, roots};
+use crate::common::{DataLayout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::theory::Untrue;
 use ripieno_plan::{
-    Algorithm, Buffer, Case, Collective, Fault, Group, Needs, Op, Plan, Promise, Span, Theory, What,
+    Algorithm, Buffer, Collective, FaultKind, Group, Needs, Op, Plan, PlanFault, Promise, Span, Theory, TheoryCase,
     choose_in_rank_order, promises,
 };
 use std::ops::RangeInclusive;
@@ -27,15 +27,20 @@ fn law(collective: Collective) {
 }
 
 /// Holds what an algorithm states for every root, where it can do what is asked for.
-fn hold(algorithm: &Algorithm, p: usize, element_count: usize, check: impl Fn(&Case, &[Plan]) -> Result<(), Untrue>) {
-    let layout = Layout::suiting(algorithm, p, element_count);
+fn hold(
+    algorithm: &Algorithm,
+    p: usize,
+    element_count: usize,
+    check: impl Fn(&TheoryCase, &[Plan]) -> Result<(), Untrue>,
+) {
+    let layout = DataLayout::suiting(algorithm, p, element_count);
     for root in roots(algorithm.collective(), p) {
         let requests = layout.requests(algorithm.collective(), root, (root + 1 + p / 3) % p, Op::Sum);
         let Ok(plans) = algorithm.plans(&requests) else {
             assert_ne!(algorithm.needs, Needs::Nothing);
             return;
         };
-        if let Err(untrue) = check(&Case::of(&requests), &plans) {
+        if let Err(untrue) = check(&TheoryCase::of(&requests), &plans) {
             panic!("{} {}, p {p}, root {root}: {untrue}", algorithm.collective().name(), algorithm.name);
         }
     }
@@ -122,13 +127,13 @@ fn every_algorithm_takes_as_many_rounds_as_it_states() {
 
 #[test]
 fn a_false_theory_is_told_with_what_the_plans_do() {
-    let layout = Layout::even(5, 13);
+    let layout = DataLayout::even(5, 13);
     let told = |spoil: fn(&mut Theory)| {
         let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
         let mut theory = ring.theory;
         spoil(&mut theory);
         let requests = layout.requests(Collective::Allreduce, 0, 0, Op::Sum);
-        let (case, plans) = (Case::of(&requests), ring.plans(&requests).unwrap());
+        let (case, plans) = (TheoryCase::of(&requests), ring.plans(&requests).unwrap());
         let checked = theory.check(&case, &plans).and_then(|_| theory.check_rounds(&case, &plans));
         checked.unwrap_err().to_string()
     };
@@ -149,11 +154,11 @@ fn a_false_theory_is_told_with_what_the_plans_do() {
 #[test]
 fn plans_that_break_their_promise_are_told_before_their_theory() {
     let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
-    let layout = Layout::even(3, 6);
+    let layout = DataLayout::even(3, 6);
     let requests = layout.requests(Collective::Allreduce, 0, 0, Op::Sum);
     let nothing = vec![Plan::new(); 3];
-    let untrue = ring.theory.check(&Case::of(&requests), &nothing).unwrap_err();
-    assert!(matches!(untrue, Untrue::Plans(Fault { what: What::Missing { .. }, .. })), "{untrue}");
+    let untrue = ring.theory.check(&TheoryCase::of(&requests), &nothing).unwrap_err();
+    assert!(matches!(untrue, Untrue::Plans(PlanFault { what: FaultKind::Missing { .. }, .. })), "{untrue}");
 }
 
 #[test]
@@ -162,7 +167,7 @@ fn every_operation_combines_as_asked() {
         let combining = [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter];
         for collective in combining.into_iter().chain([Collective::Scan, Collective::Exscan]) {
             for algorithm in Algorithm::of(collective) {
-                let layout = Layout::even(6, 15);
+                let layout = DataLayout::even(6, 15);
                 let requests = layout.requests(collective, 2, 0, op);
                 check(&algorithm.plans(&requests).unwrap(), &promises(&requests)).unwrap();
             }
@@ -180,7 +185,7 @@ fn a_function_combines_in_the_order_of_the_ranks_or_not_at_all() {
             assert_eq!(algorithm.in_rank_order, std::ptr::eq(algorithm, chosen), "{}", algorithm.name);
             for p in PRICED_WORLD_SIZES {
                 for root in roots(collective, p) {
-                    let layout = Layout::even(p, 2 * p + 3);
+                    let layout = DataLayout::even(p, 2 * p + 3);
                     let requests = layout.requests(collective, root, 0, Op::Function);
                     match algorithm.plans(&requests) {
                         Ok(plans) => drop(check(&plans, &promises(&requests)).unwrap()),
@@ -205,7 +210,7 @@ fn operands_out_of_the_order_of_the_ranks_are_a_fault() {
 #[test]
 fn a_lone_rank_sends_nothing() {
     for algorithm in ALGORITHMS {
-        let layout = Layout::suiting(algorithm, 1, 5);
+        let layout = DataLayout::suiting(algorithm, 1, 5);
         let plan = &layout.plans(algorithm, 0)[0];
         let to_itself = [Collective::Alltoall, Collective::Rotate, Collective::NeighbourExchange];
         let copy_count = usize::from(to_itself.contains(&algorithm.collective()));
@@ -216,24 +221,25 @@ fn a_lone_rank_sends_nothing() {
 #[test]
 fn an_algorithm_says_what_it_cannot_do() {
     let bruck = Algorithm::by_name(Collective::Alltoall, "bruck").unwrap();
-    let asked = |layout: &Layout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
-    assert!(asked(&Layout::equal(5, 3)).is_ok());
-    let refused = asked(&Layout::even(5, 3)).unwrap_err();
+    let asked = |layout: &DataLayout| bruck.plans(&layout.requests(Collective::Alltoall, 0, 0, Op::Sum));
+    assert!(asked(&DataLayout::equal(5, 3)).is_ok());
+    let refused = asked(&DataLayout::even(5, 3)).unwrap_err();
     assert_eq!(refused.to_string(), "bruck needs equally long chunks on all ranks");
 
     let by_neighbours = Algorithm::by_name(Collective::Allgather, "neighbour-exchange").unwrap();
-    let asked = |p: usize| by_neighbours.plans(&Layout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
+    let asked = |p: usize| by_neighbours.plans(&DataLayout::even(p, 9).requests(Collective::Allgather, 0, 0, Op::Sum));
     assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 
 /// Where chunks lie in another order than that of the ranks, only algorithms that send several at once are at a loss.
 #[test]
 fn an_algorithm_that_joins_no_chunks_takes_them_wherever_they_lie() {
-    let placed = |p: usize| -> Vec<Span> { (0..p).map(|rank| Layout::even(p, 3 * p).chunks[p - 1 - rank]).collect() };
+    let placed =
+        |p: usize| -> Vec<Span> { (0..p).map(|rank| DataLayout::even(p, 3 * p).chunks[p - 1 - rank]).collect() };
     for collective in [Collective::Allgather, Collective::ReduceScatter] {
         for algorithm in Algorithm::of(collective).filter(|algorithm| !algorithm.joins_chunks) {
             for p in 1..=9 {
-                let layout = Layout { chunks: placed(p), ..Layout::even(p, 3 * p) };
+                let layout = DataLayout { chunks: placed(p), ..DataLayout::even(p, 3 * p) };
                 let requests = layout.requests(collective, 0, 0, Op::Sum);
                 let kept = check(&algorithm.plans(&requests).unwrap(), &promises(&requests));
                 assert!(kept.is_ok(), "{} {}, p {p}: {kept:?}", collective.name(), algorithm.name);

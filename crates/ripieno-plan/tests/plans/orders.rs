@@ -1,9 +1,9 @@
 //! The laws of orders: whatever the order, promises are kept; rack by rank, uplinks carry as little as possible.
 
-use crate::common::{Layout, roots, topologies};
+use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
-use ripieno_plan::{Algorithm, Collective, Op, Order, Places, promises};
+use ripieno_plan::{Algorithm, Collective, Op, Order, PlacementUse, promises};
 
 const ORDERS: [Order; 4] = [Order::Racks, Order::Given, Order::Random(1), Order::Random(2)];
 
@@ -11,8 +11,8 @@ const ORDERS: [Order; 4] = [Order::Racks, Order::Given, Order::Random(1), Order:
 fn every_promise_is_kept_in_every_order() {
     for topology in topologies::random(60, 24) {
         let p = topology.size();
-        let layout = Layout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1);
-        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.places == Places::Ordered) {
+        let layout = DataLayout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1);
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.places == PlacementUse::Ordered) {
             let collective = algorithm.collective();
             for (order, root) in
                 ORDERS.into_iter().flat_map(|order| roots(collective, p).map(move |root| (order, root)))
@@ -31,7 +31,7 @@ fn every_promise_is_kept_in_every_order() {
 #[test]
 fn chains_bring_every_rack_and_every_node_the_vector_once() {
     for topology in topologies::random(80, 24) {
-        let layout = Layout::even(topology.size(), 50);
+        let layout = DataLayout::even(topology.size(), 50);
         for collective in [Collective::Broadcast, Collective::Reduce] {
             let chain = Algorithm::by_name(collective, "chain").unwrap();
             for root in 0..topology.size() {
@@ -51,7 +51,7 @@ fn chains_bring_every_rack_and_every_node_the_vector_once() {
 #[test]
 fn rings_enter_and_leave_every_rack_and_every_node_once() {
     for topology in topologies::random(80, 24) {
-        let layout = Layout::even(topology.size(), 3 * topology.size());
+        let layout = DataLayout::even(topology.size(), 3 * topology.size());
         for (collective, turns) in
             [(Collective::Allreduce, 2), (Collective::Allgather, 1), (Collective::ReduceScatter, 1)]
         {
@@ -74,7 +74,7 @@ fn rings_enter_and_leave_every_rack_and_every_node_once() {
 fn a_random_chain_loads_uplinks_more_than_four_times_as_much() {
     let topology =
         std::sync::Arc::new(ripieno_plan::Topology::new((0..32).collect(), (0..32).map(|rank| rank / 8).collect()));
-    let layout = Layout::even(32, 32);
+    let layout = DataLayout::even(32, 32);
     let chain = Algorithm::by_name(Collective::Broadcast, "chain").unwrap();
     let requests = layout.requests(Collective::Broadcast, 0, 0, Op::Sum);
     let busiest = |order| {

@@ -1,6 +1,6 @@
 //! The closed forms of the papers, found again in the plans: nothing here is known to the crate but the plans.
 
-use crate::common::{ELEMENT_BYTES, Layout};
+use crate::common::{DataLayout, ELEMENT_BYTES};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::{Algorithm, Collective};
 
@@ -13,12 +13,12 @@ const MODEL: Model = Model { alpha_s: ALPHA, beta_s_per_byte: BETA, gamma_s_per_
 /// The cost for vectors (all chunks together) of `n` bytes.
 fn cost(collective: Collective, name: &str, p: usize, n: usize) -> f64 {
     let algorithm = Algorithm::by_name(collective, name).unwrap();
-    cost_s(&Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0), &MODEL).unwrap()
+    cost_s(&DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0), &MODEL).unwrap()
 }
 
 fn pipelined(collective: Collective, name: &str, p: usize, n: usize, k: usize) -> f64 {
     let algorithm = Algorithm::by_name(collective, name).unwrap();
-    let plans = Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
+    let plans = DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
     cost_s(&segmented(&plans, n / k), &MODEL).unwrap()
 }
 
@@ -77,14 +77,14 @@ mod harp_table_1 {
 
     fn beta_cost(collective: Collective, name: &str, p: usize, total_bytes: usize) -> f64 {
         let algorithm = Algorithm::by_name(collective, name).unwrap();
-        cost_s(&Layout::even(p, total_bytes / ELEMENT_BYTES).plans(algorithm, 0), &BETA_ONLY).unwrap()
+        cost_s(&DataLayout::even(p, total_bytes / ELEMENT_BYTES).plans(algorithm, 0), &BETA_ONLY).unwrap()
     }
 
     #[test]
     fn chain_broadcast_costs_n_beta() {
         let (p, n, k) = (16, 1 << 16, 1 << 12);
         let algorithm = Algorithm::by_name(Collective::Broadcast, "chain").unwrap();
-        let plans = Layout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
+        let plans = DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0);
         let found = cost_s(&segmented(&plans, n / k), &BETA_ONLY).unwrap();
         let limit = n as f64 * BETA;
         assert!(found >= limit && found <= limit * (1.0 + p as f64 / k as f64), "{found} for {limit}");

@@ -2,33 +2,36 @@
 //! rank.
 
 use crate::common::butterflies::random;
-use ripieno_plan::check::{Traffic, check, check_rendezvous};
-use ripieno_plan::regroup::{Blocks, plan};
+use ripieno_plan::check::{RankTraffic, check, check_rendezvous};
+use ripieno_plan::regroup::{ExchangeBlocks, plan};
 use ripieno_plan::simulate::{Model, cost_s, segmented, timeline};
 use ripieno_plan::{Buffer, Group, Operation, Plan, Promise};
 
 const EAGER_BYTES: usize = 8;
 
 /// What every rank has for every other, in bytes.
-type Sizes = Vec<Vec<usize>>;
+type ExchangeSizes = Vec<Vec<usize>>;
 
-fn sizes(p: usize, size: impl FnMut(usize, usize) -> usize) -> Sizes {
+fn sizes(p: usize, size: impl FnMut(usize, usize) -> usize) -> ExchangeSizes {
     let mut size = size;
     (0..p).map(|from| (0..p).map(|to| if from == to { 0 } else { size(from, to) }).collect()).collect()
 }
 
 /// Nothing, a little, as much as goes at once, and more than that.
-fn scattered(p: usize, seed: u64) -> Sizes {
+fn scattered(p: usize, seed: u64) -> ExchangeSizes {
     let mut state = seed;
     sizes(p, |_, _| [0, 1, EAGER_BYTES, EAGER_BYTES + 1, 40][random(&mut state, 5) as usize])
 }
 
-fn blocks(sizes: &Sizes, rank: usize) -> (Blocks, Blocks) {
+fn blocks(sizes: &ExchangeSizes, rank: usize) -> (ExchangeBlocks, ExchangeBlocks) {
     let into: Vec<usize> = sizes.iter().map(|row| row[rank]).collect();
-    (Blocks::new(Buffer::MAIN, &sizes[rank], EAGER_BYTES), Blocks::new(Buffer::OUTPUT, &into, EAGER_BYTES))
+    (
+        ExchangeBlocks::new(Buffer::MAIN, &sizes[rank], EAGER_BYTES),
+        ExchangeBlocks::new(Buffer::OUTPUT, &into, EAGER_BYTES),
+    )
 }
 
-fn plans(sizes: &Sizes, pulls: usize) -> Vec<Plan> {
+fn plans(sizes: &ExchangeSizes, pulls: usize) -> Vec<Plan> {
     let p = sizes.len();
     let of = |rank: usize| {
         let (out, into) = blocks(sizes, rank);
@@ -37,7 +40,7 @@ fn plans(sizes: &Sizes, pulls: usize) -> Vec<Plan> {
     (0..p).map(of).collect()
 }
 
-fn promises(sizes: &Sizes) -> Vec<Promise> {
+fn promises(sizes: &ExchangeSizes) -> Vec<Promise> {
     let p = sizes.len();
     let copy = |rank: usize, from: usize| {
         Promise::copy(blocks(sizes, rank).1.span(from), from, blocks(sizes, from).0.span(rank))
@@ -60,7 +63,7 @@ fn every_block_arrives_and_a_pulled_one_costs_a_byte_each_way() {
                 let (out, into) = (sizes[rank].iter().copied(), sizes.iter().map(|row| row[rank]));
                 let grants = pulled_count(out.clone()) + pulled_count(into.clone());
                 let count = |sizes: &mut dyn Iterator<Item = usize>| sizes.filter(|&size| size > 0).count();
-                let expected = Traffic {
+                let expected = RankTraffic {
                     sent_bytes: out.clone().sum::<usize>() + grants,
                     received_bytes: into.clone().sum::<usize>() + grants,
                     reduced_bytes: 0,

@@ -1,9 +1,9 @@
 //! Rendezvous: which algorithms run over links that hold nothing, so that a link may lend the sender's memory.
 
-use crate::common::{Layout, roots, topologies};
+use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check_rendezvous;
-use ripieno_plan::{Algorithm, Op, Order, Places, Plan};
+use ripieno_plan::{Algorithm, Op, Order, PlacementUse, Plan};
 
 #[test]
 fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
@@ -20,10 +20,10 @@ fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
 /// All ranks' plans, for every world size up to 32 and every root; in two levels for nodes of one to four ranks.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
-    if algorithm.places == Places::TwoLevels {
+    if algorithm.places == PlacementUse::TwoLevels {
         let grids = (1..=6).flat_map(|nodes| (1..=4).map(move |ranks| topologies::grid(nodes, ranks)));
         return Box::new(grids.flat_map(move |topology| {
-            let layout = Layout::even(topology.size(), 2 * topology.size() + 3);
+            let layout = DataLayout::even(topology.size(), 2 * topology.size() + 3);
             let plans = |root| {
                 let requests = layout.requests(collective, root, 0, Op::Sum);
                 topologies::plans(algorithm, &topology, Order::Racks, &requests)
@@ -33,7 +33,7 @@ fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> 
     }
     Box::new((1..=32).flat_map(move |p| [2 * p + 3, p / 2].map(|element_count| (p, element_count))).flat_map(
         move |(p, element_count)| {
-            let layout = Layout::suiting(algorithm, p, element_count);
+            let layout = DataLayout::suiting(algorithm, p, element_count);
             let plans = |root| algorithm.plans(&layout.requests(collective, root, (root + 1) % p, Op::Sum)).ok();
             roots(collective, p).filter_map(plans).collect::<Vec<_>>()
         },

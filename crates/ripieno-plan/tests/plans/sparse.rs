@@ -1,8 +1,8 @@
 //! Laws of sparse reductions, for every number of ranks and every factorization of it.
 
-use crate::common::butterflies::{Configured, Cutting, Keys, configured, machines, shapes, take_step};
+use crate::common::butterflies::{ConfiguredButterfly, CuttingTeam, RankKeys, configured, machines, shapes, take_step};
 use ripieno_plan::check::{check, check_rendezvous};
-use ripieno_plan::sparse::team::{Alone, Team};
+use ripieno_plan::sparse::team::{Alone, WorkTeam};
 use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;
@@ -21,12 +21,12 @@ fn worlds() -> impl Iterator<Item = Degrees> {
     })
 }
 
-fn plans(configured: &Configured, op: Op) -> Vec<Plan> {
+fn plans(configured: &ConfiguredButterfly, op: Op) -> Vec<Plan> {
     configured.routes.iter().map(|routes| routes.plan(ROW_BYTES, 4, op)).collect()
 }
 
 /// The keys that somebody wants and nobody contributes.
-fn missing(keys: &Keys) -> BTreeSet<u64> {
+fn missing(keys: &RankKeys) -> BTreeSet<u64> {
     let there: BTreeSet<u64> = keys.outs.iter().flatten().copied().collect();
     keys.ins.iter().flatten().copied().filter(|key| !there.contains(key)).collect()
 }
@@ -70,7 +70,7 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
             // Bits for the keys, and lists of them.
             let keys = if turn % 2 == 0 { keys } else { spread(keys) };
             let dense_above = [0.0, 0.5, f64::INFINITY][(seed + turn) % 3];
-            let found = |team: &dyn Team| {
+            let found = |team: &dyn WorkTeam| {
                 let mut machines = machines(&degrees, &keys, dense_above);
                 let mut sent = Vec::new();
                 for step in 0..machines[0].step_count() {
@@ -84,7 +84,7 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
             let alone = found(&Alone);
             for size in [2, 3, 5] {
                 assert!(
-                    found(&Cutting(size)) == alone,
+                    found(&CuttingTeam(size)) == alone,
                     "{degrees}, {shape}, dense above {dense_above}, {size}: {keys:?}"
                 );
             }
@@ -93,10 +93,10 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
 }
 
 /// The same sets, far apart.
-fn spread(keys: Keys) -> Keys {
+fn spread(keys: RankKeys) -> RankKeys {
     let sets =
         |sets: Vec<Vec<u64>>| sets.into_iter().map(|set| set.into_iter().map(|key| 1000 * key).collect()).collect();
-    Keys { n: 1000 * keys.n, outs: sets(keys.outs), ins: sets(keys.ins) }
+    RankKeys { n: 1000 * keys.n, outs: sets(keys.outs), ins: sets(keys.ins) }
 }
 
 /// Who contributes to what a rank holds after each step, itself first among them.

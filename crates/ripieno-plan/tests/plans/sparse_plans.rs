@@ -1,6 +1,6 @@
 //! The plans of sparse reductions: what they take, and that nothing in them can be left out or changed.
 
-use crate::common::butterflies::{Keys, configured, random};
+use crate::common::butterflies::{RankKeys, configured, random};
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::sparse::{Butterfly, Degrees, Layer};
@@ -16,25 +16,25 @@ fn worlds(most: usize) -> impl Iterator<Item = Degrees> {
     (1..=most).flat_map(Degrees::all)
 }
 
-fn plans(degrees: &Degrees, keys: &Keys, row_bytes: usize, op: Op) -> Vec<Plan> {
+fn plans(degrees: &Degrees, keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Plan> {
     let routes = configured(degrees, keys, NEVER_DENSE).routes;
     routes.iter().map(|routes| routes.plan(row_bytes, ELEMENT_BYTES, op)).collect()
 }
 
-fn promises(keys: &Keys, row_bytes: usize, op: Op) -> Vec<Promise> {
+fn promises(keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Promise> {
     let row = Span::whole(Buffer::MAIN, row_bytes / ELEMENT_BYTES, ELEMENT_BYTES);
     keys.ins.iter().map(|wanted| Promise::sparse(&keys.outs, wanted, row, op)).collect()
 }
 
 /// Every rank holds some keys and wants some. Somebody wants each key; nobody holds the last one.
-fn scattered(p: usize, n: u64, seed: u64) -> Keys {
+fn scattered(p: usize, n: u64, seed: u64) -> RankKeys {
     let mut state = seed;
     let mut sets = |first: usize, n: u64| -> Vec<Vec<u64>> {
         let mut is_member = |rank: usize, key: u64| key as usize % p == rank || random(&mut state, 3) == 0;
         let mut set = |rank: usize| (0..n).filter(|&key| is_member(rank, key)).collect();
         (0..p).map(|rank| set((first + rank) % p)).collect()
     };
-    Keys { n, outs: sets(1, n - 1), ins: sets(0, n) }
+    RankKeys { n, outs: sets(1, n - 1), ins: sets(0, n) }
 }
 
 /// With all keys everywhere, a sparse reduction moves what the best dense one does: each rank `2(p-1)/p` of the vector,
@@ -44,7 +44,7 @@ fn nothing_but_the_degrees_decides_on_messages_and_rounds() {
     for degrees in worlds(32) {
         let p = degrees.world_size();
         let all: Vec<u64> = (0..3 * p as u64).collect();
-        let keys = Keys { n: all.len() as u64, outs: vec![all.clone(); p], ins: vec![all; p] };
+        let keys = RankKeys { n: all.len() as u64, outs: vec![all.clone(); p], ins: vec![all; p] };
         let plans = plans(&degrees, &keys, 8, Op::Sum);
         let report = check(&plans, &promises(&keys, 8, Op::Sum)).unwrap();
         let message_count: usize = degrees.layers().iter().map(|degree| 2 * (degree - 1)).sum();

@@ -1,14 +1,14 @@
 //! Sparse reductions of numbers, run directly: against sums over all ranks, and in one pass with the configuration.
 
-use crate::common::butterflies::{Cutting, Keys, machines, random, take_step};
-use crate::common::interpreter::{Memory, combined, identity, interpreted};
+use crate::common::butterflies::{CuttingTeam, RankKeys, machines, random, take_step};
+use crate::common::interpreter::{RankMemory, combined, identity, interpreted};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
 
 const WIDTH: usize = 3;
 
 /// Larger sets than the checker can take: `p` ranks of up to `count` of the keys `0..n`, which few or many have.
-fn keys(p: usize, n: u64, count: usize, state: &mut u64) -> Keys {
+fn keys(p: usize, n: u64, count: usize, state: &mut u64) -> RankKeys {
     let mut set = |_| {
         let draw_count = random(state, count as u64 + 1);
         let mut skewed = || {
@@ -20,25 +20,25 @@ fn keys(p: usize, n: u64, count: usize, state: &mut u64) -> Keys {
         keys.dedup();
         keys
     };
-    Keys { n, outs: (0..p).map(&mut set).collect(), ins: (0..p).map(&mut set).collect() }
+    RankKeys { n, outs: (0..p).map(&mut set).collect(), ins: (0..p).map(&mut set).collect() }
 }
 
 /// Whole numbers up to 1000, whose sums are exact in any order, or fractions, whose sums are not.
-fn values(keys: &Keys, unit: f32, state: &mut u64) -> Vec<Vec<f32>> {
+fn values(keys: &RankKeys, unit: f32, state: &mut u64) -> Vec<Vec<f32>> {
     let rank =
         |outs: &Vec<u64>| (0..outs.len() * WIDTH).map(|_| (random(state, 2001) as f32 - 1000.0) * unit).collect();
     keys.outs.iter().map(rank).collect()
 }
 
-fn memory(values: &[f32], in_count: usize, scratch: Vec<f32>) -> Memory {
+fn memory(values: &[f32], in_count: usize, scratch: Vec<f32>) -> RankMemory {
     [values.to_vec(), vec![f32::NAN; in_count * WIDTH], scratch]
 }
 
 /// What each rank gets by its plan.
-fn reduced(routes: &[Routes], keys: &Keys, values: &[Vec<f32>], op: Op) -> Vec<Vec<f32>> {
+fn reduced(routes: &[Routes], keys: &RankKeys, values: &[Vec<f32>], op: Op) -> Vec<Vec<f32>> {
     let plans: Vec<_> = routes.iter().map(|routes| routes.plan(4 * WIDTH, 4, op)).collect();
     let ranks = values.iter().zip(&keys.ins);
-    let mut memories: Vec<Memory> = ranks.map(|(values, ins)| memory(values, ins.len(), Vec::new())).collect();
+    let mut memories: Vec<RankMemory> = ranks.map(|(values, ins)| memory(values, ins.len(), Vec::new())).collect();
     interpreted(&plans, &mut memories);
     memories
         .into_iter()
@@ -61,7 +61,7 @@ fn worlds() -> impl Iterator<Item = (usize, Degrees)> {
 fn every_rank_gets_what_a_sum_over_all_ranks_gives() {
     for (seed, degrees) in worlds() {
         let (mut state, op) = (seed as u64, [Op::Sum, Op::Min][seed % 2]);
-        let team = Cutting(1 + seed % 4);
+        let team = CuttingTeam(1 + seed % 4);
         let n = [100, 3000, 1 << 40][seed % 3];
         let keys = keys(degrees.world_size(), n, 400, &mut state);
         let values = values(&keys, 1.0, &mut state);
@@ -117,7 +117,7 @@ fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(u
 #[test]
 fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() {
     for (seed, degrees) in worlds() {
-        let (mut state, op, team) = (seed as u64, Op::Sum, Cutting(1 + seed % 4));
+        let (mut state, op, team) = (seed as u64, Op::Sum, CuttingTeam(1 + seed % 4));
         let keys = keys(degrees.world_size(), [50, 600, 1 << 40][seed % 3], 100, &mut state);
         // Thirds, so that the order of the sums shows.
         let values = values(&keys, 1.0 / 3.0, &mut state);
@@ -138,7 +138,7 @@ fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() 
         let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish(&team).0).collect();
         let plans: Vec<_> = routes.iter().map(|routes| routes.up_plan(4 * WIDTH, 4, op)).collect();
         let ranks = current.into_iter().zip(&keys.ins);
-        let mut memories: Vec<Memory> = ranks.map(|(landed, ins)| memory(&[], ins.len(), landed)).collect();
+        let mut memories: Vec<RankMemory> = ranks.map(|(landed, ins)| memory(&[], ins.len(), landed)).collect();
         interpreted(&plans, &mut memories);
 
         let later = reduced(&routes, &keys, &values, op);

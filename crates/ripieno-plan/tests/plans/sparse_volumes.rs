@@ -1,8 +1,8 @@
 //! What a butterfly carries on power-law data is what the density curve says, layer by layer.
 
-use crate::common::butterflies::{Keys, configured, drawn, random};
+use crate::common::butterflies::{RankKeys, configured, drawn, random};
 use ripieno_plan::sparse::density::{Curve, PowerLaw};
-use ripieno_plan::sparse::design::{PacketCurve, Sets, estimate};
+use ripieno_plan::sparse::design::{DirectionSets, PacketCurve, estimate};
 use ripieno_plan::sparse::{Degrees, Permutation, Volume};
 
 const RANKS: usize = 64;
@@ -26,9 +26,9 @@ fn volumes_of_power_law_data_are_within_a_twentieth_of_eq_5() {
     for (features, density) in [(100_000, 0.21), (400_000, 0.035)] {
         let law = PowerLaw::new(features, ALPHA);
         let sets = key_sets(law, law.lambda(density).unwrap());
-        let keys = Keys { n: features, outs: sets.clone(), ins: sets };
+        let keys = RankKeys { n: features, outs: sets.clone(), ins: sets };
         let curve = Curve::power_law(features, ALPHA, density).unwrap();
-        let expected = Sets { curve: &curve, rows: density * features as f64 };
+        let expected = DirectionSets { curve: &curve, rows: density * features as f64 };
         for text in ["8x4x2", "16x4", "64", "2x2x2x2x2x2", "5x4x3+4"] {
             let degrees: Degrees = text.parse().unwrap();
             let routes = configured(&degrees, &keys, NEVER_DENSE).routes;

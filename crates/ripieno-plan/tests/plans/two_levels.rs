@@ -1,10 +1,10 @@
 //! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank
 //! would.
 
-use crate::common::{ELEMENT_BYTES, Layout, roots, topologies};
+use crate::common::{DataLayout, ELEMENT_BYTES, roots, topologies};
 use ripieno_plan::check::check;
 use ripieno_plan::{
-    Algorithm, Buffer, Collective, Group, Op, Order, Places, Plan, Request, Span, Topology, choose, promises,
+    Algorithm, Buffer, Collective, Group, Op, Order, PlacementUse, Plan, Request, Span, Topology, choose, promises,
 };
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ const COLLECTIVES: [Collective; 6] = [
 const LONG: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {
-    Algorithm::of(collective).find(|algorithm| algorithm.places == Places::TwoLevels).unwrap()
+    Algorithm::of(collective).find(|algorithm| algorithm.places == PlacementUse::TwoLevels).unwrap()
 }
 
 /// Plans for a layout, whose promises have been checked.
-fn kept(topology: &Arc<Topology>, order: Order, layout: &Layout, collective: Collective, root: usize) -> Vec<Plan> {
+fn kept(topology: &Arc<Topology>, order: Order, layout: &DataLayout, collective: Collective, root: usize) -> Vec<Plan> {
     let requests = layout.requests(collective, root, 0, Op::Sum);
     let plans = topologies::plans(two_level(collective), topology, order, &requests);
     if let Err(fault) = check(&plans, &promises(&requests)) {
@@ -38,8 +38,10 @@ fn kept(topology: &Arc<Topology>, order: Order, layout: &Layout, collective: Col
 fn every_promise_is_kept_on_any_nodes_for_every_root() {
     for topology in topologies::random(120, 24) {
         let p = topology.size();
-        let layouts =
-            [Layout::even(p, 2 * p + 3), Layout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1)];
+        let layouts = [
+            DataLayout::even(p, 2 * p + 3),
+            DataLayout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1),
+        ];
         for (layout, order) in layouts.iter().zip([Order::Racks, Order::Random(5)]) {
             for collective in COLLECTIVES {
                 for root in roots(collective, p) {
@@ -54,7 +56,7 @@ fn every_promise_is_kept_on_any_nodes_for_every_root() {
 fn every_promise_is_kept_for_long_vectors_of_several_leaders() {
     for topology in topologies::random(60, 24) {
         for collective in COLLECTIVES {
-            kept(&topology, Order::Racks, &Layout::even(topology.size(), LONG), collective, 0);
+            kept(&topology, Order::Racks, &DataLayout::even(topology.size(), LONG), collective, 0);
         }
     }
 }
@@ -67,11 +69,11 @@ fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
             .into_iter()
             .flat_map(|topology| [(topology.clone(), 40), (topology, LONG)])
         {
-            let layout = Layout::even(p, element_count);
+            let layout = DataLayout::even(p, element_count);
             for collective in [Collective::Broadcast, Collective::Reduce, Collective::Allgather] {
                 let requests = layout.requests(collective, p - 1, 0, Op::Sum);
                 let chosen = choose(collective, &Group::with_topology(0, topology.clone()), layout.vector.length_bytes);
-                assert_ne!(chosen.places, Places::TwoLevels);
+                assert_ne!(chosen.places, PlacementUse::TwoLevels);
                 assert_eq!(
                     topologies::plans(two_level(collective), &topology, Order::Racks, &requests),
                     topologies::plans(chosen, &topology, Order::Racks, &requests),
@@ -87,7 +89,7 @@ fn without_two_levels_it_is_the_algorithm_that_is_chosen_there() {
 fn a_group_with_both_kinds_of_neighbours_works_in_two_levels() {
     for collective in COLLECTIVES {
         let chosen = choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8);
-        assert_eq!(chosen.places, Places::TwoLevels, "{}", collective.name());
+        assert_eq!(chosen.places, PlacementUse::TwoLevels, "{}", collective.name());
     }
     assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
 }
@@ -111,7 +113,7 @@ fn grids() -> impl Iterator<Item = (usize, usize)> {
 fn a_node_carries_as_much_as_one_rank_would() {
     for (nodes, locals) in grids() {
         let topology = topologies::grid(nodes, locals);
-        let layout = Layout::even(nodes * locals, 72_000 * nodes * locals);
+        let layout = DataLayout::even(nodes * locals, 72_000 * nodes * locals);
         let n = layout.vector.length_bytes;
         let share = (nodes - 1) * n / nodes;
         for (collective, expected) in [
@@ -123,9 +125,11 @@ fn a_node_carries_as_much_as_one_rank_would() {
             assert_eq!(busiest(&plans, &topology), expected, "{} {nodes} x {locals}", collective.name());
         }
         for root in [0, nodes * locals - 1] {
-            let plans = kept(&topology, Order::Racks, &Layout::even(nodes * locals, LONG), Collective::Broadcast, root);
+            let plans =
+                kept(&topology, Order::Racks, &DataLayout::even(nodes * locals, LONG), Collective::Broadcast, root);
             assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
-            let plans = kept(&topology, Order::Racks, &Layout::even(nodes * locals, LONG), Collective::Reduce, root);
+            let plans =
+                kept(&topology, Order::Racks, &DataLayout::even(nodes * locals, LONG), Collective::Reduce, root);
             assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
         }
     }
@@ -136,7 +140,7 @@ fn a_node_carries_as_much_as_one_rank_would() {
 #[test]
 fn a_chunk_enters_a_node_once() {
     for topology in topologies::random(60, 24) {
-        let layout = Layout::even(topology.size(), 6 * topology.size());
+        let layout = DataLayout::even(topology.size(), 6 * topology.size());
         let plans = kept(&topology, Order::Racks, &layout, Collective::Allgather, 0);
         let crossings = topologies::crossings(&plans, |rank| topology.node(rank));
         for node in 0..topology.node_count() {

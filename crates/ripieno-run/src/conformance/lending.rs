@@ -1,22 +1,26 @@
 //! What every link that lends keeps besides.
 
-use super::{DEADLINE, End, Pair, Random, Sleeping, Stream, eventually, fill};
+use super::{ConformanceRandom, DEADLINE, LinkEnd, LinkPair, PatternStream, Sleeping, eventually, fill};
 use std::ops::DerefMut;
 use std::thread;
 use std::time::Instant;
 
 /// Memory that a kind of link can lend.
-pub type Lendable = Box<dyn DerefMut<Target = [u8]> + Send>;
+pub type LendingLink = Box<dyn DerefMut<Target = [u8]> + Send>;
 
 /// What a law lends in all.
 const MEMORY_BYTES: usize = 32 << 20;
 
 /// Loans and copied bytes come in the order in which they went, however they are cut and read.
-pub fn what_is_lent_and_what_is_sent_arrive_in_order(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+pub fn what_is_lent_and_what_is_sent_arrive_in_order(
+    pair: impl Fn() -> LinkPair,
+    memory: impl Fn(usize) -> LendingLink,
+) {
     for seed in 0..12 {
-        let mut random = Random(seed);
+        let mut random = ConformanceRandom(seed);
         let (first, second) = pair();
-        let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+        let (mut lender, mut borrower) =
+            (Lender::new(PatternStream::new(first), memory(MEMORY_BYTES)), PatternStream::new(second));
         for _ in 0..2_000 {
             match random.below(4) {
                 0 => lender.stream.send([random.size(), random.size(), 0]),
@@ -32,9 +36,10 @@ pub fn what_is_lent_and_what_is_sent_arrive_in_order(pair: impl Fn() -> Pair, me
 
 /// Nothing of a loan counts as returned before all of it was taken; then all does. A loan longer than any memory of the
 /// link can be had at once, and nothing is lent where there is nothing.
-pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     let (first, second) = pair();
-    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    let (mut lender, mut borrower) =
+        (Lender::new(PatternStream::new(first), memory(MEMORY_BYTES)), PatternStream::new(second));
     assert_eq!(lender.stream.link.lend(&[]), Ok(false));
     assert_eq!(lender.stream.link.lent_bytes(), Ok(0));
     assert!(lender.lend(20 << 20));
@@ -49,9 +54,10 @@ pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> Pair, memory: 
 }
 
 /// A reader of memory that was taken back is told, at the latest when it flushes.
-pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> Pair, memory: impl Fn(usize) -> Lendable) {
+pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     let (first, second) = pair();
-    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    let (mut lender, mut borrower) =
+        (Lender::new(PatternStream::new(first), memory(MEMORY_BYTES)), PatternStream::new(second));
     assert!(lender.lend(1_000_000));
     borrower.drain(1_000);
     lender.stream.link.recall();
@@ -60,14 +66,15 @@ pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> Pair, memory: impl
     assert!(read.is_err(), "{read:?}");
 
     let (first, second) = pair();
-    let (mut lender, mut borrower) = (Lender::new(Stream::new(first), memory(MEMORY_BYTES)), Stream::new(second));
+    let (mut lender, mut borrower) =
+        (Lender::new(PatternStream::new(first), memory(MEMORY_BYTES)), PatternStream::new(second));
     assert!(lender.lend(1_000_000));
     drop(lender);
     let read = borrower.link.receive(&mut bytes).and_then(|_| borrower.link.flush());
     assert!(read.is_err(), "an end that closes takes back what it has lent: {read:?}");
 
     let (first, second) = pair();
-    let mut lender = Lender::new(Stream::new(first), memory(MEMORY_BYTES));
+    let mut lender = Lender::new(PatternStream::new(first), memory(MEMORY_BYTES));
     assert!(lender.lend(1_000_000));
     drop(second);
     eventually(|| lender.stream.link.lent_bytes().is_err());
@@ -75,8 +82,8 @@ pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> Pair, memory: impl
 
 /// The borrower sleeps until it is lent something, the lender until that is returned.
 pub fn an_end_that_sleeps_is_woken_for_loans_and_their_return(
-    ends: impl Fn() -> (End, End),
-    memory: impl Fn(usize) -> Lendable,
+    ends: impl Fn() -> (LinkEnd, LinkEnd),
+    memory: impl Fn(usize) -> LendingLink,
 ) {
     let (first, second) = ends();
     let memory = memory(MEMORY_BYTES);
@@ -100,13 +107,13 @@ pub fn an_end_that_sleeps_is_woken_for_loans_and_their_return(
 
 /// A stream that also lends, and the memory that it lends.
 struct Lender {
-    stream: Stream,
-    memory: Lendable,
+    stream: PatternStream,
+    memory: LendingLink,
     used: usize,
 }
 
 impl Lender {
-    fn new(stream: Stream, memory: Lendable) -> Self {
+    fn new(stream: PatternStream, memory: LendingLink) -> Self {
         eventually(|| stream.link.lends(&memory));
         Lender { stream, memory, used: 0 }
     }

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A connected pair of links.
-pub type Pair = (Box<dyn Link>, Box<dyn Link>);
+pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
 /// An end of a link and how its owner sleeps.
-pub struct End {
+pub struct LinkEnd {
     /// The link.
     pub link: Box<dyn Link>,
     /// How its owner sleeps.
@@ -53,7 +53,7 @@ macro_rules! lending_laws {
     };
 }
 
-/// A test of each law that every link keeps, for the links that `$pair: fn() -> Pair` and `$ends: fn() -> (End, End)`
+/// A test of each law that every link keeps, for the links that `$pair: fn() -> LinkPair` and `$ends: fn() -> (LinkEnd, LinkEnd)`
 /// make.
 #[macro_export]
 macro_rules! link_laws {
@@ -97,11 +97,11 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const LOST_WAKE: Duration = Duration::from_secs(10);
 
 /// Any cut of a stream into sends, receives and peeks, in both directions, gives the stream.
-pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Pair) {
+pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> LinkPair) {
     for seed in 0..12 {
-        let mut random = Random(seed);
+        let mut random = ConformanceRandom(seed);
         let (first, second) = pair();
-        let mut ends = [Stream::new(first), Stream::new(second)];
+        let mut ends = [PatternStream::new(first), PatternStream::new(second)];
         for _ in 0..2_000 {
             let end = &mut ends[random.below(2)];
             match random.below(3) {
@@ -123,9 +123,9 @@ pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Pa
 }
 
 /// A link without room takes 0 bytes and does not block; with room it goes on where it stopped.
-pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> Pair) {
+pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for _ in 0..3 {
         let mut refusals = 0;
         while refusals < 50 {
@@ -141,9 +141,9 @@ pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> Pair) {
 }
 
 /// Elements of any size are contiguous under `peek` wherever the stream has got to.
-pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> Pair) {
+pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for step in 0..20_000 {
         let size = 1 + (step * 7) % 64;
         sender.send_all(size);
@@ -153,10 +153,10 @@ pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> Pair) {
 }
 
 /// `peek` shows nothing or less than it was asked for until that much has arrived, and takes nothing.
-pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> Pair) {
+pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> LinkPair) {
     for least in 1..=64 {
         let (first, second) = pair();
-        let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+        let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
         sender.send_all(least - 1);
         assert!(receiver.peek_and_consume(least, 0) < least);
         sender.send_all(1);
@@ -167,9 +167,9 @@ pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> Pair) {
 }
 
 /// Empty sends and receives are 0, on a link with bytes and without.
-pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> Pair) {
+pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for _ in 0..2 {
         assert_eq!(sender.link.send(&[]), Ok(0));
         assert_eq!(sender.link.send(&[&[], &[]]), Ok(0));
@@ -181,10 +181,10 @@ pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> 
 }
 
 /// An end that closes is noticed by the other, which first gets every byte.
-pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> Pair) {
+pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> LinkPair) {
     for send_bytes in [0, 1, 1_000, 50_000] {
         let (first, second) = pair();
-        let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+        let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
         sender.send([send_bytes, 0, 0]);
         sender.link.flush().unwrap();
         let sent = sender.sent;
@@ -199,9 +199,9 @@ pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> Pair) {
 }
 
 /// Bytes that were sent can be had after a close, but a peek for more than will ever come is an error.
-pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> Pair) {
+pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let (mut sender, mut receiver) = (Stream::new(first), Stream::new(second));
+    let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     sender.send_all(3);
     drop(sender);
 
@@ -211,27 +211,27 @@ pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> Pair) {
 }
 
 /// 256 MiB from one thread to another.
-pub fn a_long_stream_arrives_whole(pair: impl Fn() -> Pair) {
+pub fn a_long_stream_arrives_whole(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 256 << 20;
     thread::scope(|scope| {
-        scope.spawn(|| Stream::new(first).exchange(total_bytes, 0));
-        scope.spawn(|| Stream::new(second).exchange(0, total_bytes));
+        scope.spawn(|| PatternStream::new(first).exchange(total_bytes, 0));
+        scope.spawn(|| PatternStream::new(second).exchange(0, total_bytes));
     });
 }
 
 /// 64 MiB each way between two threads that both send and receive.
-pub fn both_directions_run_at_once(pair: impl Fn() -> Pair) {
+pub fn both_directions_run_at_once(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 64 << 20;
     thread::scope(|scope| {
-        scope.spawn(|| Stream::new(first).exchange(total_bytes, total_bytes));
-        scope.spawn(|| Stream::new(second).exchange(total_bytes, total_bytes));
+        scope.spawn(|| PatternStream::new(first).exchange(total_bytes, total_bytes));
+        scope.spawn(|| PatternStream::new(second).exchange(total_bytes, total_bytes));
     });
 }
 
 /// Two ends that answer each other and sleep at once when there is nothing to do: no wake-up is lost.
-pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (End, End)) {
+pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let rounds = 3_000;
     thread::scope(|scope| {
@@ -253,7 +253,7 @@ pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (End, End)) {
 }
 
 /// A sender that sleeps when the link is full goes on when the receiver has taken something.
-pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (End, End)) {
+pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let total_bytes = 32 << 20;
     thread::scope(|scope| {
@@ -263,7 +263,7 @@ pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (End, End)) {
 }
 
 /// An end that sleeps sees the other close.
-pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (End, End)) {
+pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     for _ in 0..50 {
         let (first, second) = ends();
         thread::scope(|scope| {
@@ -277,16 +277,16 @@ pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (End, End)) {
 }
 
 /// A link whose bytes each tell their place in the stream.
-struct Stream {
+struct PatternStream {
     link: Box<dyn Link>,
     sent: u64,
     received: u64,
     buffer: Vec<u8>,
 }
 
-impl Stream {
+impl PatternStream {
     fn new(link: Box<dyn Link>) -> Self {
-        Stream { link, sent: 0, received: 0, buffer: Vec::new() }
+        PatternStream { link, sent: 0, received: 0, buffer: Vec::new() }
     }
 
     /// Sends what the link takes of three parts of these sizes.
@@ -380,13 +380,13 @@ impl Stream {
 
 /// A stream whose owner sleeps as soon as nothing moves.
 struct Sleeping {
-    stream: Stream,
+    stream: PatternStream,
     sleeper: Box<dyn Sleeper>,
 }
 
 impl Sleeping {
-    fn new(end: End) -> Self {
-        Sleeping { stream: Stream::new(end.link), sleeper: end.sleeper }
+    fn new(end: LinkEnd) -> Self {
+        Sleeping { stream: PatternStream::new(end.link), sleeper: end.sleeper }
     }
 
     fn take(&mut self, count: u64) {
@@ -407,7 +407,7 @@ impl Sleeping {
         }
     }
 
-    fn until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut Stream) -> bool) {
+    fn until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut PatternStream) -> bool) {
         while !attempt(&mut self.stream) {
             self.sleeper.prepare();
             let moved = attempt(&mut self.stream);
@@ -448,9 +448,9 @@ fn check(bytes: &[u8], place: u64) {
 }
 
 /// Splitmix64.
-struct Random(u64);
+struct ConformanceRandom(u64);
 
-impl Random {
+impl ConformanceRandom {
     fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

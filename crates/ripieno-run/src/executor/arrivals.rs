@@ -3,12 +3,12 @@
 //! A peer that has sent something else, such as the beginning of a collective that it has entered already, is passed
 //! over as long as another may bring a message.
 
-use super::flights::Everyone;
 use super::idle::{self, Work};
+use super::in_flight_runs::Everyone;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
 use crate::call::CallKind;
-use crate::fabric::{Fabric, Failure, Want};
+use crate::fabric::{Fabric, JobFailure, Want};
 use crate::link::LinkError;
 use std::time::Duration;
 
@@ -163,7 +163,7 @@ impl Work for Arrivals<'_> {
 
     fn interrupt(&mut self) -> RunError {
         let rank = self.everyone.fabric.rank();
-        self.everyone.fabric.report(Failure::RankFailed {
+        self.everyone.fabric.report(JobFailure::RankFailed {
             rank,
             host: String::new(),
             cause: "interrupted while it waited for a message of any rank".to_string(),

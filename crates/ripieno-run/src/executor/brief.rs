@@ -5,13 +5,13 @@
 //! is laid down with the schedule: what can go goes ahead of what is waited for. A run whose next message does not come
 //! or go soon goes on as any other does, which also tells what is wrong, if something is.
 
-use super::Traffic;
+use super::RunTraffic;
 use super::idle::SPIN;
 use super::memory;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
-use super::progress::Cursor;
-use super::run::Run;
-use super::schedule::{Lane, Schedule, Stream};
+use super::progress::LaneCursor;
+use super::run::ScheduleRun;
+use super::schedule::{Lane, LaneSteps, Schedule};
 use crate::fabric::Want;
 use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
@@ -32,7 +32,7 @@ const OFFER: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(super) struct Brief {
     steps: Box<[BriefStep]>,
-    traffic: Traffic,
+    traffic: RunTraffic,
 }
 
 #[derive(Clone, Debug)]
@@ -40,11 +40,11 @@ struct BriefStep {
     /// Among the steps of the schedule.
     index: usize,
     lane: usize,
-    what: What,
+    what: BriefOperation,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+enum BriefOperation {
     Send { to: usize, span: Span },
     Receive { from: usize, span: Span },
     Reduce { from: usize, span: Span },
@@ -55,7 +55,7 @@ impl Brief {
     /// Of a schedule that is brief: each of its streams carries one short message, which is not empty, and nothing else
     /// takes long.
     pub fn of(schedule: &Schedule) -> Option<Brief> {
-        let is_alone = |lane: &Lane| lane.stream == Stream::Local || lane.steps.len() == 1;
+        let is_alone = |lane: &Lane| lane.stream == LaneSteps::Local || lane.steps.len() == 1;
         if schedule.steps.len() > STEP_COUNT || !schedule.lanes.iter().all(is_alone) {
             return None;
         }
@@ -66,10 +66,10 @@ impl Brief {
         let mut left: Vec<BriefStep> = Vec::new();
         for (index, step) in schedule.steps.iter().enumerate() {
             let is_short = (1..=MESSAGE_BYTES).contains(&step.length_bytes);
-            let what = What::of(&step.operation).filter(|_| is_short)?;
+            let what = BriefOperation::of(&step.operation).filter(|_| is_short)?;
             left.push(BriefStep { index, lane: lanes[index], what });
         }
-        let mut traffic = Traffic::default();
+        let mut traffic = RunTraffic::default();
         left.iter().for_each(|step| step.count(&mut traffic));
         Some(Brief { steps: in_order(left, schedule), traffic })
     }
@@ -93,17 +93,17 @@ fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
     ordered.into()
 }
 
-impl What {
+impl BriefOperation {
     /// What a brief run does for an operation; `None` for what takes long.
-    fn of(operation: &Operation) -> Option<What> {
+    fn of(operation: &Operation) -> Option<BriefOperation> {
         Some(match *operation {
-            Operation::Send { to, span, rows: None } => What::Send { to, span },
-            Operation::Receive { from, span } => What::Receive { from, span },
+            Operation::Send { to, span, rows: None } => BriefOperation::Send { to, span },
+            Operation::Receive { from, span } => BriefOperation::Receive { from, span },
             Operation::Reduce { op: Op::Function, .. } | Operation::Combine { op: Op::Function, .. } => return None,
-            Operation::Reduce { from, span, rows: None, .. } => What::Reduce { from, span },
+            Operation::Reduce { from, span, rows: None, .. } => BriefOperation::Reduce { from, span },
             Operation::Copy { rows: None, .. }
             | Operation::Combine { rows: None, .. }
-            | Operation::Fill { rows: None, .. } => What::Local,
+            | Operation::Fill { rows: None, .. } => BriefOperation::Local,
             _ => return None,
         })
     }
@@ -112,35 +112,35 @@ impl What {
 impl BriefStep {
     /// Whether it waits for a peer.
     fn takes(&self) -> bool {
-        matches!(self.what, What::Receive { .. } | What::Reduce { .. })
+        matches!(self.what, BriefOperation::Receive { .. } | BriefOperation::Reduce { .. })
     }
 
     /// Counts what it moves between ranks.
-    fn count(&self, traffic: &mut Traffic) {
+    fn count(&self, traffic: &mut RunTraffic) {
         match self.what {
-            What::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
-            What::Receive { span, .. } | What::Reduce { span, .. } => {
+            BriefOperation::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
+            BriefOperation::Receive { span, .. } | BriefOperation::Reduce { span, .. } => {
                 traffic.received_bytes += span.length_bytes as u64
             }
-            What::Local => {}
+            BriefOperation::Local => {}
         }
     }
 }
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     /// Runs a brief schedule as far as it goes; whether that is to its end.
     #[inline(always)]
     pub fn run_briefly(&mut self, brief: &Brief) -> bool {
         self.progress.traffic = brief.traffic;
         for (at, step) in brief.steps.iter().enumerate() {
             let has_passed = match step.what {
-                What::Send { to, span } => self.send_message(to, span),
-                What::Receive { from, span } => self.take_message(from, span, <[u8]>::copy_from_slice),
-                What::Reduce { from, span } => {
+                BriefOperation::Send { to, span } => self.send_message(to, span),
+                BriefOperation::Receive { from, span } => self.take_message(from, span, <[u8]>::copy_from_slice),
+                BriefOperation::Reduce { from, span } => {
                     let reduction = self.prepared.reduction.expect("a plan that reduces has a reduction");
                     self.take_message(from, span, reduction.combine)
                 }
-                What::Local => {
+                BriefOperation::Local => {
                     let step = &self.schedule.steps[step.index];
                     self.pass(&step.operation, 0, step.length_bytes) == step.length_bytes
                 }
@@ -214,17 +214,19 @@ impl Run<'_, '_> {
 
     /// Notes what `steps`, and no others, have done, as if each had done it in its lane.
     fn note_passed(&mut self, steps: &[BriefStep]) {
-        let Run { progress, schedule, .. } = self;
+        let ScheduleRun { progress, schedule, .. } = self;
         progress.reset(schedule);
         for step in steps {
             progress.passed[step.index] = schedule.steps[step.index].length_bytes;
             let cursor = &mut progress.cursors[step.lane];
             let lane = &schedule.lanes[step.lane];
             *cursor = match lane.stream {
-                Stream::To(_) | Stream::From(_) => Cursor { next: 1, preamble_bytes: PREAMBLE_BYTES, ..*cursor },
-                Stream::Local => {
+                LaneSteps::To(_) | LaneSteps::From(_) => {
+                    LaneCursor { next: 1, preamble_bytes: PREAMBLE_BYTES, ..*cursor }
+                }
+                LaneSteps::Local => {
                     let has_passed = |&&index: &&usize| progress.passed[index] == schedule.steps[index].length_bytes;
-                    Cursor { next: lane.steps.iter().take_while(has_passed).count(), ..*cursor }
+                    LaneCursor { next: lane.steps.iter().take_while(has_passed).count(), ..*cursor }
                 }
             };
             step.count(&mut progress.traffic);

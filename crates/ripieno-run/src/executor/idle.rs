@@ -1,7 +1,7 @@
 //! What a rank does while nothing moves: it spins for a bounded time, offers its core, then parks; now and then it asks
 //! those it waits for what they are at.
 
-use super::{Interrupt, RELAY_UNIT_BYTES, RunError};
+use super::{InterruptCheck, RELAY_UNIT_BYTES, RunError};
 use crate::fabric::{Fabric, Want};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) trait Work {
 pub(super) fn finish<W: Work>(
     work: &mut W,
     wants: &mut Vec<Want>,
-    interrupt: &mut Option<Interrupt>,
+    interrupt: &mut Option<InterruptCheck>,
 ) -> Result<(), RunError> {
     let mut idle = Idle::default();
     loop {

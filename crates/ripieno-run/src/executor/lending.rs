@@ -7,15 +7,15 @@
 //! what comes before them, which it does in any case before it looks at them.
 
 use super::memory;
-use super::run::Run;
-use super::schedule::Stream;
-use super::visit::{Moved, Visit, VisitError, limit};
+use super::run::ScheduleRun;
+use super::schedule::LaneSteps;
+use super::visit::{LaneVisit, VisitError, VisitProgress, limit};
 use ripieno_plan::Span;
 
 /// Shorter sends are copied: that a loan is returned takes time of its own.
 pub(super) const LEND_BYTES: usize = 64 << 10;
 
-impl Visit<'_, '_> {
+impl LaneVisit<'_, '_> {
     /// Whether step `index`, a send of `span`, is lent. A step that began otherwise ends so, and one that began so too.
     pub fn is_lent(&self, index: usize, span: Span) -> bool {
         let is_begun = self.passed[index] > 0 || self.cursor.lent_bytes > 0;
@@ -29,12 +29,12 @@ impl Visit<'_, '_> {
     }
 
     /// Lends what is there of `span` and was not lent yet, and notes what was returned.
-    pub fn lend(&mut self, index: usize, span: Span) -> Result<Moved, VisitError> {
-        let mut moved = Moved::Nothing;
+    pub fn lend(&mut self, index: usize, span: Span) -> Result<VisitProgress, VisitError> {
+        let mut moved = VisitProgress::Nothing;
         let lent = self.cursor.lent_bytes;
         let before = std::mem::replace(&mut self.passed[index], lent - self.link.lent_bytes()?);
         if self.passed[index] > before {
-            moved = Moved::Something;
+            moved = VisitProgress::Something;
         }
         let there = limit(self.schedule, self.passed, index);
         let is_all = there == span.length_bytes;
@@ -44,14 +44,14 @@ impl Visit<'_, '_> {
             let sent = if head.is_empty() { 0 } else { self.link.send(&[head])? };
             self.cursor.preamble_bytes += sent;
             if sent > 0 {
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             }
             let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, lent, ready)];
             if sent == head.len() && self.link.lend(body)? {
                 self.cursor.lent_bytes = ready;
                 self.traffic.sent_bytes += body.len() as u64;
                 self.traffic.lent_bytes += body.len() as u64;
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             }
             self.cursor.on_stream = true;
         } else {
@@ -60,17 +60,17 @@ impl Visit<'_, '_> {
         if self.passed[index] == span.length_bytes {
             self.cursor.next += 1;
             self.cursor.lent_bytes = 0;
-            moved = Moved::Something;
+            moved = VisitProgress::Something;
         }
         Ok(moved)
     }
 }
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     /// Takes back what this run has lent, for its memory may be gone when it has ended too early.
     pub fn recall(&mut self) {
         for (lane, cursor) in self.schedule.lanes.iter().zip(&self.progress.cursors) {
-            let Stream::To(peer) = lane.stream else { continue };
+            let LaneSteps::To(peer) = lane.stream else { continue };
             if cursor.lent_bytes > 0
                 && let Ok(Some(link)) = self.fabric.link(peer)
             {

@@ -3,11 +3,11 @@
 use super::SEGMENT_BYTES;
 use super::memory;
 use super::rows;
-use super::run::Run;
+use super::run::ScheduleRun;
 use super::visit::limit;
 use ripieno_plan::{Constant, Op, Operation};
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     /// Moves on each local step whose bytes are there, by a segment at most.
     pub fn local(&mut self, lane: usize) -> bool {
         let (schedule, mut moved) = (self.schedule, false);

@@ -5,14 +5,14 @@ use std::ops::Range;
 
 /// One buffer of a run.
 #[derive(Debug)]
-pub enum Memory<'a> {
+pub enum BufferMemory<'a> {
     /// The plan only reads it.
     Read(&'a [u8]),
     /// The plan may change it.
     Write(&'a mut [u8]),
 }
 
-impl Memory<'_> {
+impl BufferMemory<'_> {
     /// How many bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
@@ -24,10 +24,10 @@ impl Memory<'_> {
     }
 
     /// The same memory, lent for a while.
-    pub fn lent(&mut self) -> Memory<'_> {
+    pub fn lent(&mut self) -> BufferMemory<'_> {
         match self {
-            Memory::Read(bytes) => Memory::Read(bytes),
-            Memory::Write(bytes) => Memory::Write(bytes),
+            BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
+            BufferMemory::Write(bytes) => BufferMemory::Write(bytes),
         }
     }
 
@@ -36,28 +36,30 @@ impl Memory<'_> {
     /// # Safety
     /// What is returned is not used once the memory is gone, nor is the memory used otherwise before that, but for
     /// reading what is only read.
-    pub unsafe fn prolonged(&mut self) -> Memory<'static> {
+    pub unsafe fn prolonged(&mut self) -> BufferMemory<'static> {
         match self {
             // SAFETY: a slice that is good for as long as the caller promises.
-            Memory::Read(bytes) => Memory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }),
-            Memory::Write(bytes) => {
+            BufferMemory::Read(bytes) => {
+                BufferMemory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
+            }
+            BufferMemory::Write(bytes) => {
                 // SAFETY: as above, and nobody else uses it meanwhile.
-                Memory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
+                BufferMemory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
             }
         }
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
-            Memory::Read(bytes) => bytes,
-            Memory::Write(bytes) => bytes,
+            BufferMemory::Read(bytes) => bytes,
+            BufferMemory::Write(bytes) => bytes,
         }
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            Memory::Read(_) => panic!("a plan changes only buffers that it was given to change"),
-            Memory::Write(bytes) => bytes,
+            BufferMemory::Read(_) => panic!("a plan changes only buffers that it was given to change"),
+            BufferMemory::Write(bytes) => bytes,
         }
     }
 }
@@ -73,7 +75,7 @@ pub(super) fn whole(bytes: usize, element_bytes: usize) -> usize {
 }
 
 /// The bytes of two spans that share none, the first to be read, the second to be changed.
-pub(super) fn both<'a>(buffers: &'a mut [Memory<'_>], source: Span, target: Span) -> (&'a [u8], &'a mut [u8]) {
+pub(super) fn both<'a>(buffers: &'a mut [BufferMemory<'_>], source: Span, target: Span) -> (&'a [u8], &'a mut [u8]) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
     let (read, write) = (range(source, 0, source.length_bytes), range(target, 0, target.length_bytes));
     if a != b {
@@ -91,7 +93,7 @@ pub(super) fn both<'a>(buffers: &'a mut [Memory<'_>], source: Span, target: Span
 }
 
 /// Copies the bytes `from..to` of one span to the same place of another.
-pub(super) fn copy(buffers: &mut [Memory<'_>], source: Span, target: Span, from: usize, to: usize) {
+pub(super) fn copy(buffers: &mut [BufferMemory<'_>], source: Span, target: Span, from: usize, to: usize) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
     let (read, write) = (range(source, from, to), range(target, from, to));
     match buffers.get_disjoint_mut([a, b]) {

@@ -13,8 +13,8 @@
 mod access_index;
 mod arrivals;
 mod brief;
-mod flights;
 mod idle;
+mod in_flight_runs;
 mod lending;
 mod local;
 mod memory;
@@ -28,19 +28,19 @@ mod schedule;
 mod visit;
 mod waiting;
 
-pub use flights::End;
-pub use memory::Memory;
-pub use prepared::Prepared;
+pub use in_flight_runs::RunEnd;
+pub use memory::BufferMemory;
+pub use prepared::PreparedCall;
 pub use schedule::Schedule;
 
 use crate::call::HEADER_BYTES;
-use crate::fabric::{Fabric, Failure, Want};
-use crate::recorder::{Outcome, Recorder, Ticket};
+use crate::fabric::{Fabric, JobFailure, Want};
+use crate::recorder::{CollectiveOutcome, OpenRecord, Recorder};
 use crate::reduction::UnsupportedOp;
-use flights::{Everyone, Flights};
 use idle::Work;
-use progress::Progress;
-use run::Run;
+use in_flight_runs::{Everyone, InFlightRuns};
+use progress::RunProgress;
+use run::ScheduleRun;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ const CLOCKED_BYTES: u64 = 8 << 10;
 pub enum RunError {
     /// The job has failed.
     #[error(transparent)]
-    Failed(#[from] Failure),
+    Failed(#[from] JobFailure),
     /// The reduction has no meaning.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedOp),
@@ -68,7 +68,7 @@ pub enum RunError {
 
 /// What a run cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct RunTraffic {
     /// Payload bytes that left this rank.
     pub sent_bytes: u64,
     /// Those of them that the receivers read where they are.
@@ -80,7 +80,7 @@ pub struct Traffic {
 }
 
 /// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
-pub type Interrupt = Box<dyn FnMut() -> bool + Send>;
+pub type InterruptCheck = Box<dyn FnMut() -> bool + Send>;
 
 /// Runs, once, what may wait: a caller can let go meanwhile of what other threads need.
 pub type Apart<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
@@ -89,12 +89,12 @@ pub type Apart<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
 #[derive(Default)]
 pub struct Executor {
     /// Asked after each sleep of a caller that waits, if there is one.
-    pub interrupt: Option<Interrupt>,
+    pub interrupt: Option<InterruptCheck>,
     /// What this rank's last runs were.
     pub recorder: Recorder,
     /// Of the run that is alone.
-    progress: Progress,
-    flights: Flights,
+    progress: RunProgress,
+    flights: InFlightRuns,
     wants: Vec<Want>,
 }
 
@@ -105,9 +105,9 @@ impl Executor {
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
-        prepared: &Prepared,
-        buffers: &mut [Memory<'_>],
-    ) -> Result<Traffic, RunError> {
+        prepared: &PreparedCall,
+        buffers: &mut [BufferMemory<'_>],
+    ) -> Result<RunTraffic, RunError> {
         self.run_apart(fabric, sequence, prepared, buffers, &mut |rest| rest())
     }
 
@@ -117,10 +117,10 @@ impl Executor {
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
-        prepared: &Prepared,
-        buffers: &mut [Memory<'_>],
+        prepared: &PreparedCall,
+        buffers: &mut [BufferMemory<'_>],
         apart: Apart<'_>,
-    ) -> Result<Traffic, RunError> {
+    ) -> Result<RunTraffic, RunError> {
         // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it
         // failed.
         if self.flights.has_only_rests() {
@@ -134,7 +134,7 @@ impl Executor {
             if let Some(brief) = &prepared.schedule.brief {
                 let (recorder, progress) = (&mut self.recorder, &mut self.progress);
                 let schedule = &*prepared.schedule;
-                let mut run = Run { fabric, sequence, prepared, schedule, buffers, recorder, progress };
+                let mut run = ScheduleRun { fabric, sequence, prepared, schedule, buffers, recorder, progress };
                 if run.run_briefly(brief) {
                     let traffic = run.end_well();
                     run.recorder.leave(|| run.fabric.now());
@@ -152,10 +152,10 @@ impl Executor {
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
-        prepared: &Prepared,
-        buffers: &mut [Memory<'_>],
-        ticket: Ticket,
-    ) -> Result<Traffic, RunError> {
+        prepared: &PreparedCall,
+        buffers: &mut [BufferMemory<'_>],
+        ticket: OpenRecord,
+    ) -> Result<RunTraffic, RunError> {
         if !self.flights.is_empty() {
             return self.run_among_others(fabric, sequence, prepared, buffers, ticket);
         }
@@ -163,7 +163,8 @@ impl Executor {
             self.progress.reset(&prepared.schedule);
         }
         let (recorder, progress) = (&mut self.recorder, &mut self.progress);
-        let mut run = Run { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
+        let mut run =
+            ScheduleRun { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
         let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());
@@ -179,9 +180,9 @@ impl Executor {
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
-        prepared: Prepared,
-        buffers: Vec<Memory<'static>>,
-        end: End,
+        prepared: PreparedCall,
+        buffers: Vec<BufferMemory<'static>>,
+        end: RunEnd,
     ) -> Result<(), RunError> {
         let encoded = prepared.encoded(sequence);
         let ticket = begin(&mut self.recorder, fabric, sequence, &prepared, &encoded, &buffers)?;
@@ -240,10 +241,10 @@ impl Executor {
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
-        prepared: &Prepared,
-        buffers: &mut [Memory<'_>],
-        ticket: Ticket,
-    ) -> Result<Traffic, RunError> {
+        prepared: &PreparedCall,
+        buffers: &mut [BufferMemory<'_>],
+        ticket: OpenRecord,
+    ) -> Result<RunTraffic, RunError> {
         let ended = Arc::new(OnceLock::new());
         let noted = ended.clone();
         let end = Box::new(move |result| {
@@ -264,10 +265,10 @@ fn begin(
     recorder: &mut Recorder,
     fabric: &mut dyn Fabric,
     sequence: u64,
-    Prepared { record, schedule, .. }: &Prepared,
+    PreparedCall { record, schedule, .. }: &PreparedCall,
     encoded: &[u8; HEADER_BYTES],
-    buffers: &[Memory<'_>],
-) -> Result<Ticket, RunError> {
+    buffers: &[BufferMemory<'_>],
+) -> Result<OpenRecord, RunError> {
     for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
         assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
     }
@@ -275,12 +276,12 @@ fn begin(
     let ticket = recorder.begin(record, sequence, start);
     // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
-        recorder.end(ticket, Outcome::Failed, || fabric.now());
+        recorder.end(ticket, CollectiveOutcome::Failed, || fabric.now());
         return Err(failure.into());
     }
     if !schedule.is_replicated && fabric.has_losses() {
         let loss = fabric.losses().into_iter().next().expect("a fabric that has losses knows them");
-        recorder.end(ticket, Outcome::Failed, || fabric.now());
+        recorder.end(ticket, CollectiveOutcome::Failed, || fabric.now());
         return Err(loss.into());
     }
     if record.concerns_all() {

@@ -2,33 +2,33 @@
 
 use super::{RunError, Schedule};
 use crate::call::{Call, HEADER_BYTES, Header, set_sequence};
-use crate::recorder::Record;
+use crate::recorder::CollectiveRecord;
 use crate::reduction::Reduction;
 use std::sync::Arc;
 
 /// A call of one communicator, and the schedule that performs it.
 #[derive(Clone, Debug)]
-pub struct Prepared {
+pub struct PreparedCall {
     /// Of number 0.
     header: Header,
     /// The same, as it travels.
     encoded: [u8; HEADER_BYTES],
     /// The same, as it is recorded.
-    pub(super) record: Record,
+    pub(super) record: CollectiveRecord,
     pub(super) schedule: Arc<Schedule>,
     /// Of a plan that reduces.
     pub(super) reduction: Option<&'static Reduction>,
 }
 
-impl Prepared {
+impl PreparedCall {
     /// Makes `call` ready; an error if its operation has no meaning on its elements.
-    pub fn new(communicator: u32, call: Call, schedule: Arc<Schedule>) -> Result<Prepared, RunError> {
+    pub fn new(communicator: u32, call: Call, schedule: Arc<Schedule>) -> Result<PreparedCall, RunError> {
         let reduction = schedule.op.map(|op| Reduction::of(call.element, op)).transpose()?;
         let header = Header { communicator, sequence: 0, call };
         let given_bytes = || schedule.buffer_bytes.first().copied().unwrap_or(0) as u64;
         let bytes = call.length_bytes().unwrap_or_else(given_bytes);
-        let record = Record::of(&header, bytes, schedule.peer_count);
-        Ok(Prepared { header, encoded: header.encode(), record, schedule, reduction })
+        let record = CollectiveRecord::of(&header, bytes, schedule.peer_count);
+        Ok(PreparedCall { header, encoded: header.encode(), record, schedule, reduction })
     }
 
     /// What ranks compare.

@@ -2,25 +2,25 @@
 
 use super::rows::Staging;
 use super::schedule::Schedule;
-use super::{RELAY_UNIT_BYTES, Traffic};
+use super::{RELAY_UNIT_BYTES, RunTraffic};
 use crate::call::HEADER_BYTES;
 use crate::fabric::Want;
-use crate::recorder::Ticket;
+use crate::recorder::OpenRecord;
 use std::time::Duration;
 
 /// How far a run is. Kept by the executor for the next run.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct RunProgress {
     /// Bytes that each step has passed.
     pub passed: Vec<usize>,
     /// Per lane: how far it is.
-    pub cursors: Vec<Cursor>,
+    pub cursors: Vec<LaneCursor>,
     pub staging: Staging,
-    pub traffic: Traffic,
+    pub traffic: RunTraffic,
     /// What a relay has at least before it sends on.
     pub relay_unit_bytes: usize,
     /// Its record.
-    pub ticket: Ticket,
+    pub ticket: OpenRecord,
     /// Its header as it travels.
     pub header: [u8; HEADER_BYTES],
     pub waiting: Option<Waiting>,
@@ -30,7 +30,7 @@ pub(super) struct Progress {
 
 /// How far a lane is.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
+pub(super) struct LaneCursor {
     /// Index into the lane's steps.
     pub next: usize,
     /// Bytes of the preamble that have left or come.
@@ -57,9 +57,9 @@ pub(super) struct Waiting {
     pub is_noted: bool,
 }
 
-impl Progress {
+impl RunProgress {
     /// Makes ready for a run.
-    pub fn begin(&mut self, header: [u8; HEADER_BYTES], ticket: Ticket) {
+    pub fn begin(&mut self, header: [u8; HEADER_BYTES], ticket: OpenRecord) {
         self.header = header;
         self.ticket = ticket;
         self.waiting = None;
@@ -70,9 +70,9 @@ impl Progress {
         self.passed.clear();
         self.passed.resize(schedule.steps.len(), 0);
         self.cursors.clear();
-        self.cursors.resize(schedule.lanes.len(), Cursor::default());
+        self.cursors.resize(schedule.lanes.len(), LaneCursor::default());
         self.staging.reset(schedule);
-        self.traffic = Traffic::default();
+        self.traffic = RunTraffic::default();
         self.relay_unit_bytes = RELAY_UNIT_BYTES;
     }
 }

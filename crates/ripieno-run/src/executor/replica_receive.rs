@@ -6,9 +6,9 @@
 //! there. What a rank sends goes to all replicas that live, to its end.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
-use super::run::Run;
-use super::schedule::{Lane, Schedule, Stream};
-use super::visit::{Moved, Visit, VisitError};
+use super::run::ScheduleRun;
+use super::schedule::{Lane, LaneSteps, Schedule};
+use super::visit::{LaneVisit, VisitError, VisitProgress};
 use super::{RunError, SEGMENT_BYTES};
 use crate::link::LinkError;
 use crate::replicas::Replicas;
@@ -38,7 +38,7 @@ impl Schedule {
         schedule.brief = None;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
-                Stream::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(Stream::From)),
+                LaneSteps::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(LaneSteps::From)),
                 stream => schedule.add_rivals(&lane, [stream]),
             }
         }
@@ -47,7 +47,7 @@ impl Schedule {
     }
 
     /// Adds a lane with the steps of `lane` for each of `streams`.
-    fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = Stream>) {
+    fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = LaneSteps>) {
         let first = self.lanes.len();
         self.lanes.extend(streams.into_iter().map(|stream| Lane { stream, ..lane.clone() }));
         let rivals = first..self.lanes.len();
@@ -55,24 +55,24 @@ impl Schedule {
     }
 }
 
-impl Visit<'_, '_> {
-    /// Lets go what other replicas have brought, and goes on from there as [`Visit::take`] does.
-    pub fn receive_first(&mut self) -> Result<Moved, VisitError> {
-        let mut moved = Moved::Nothing;
+impl LaneVisit<'_, '_> {
+    /// Lets go what other replicas have brought, and goes on from there as [`LaneVisit::take`] does.
+    pub fn receive_first(&mut self) -> Result<VisitProgress, VisitError> {
+        let mut moved = VisitProgress::Nothing;
         if self.cursor.preamble_bytes == 0 {
             if !self.take_preamble()? {
                 self.cursor.on_stream = true;
                 self.link.expect(1);
                 return Ok(moved);
             }
-            moved = Moved::Something;
+            moved = VisitProgress::Something;
         }
         let mut dropped_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
             if self.cursor.raced_bytes == self.schedule.steps[index].length_bytes {
                 self.cursor.next += 1;
                 self.cursor.raced_bytes = 0;
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
                 continue;
             }
             let behind_bytes = self.passed[index] - self.cursor.raced_bytes;
@@ -88,7 +88,7 @@ impl Visit<'_, '_> {
             self.link.consume(count);
             self.cursor.raced_bytes += count;
             dropped_bytes += count;
-            moved = Moved::Something;
+            moved = VisitProgress::Something;
         }
         self.traffic.received_bytes += dropped_bytes as u64;
         // A lane at the front has no rival ahead of it in later steps either.
@@ -97,7 +97,7 @@ impl Visit<'_, '_> {
         }
         let taken = self.take()?;
         self.cursor.raced_bytes = self.passed_bytes();
-        Ok(if taken == Moved::Something { taken } else { moved })
+        Ok(if taken == VisitProgress::Something { taken } else { moved })
     }
 
     /// How far the step is at which this lane stands.
@@ -106,7 +106,7 @@ impl Visit<'_, '_> {
     }
 }
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     /// Goes on without the peer of a lane, if a replica of it is left.
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
@@ -117,14 +117,14 @@ impl Run<'_, '_> {
         self.progress.cursors[lane].is_out = true;
         match known.stream {
             // Nobody needs what it was to get.
-            Stream::To(_) => {
+            LaneSteps::To(_) => {
                 let left = known.steps[self.progress.cursors[lane].next..].iter();
                 left.for_each(|&index| self.progress.passed[index] = self.schedule.steps[index].length_bytes);
             }
-            Stream::From(_) if self.progress.cursors[known.rivals.clone()].iter().all(|rival| rival.is_out) => {
+            LaneSteps::From(_) if self.progress.cursors[known.rivals.clone()].iter().all(|rival| rival.is_out) => {
                 return Err(self.closed(peer, error));
             }
-            Stream::From(_) | Stream::Local => {}
+            LaneSteps::From(_) | LaneSteps::Local => {}
         }
         Ok(true)
     }
@@ -138,8 +138,8 @@ impl Run<'_, '_> {
     pub fn is_won(&self) -> bool {
         let mut lanes = self.schedule.lanes.iter().enumerate();
         lanes.all(|(number, lane)| match lane.stream {
-            Stream::From(_) => lane.rivals.clone().any(|rival| self.is_finished(rival)),
-            Stream::To(_) | Stream::Local => self.has_ended(number),
+            LaneSteps::From(_) => lane.rivals.clone().any(|rival| self.is_finished(rival)),
+            LaneSteps::To(_) | LaneSteps::Local => self.has_ended(number),
         })
     }
 }

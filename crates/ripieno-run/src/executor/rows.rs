@@ -126,12 +126,12 @@ pub(super) struct Staging {
     /// Where segments that are not in use begin.
     free: Vec<usize>,
     /// Per lane: what of its next step lies there.
-    staged: Vec<Option<Staged>>,
+    staged: Vec<Option<StagedRows>>,
 }
 
 /// Bytes `from..to` of the rows of a step, and where they lie.
 #[derive(Clone, Copy, Debug)]
-struct Staged {
+struct StagedRows {
     from: usize,
     to: usize,
     start: usize,
@@ -160,7 +160,7 @@ impl Staging {
         let staged = *self.staged[lane].get_or_insert_with(|| {
             let start = self.free.pop().expect("a segment for each lane that sends rows");
             gather(&mut self.memory[start..start + to - from], table, rows, from);
-            Staged { from, to, start }
+            StagedRows { from, to, start }
         });
         &self.memory[staged.start + from - staged.from..staged.start + staged.to - staged.from]
     }

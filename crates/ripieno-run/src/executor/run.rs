@@ -1,31 +1,31 @@
 //! One run of a schedule: a round of progress visits every lane once.
 
 use super::idle::{self, Work};
-use super::memory::Memory;
+use super::memory::BufferMemory;
 use super::preamble::Preamble;
-use super::progress::Progress;
-use super::schedule::{Schedule, Stream};
-use super::visit::{Moved, Visit, VisitError};
-use super::{Prepared, RunError};
+use super::progress::RunProgress;
+use super::schedule::{LaneSteps, Schedule};
+use super::visit::{LaneVisit, VisitError, VisitProgress};
+use super::{PreparedCall, RunError};
 use crate::call::Header;
-use crate::fabric::{Fabric, Failure, Want};
+use crate::fabric::{Fabric, JobFailure, Want};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
 
 /// One run of a schedule, for as long as somebody moves it on.
-pub(super) struct Run<'a, 'b> {
+pub(super) struct ScheduleRun<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
     pub sequence: u64,
-    pub prepared: &'a Prepared,
+    pub prepared: &'a PreparedCall,
     /// Of that.
     pub schedule: &'a Schedule,
-    pub buffers: &'a mut [Memory<'b>],
+    pub buffers: &'a mut [BufferMemory<'b>],
     pub recorder: &'a mut Recorder,
-    pub progress: &'a mut Progress,
+    pub progress: &'a mut RunProgress,
 }
 
-impl Work for Run<'_, '_> {
+impl Work for ScheduleRun<'_, '_> {
     fn progress(&mut self) -> Result<bool, RunError> {
         let mut moved = false;
         for lane in 0..self.schedule.lanes.len() {
@@ -33,12 +33,12 @@ impl Work for Run<'_, '_> {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
-                Stream::To(peer) => self.on_link(lane, peer, |visit| visit.send())?,
-                Stream::From(peer) if self.schedule.is_replicated => {
+                LaneSteps::To(peer) => self.on_link(lane, peer, |visit| visit.send())?,
+                LaneSteps::From(peer) if self.schedule.is_replicated => {
                     self.on_link(lane, peer, |visit| visit.receive_first())?
                 }
-                Stream::From(peer) => self.on_link(lane, peer, |visit| visit.take())?,
-                Stream::Local => self.local(lane),
+                LaneSteps::From(peer) => self.on_link(lane, peer, |visit| visit.take())?,
+                LaneSteps::Local => self.local(lane),
             };
         }
         if moved {
@@ -74,7 +74,7 @@ impl Work for Run<'_, '_> {
             if self.rests(lane) {
                 continue;
             }
-            let (Stream::To(peer) | Stream::From(peer)) = self.schedule.lanes[lane].stream else { continue };
+            let (LaneSteps::To(peer) | LaneSteps::From(peer)) = self.schedule.lanes[lane].stream else { continue };
             let is_memory = match self.fabric.link(peer) {
                 Ok(link) => link.is_some_and(|link| link.is_memory()),
                 // The lane drops out when it is visited next.
@@ -102,7 +102,7 @@ impl Work for Run<'_, '_> {
 
     fn interrupt(&mut self) -> RunError {
         let rank = self.fabric.rank();
-        self.fabric.report(Failure::RankFailed {
+        self.fabric.report(JobFailure::RankFailed {
             rank,
             host: String::new(),
             cause: format!("interrupted in {}", self.header()),
@@ -112,7 +112,7 @@ impl Work for Run<'_, '_> {
     }
 }
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     fn header(&self) -> Header {
         self.prepared.header(self.sequence)
     }
@@ -132,9 +132,9 @@ impl Run<'_, '_> {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
-                Stream::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
-                Stream::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
-                Stream::Local => {}
+                LaneSteps::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
+                LaneSteps::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
+                LaneSteps::Local => {}
             }
         }
     }
@@ -158,7 +158,7 @@ impl Run<'_, '_> {
         &mut self,
         lane: usize,
         peer: usize,
-        visit: fn(&mut Visit<'_, '_>) -> Result<Moved, VisitError>,
+        visit: fn(&mut LaneVisit<'_, '_>) -> Result<VisitProgress, VisitError>,
     ) -> Result<bool, RunError> {
         let link = match self.fabric.link(peer) {
             Ok(Some(link)) => link,
@@ -168,7 +168,7 @@ impl Run<'_, '_> {
             }
             Err(error) => return self.drop_out(lane, peer, error),
         };
-        let mut visited = Visit {
+        let mut visited = LaneVisit {
             link,
             schedule: self.schedule,
             number: lane,
@@ -183,13 +183,13 @@ impl Run<'_, '_> {
             relay_unit_bytes: self.progress.relay_unit_bytes,
         };
         let moved = visit(&mut visited).and_then(|moved| {
-            if moved == Moved::Something {
+            if moved == VisitProgress::Something {
                 visited.link.flush()?;
             }
             Ok(moved)
         });
         match moved {
-            Ok(moved) => Ok(moved == Moved::Something),
+            Ok(moved) => Ok(moved == VisitProgress::Something),
             Err(VisitError::Link(error)) => self.drop_out(lane, peer, error),
             Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
         }
@@ -202,7 +202,7 @@ impl Run<'_, '_> {
         };
         let rank = self.fabric.rank();
         let cause = format!("for its link to rank {peer} {what}");
-        self.fabric.report(Failure::RankFailed { rank, host: String::new(), cause, traceback: String::new() });
+        self.fabric.report(JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() });
         self.fabric.failure().expect("a fabric knows what was reported to it").into()
     }
 
@@ -220,7 +220,7 @@ impl Run<'_, '_> {
                 return self.fabric.failure().expect("a fabric knows what was reported to it").into();
             }
         };
-        self.fabric.report(Failure::Mismatch { description });
+        self.fabric.report(JobFailure::Mismatch { description });
         self.fabric.failure().expect("a fabric knows what was reported to it").into()
     }
 }

@@ -12,8 +12,8 @@ use std::ops::Range;
 /// One rank's plan, ready to run any number of times.
 #[derive(Clone, Debug)]
 pub struct Schedule {
-    pub(super) steps: Vec<Step>,
-    pub(super) dependencies: Vec<Dependency>,
+    pub(super) steps: Vec<ScheduleStep>,
+    pub(super) dependencies: Vec<StepDependency>,
     pub(super) lanes: Vec<Lane>,
     /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
@@ -32,7 +32,7 @@ pub struct Schedule {
 
 /// An operation and where its dependencies stand.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
+pub(super) struct ScheduleStep {
     pub operation: Operation,
     pub length_bytes: usize,
     pub dependencies: Range<usize>,
@@ -46,7 +46,7 @@ pub(super) struct Step {
 /// `shift`, counted from the start of the waiting step. Of a step that chooses rows from the span that both use, the
 /// bytes are those of the span, the rows among them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dependency {
+pub(super) struct StepDependency {
     pub on: usize,
     /// Of the step `on`, which has passed everything with them.
     pub length_bytes: usize,
@@ -62,7 +62,7 @@ pub(super) struct Dependency {
 /// Steps that happen in order because they share a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
-    pub stream: Stream,
+    pub stream: LaneSteps,
     pub steps: Vec<usize>,
     pub length_bytes: usize,
     /// The lanes that bring the same steps, itself included.
@@ -71,7 +71,7 @@ pub(super) struct Lane {
 
 /// What the steps of a lane share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stream {
+pub(super) enum LaneSteps {
     To(usize),
     From(usize),
     Local,
@@ -104,8 +104,8 @@ impl Schedule {
             for dependency in &schedule.dependencies[dependencies.clone()] {
                 schedule.steps[dependency.on].is_lendable = false;
             }
-            let among_rows = |dependency: &Dependency| dependency.of_rows || dependency.on_rows;
-            schedule.steps.push(Step {
+            let among_rows = |dependency: &StepDependency| dependency.of_rows || dependency.on_rows;
+            schedule.steps.push(ScheduleStep {
                 operation: operation.clone(),
                 length_bytes: operation.length_bytes(),
                 is_among_rows: schedule.dependencies[dependencies.clone()].iter().any(among_rows),
@@ -163,15 +163,15 @@ impl Schedule {
     /// The peers that bytes are sent to, and how many.
     pub(super) fn sent(&self) -> impl Iterator<Item = (usize, usize)> {
         self.lanes.iter().filter_map(|lane| match lane.stream {
-            Stream::To(peer) => Some((peer, lane.length_bytes)),
-            Stream::From(_) | Stream::Local => None,
+            LaneSteps::To(peer) => Some((peer, lane.length_bytes)),
+            LaneSteps::From(_) | LaneSteps::Local => None,
         })
     }
 
     pub(super) fn peers(&self) -> BTreeSet<usize> {
         let peer = |lane: &Lane| match lane.stream {
-            Stream::To(peer) | Stream::From(peer) => Some(peer),
-            Stream::Local => None,
+            LaneSteps::To(peer) | LaneSteps::From(peer) => Some(peer),
+            LaneSteps::Local => None,
         };
         self.lanes.iter().filter_map(peer).collect()
     }
@@ -182,11 +182,11 @@ impl Schedule {
     }
 
     /// `lanes` are the numbers of those that are known.
-    fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<Stream, usize>) {
+    fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<LaneSteps, usize>) {
         let stream = match *operation {
-            Operation::Send { to, .. } => Stream::To(to),
-            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
-            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Stream::Local,
+            Operation::Send { to, .. } => LaneSteps::To(to),
+            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => LaneSteps::From(from),
+            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => LaneSteps::Local,
         };
         let known = *lanes.entry(stream).or_insert_with(|| {
             let number = self.lanes.len();
@@ -252,7 +252,7 @@ impl Use<'_> {
 /// it, so nothing behind such a writer is looked at. One that chooses rows has not, for the bytes between them.
 ///
 /// Cost: `n·log(n)` for a plan of `n` operations, if few of them use the same bytes.
-fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessIndex) -> Vec<Dependency> {
+fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessIndex) -> Vec<StepDependency> {
     let mut found = Vec::new();
     for mine in uses(&operations[index]) {
         let (my_start, my_bytes) = (mine.span.start_bytes, mine.touched());
@@ -265,7 +265,7 @@ fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessInde
                 if !(mine.is_written || theirs.is_written) || !is_shared {
                     continue;
                 }
-                found.push(Dependency {
+                found.push(StepDependency {
                     on,
                     length_bytes: earlier.length_bytes(),
                     low: low - my_start,
@@ -314,7 +314,8 @@ mod tests {
     /// What each step of the plan waits for.
     fn waits(plan: &Plan) -> Vec<Vec<usize>> {
         let schedule = Schedule::new(plan);
-        let waits = |step: &Step| schedule.dependencies[step.dependencies.clone()].iter().map(|d| d.on).collect();
+        let waits =
+            |step: &ScheduleStep| schedule.dependencies[step.dependencies.clone()].iter().map(|d| d.on).collect();
         schedule.steps.iter().map(waits).collect()
     }
 

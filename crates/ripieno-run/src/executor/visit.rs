@@ -1,18 +1,18 @@
 //! A visit to a lane: the steps that share one direction of one link move as far as they can now.
 
-use super::memory::{self, Memory};
+use super::memory::{self, BufferMemory};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
-use super::progress::Cursor;
+use super::progress::LaneCursor;
 use super::rows::{self, Staging};
 use super::schedule::Schedule;
-use super::{SEGMENT_BYTES, Traffic};
+use super::{RunTraffic, SEGMENT_BYTES};
 use crate::link::{Link, LinkError};
 use crate::reduction::Reduction;
 use ripieno_plan::{Operation, Rows, Span};
 
 /// What a visit to a lane moved.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Moved {
+pub(super) enum VisitProgress {
     Nothing,
     Something,
 }
@@ -31,25 +31,25 @@ impl From<LinkError> for VisitError {
 }
 
 /// One visit to one lane.
-pub(super) struct Visit<'a, 'b> {
+pub(super) struct LaneVisit<'a, 'b> {
     pub link: &'a mut dyn Link,
     pub schedule: &'a Schedule,
     pub number: usize,
     pub steps: &'a [usize],
-    pub cursor: &'a mut Cursor,
+    pub cursor: &'a mut LaneCursor,
     pub passed: &'a mut [usize],
-    pub buffers: &'a mut [Memory<'b>],
+    pub buffers: &'a mut [BufferMemory<'b>],
     pub preamble: Preamble,
     pub staging: &'a mut Staging,
     pub reduction: Option<&'static Reduction>,
-    pub traffic: &'a mut Traffic,
+    pub traffic: &'a mut RunTraffic,
     pub relay_unit_bytes: usize,
 }
 
-impl Visit<'_, '_> {
+impl LaneVisit<'_, '_> {
     /// Sends until the link is full, a byte is not there yet, or a segment has gone.
-    pub fn send(&mut self) -> Result<Moved, VisitError> {
-        let mut moved = Moved::Nothing;
+    pub fn send(&mut self) -> Result<VisitProgress, VisitError> {
+        let mut moved = VisitProgress::Nothing;
         let mut sent_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
             let step = &self.schedule.steps[index];
@@ -57,10 +57,10 @@ impl Visit<'_, '_> {
                 unreachable!("an outgoing lane holds sends")
             };
             if self.is_lent(index, span) {
-                if self.lend(index, span)? == Moved::Nothing {
+                if self.lend(index, span)? == VisitProgress::Nothing {
                     break;
                 }
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
                 continue;
             }
             let done = self.passed[index];
@@ -86,7 +86,7 @@ impl Visit<'_, '_> {
             self.passed[index] += taken - of_head;
             sent_bytes += taken - of_head;
             if taken > 0 {
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             }
             if taken < offered {
                 self.cursor.on_stream = true;
@@ -97,7 +97,7 @@ impl Visit<'_, '_> {
             }
             if self.passed[index] == step.length_bytes {
                 self.cursor.next += 1;
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             }
             if sent_bytes >= SEGMENT_BYTES {
                 break;
@@ -114,8 +114,8 @@ impl Visit<'_, '_> {
     }
 
     /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
-    pub fn take(&mut self) -> Result<Moved, VisitError> {
-        let mut moved = Moved::Nothing;
+    pub fn take(&mut self) -> Result<VisitProgress, VisitError> {
+        let mut moved = VisitProgress::Nothing;
         let mut taken_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
             let length_bytes = self.schedule.steps[index].length_bytes;
@@ -143,11 +143,11 @@ impl Visit<'_, '_> {
             self.passed[index] += taken;
             taken_bytes += taken;
             if taken > 0 {
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             }
             if self.passed[index] == length_bytes {
                 self.cursor.next += 1;
-                moved = Moved::Something;
+                moved = VisitProgress::Something;
             } else if done + taken < limit {
                 self.cursor.on_stream = true;
                 self.link.expect(self.relay_unit_bytes.min(limit - done - taken));

@@ -2,12 +2,12 @@
 
 use super::idle::{SPIN, Work};
 use super::progress::Waiting;
-use super::run::Run;
-use super::{RunError, Traffic};
-use crate::recorder::Outcome;
+use super::run::ScheduleRun;
+use super::{RunError, RunTraffic};
+use crate::recorder::CollectiveOutcome;
 use std::time::Duration;
 
-impl Run<'_, '_> {
+impl ScheduleRun<'_, '_> {
     /// Notes that nothing moves now.
     pub fn begin_wait(&mut self, now: Duration) {
         match &mut self.progress.waiting {
@@ -39,10 +39,10 @@ impl Run<'_, '_> {
     }
 
     /// Notes how the run ended, and returns what it cost.
-    pub fn end(&mut self, ended: Result<(), RunError>) -> Result<Traffic, RunError> {
+    pub fn end(&mut self, ended: Result<(), RunError>) -> Result<RunTraffic, RunError> {
         let Err(error) = ended else { return Ok(self.end_well()) };
         let is_interrupted = matches!(error, RunError::Interrupted);
-        let outcome = if is_interrupted { Outcome::Interrupted } else { Outcome::Failed };
+        let outcome = if is_interrupted { CollectiveOutcome::Interrupted } else { CollectiveOutcome::Failed };
         self.recall();
         self.recorder.end(self.progress.ticket, outcome, || self.fabric.now());
         Err(error)
@@ -50,9 +50,9 @@ impl Run<'_, '_> {
 
     /// Notes that the run has ended well, and returns what it cost.
     #[inline(always)]
-    pub fn end_well(&mut self) -> Traffic {
-        let Run { fabric, recorder, progress, schedule, prepared, .. } = self;
-        progress.traffic.elapsed = recorder.end(progress.ticket, Outcome::Done, || fabric.now());
+    pub fn end_well(&mut self) -> RunTraffic {
+        let ScheduleRun { fabric, recorder, progress, schedule, prepared, .. } = self;
+        progress.traffic.elapsed = recorder.end(progress.ticket, CollectiveOutcome::Done, || fabric.now());
         recorder.count(&prepared.record, &progress.traffic, schedule.sent());
         progress.traffic
     }

@@ -1,51 +1,52 @@
 //! Messages of peers, damaged: machines take them or are told that they are none.
 
-use super::agreement::{Agreement, Ballot, Event as Heard, Patience, Word};
+use super::agreement::{Agreement, AgreementEvent as Heard, AgreementMessage, AgreementTimeouts, Ballot};
 use super::inquiry::tests::{allreduce, barrier};
 use super::message::{WireCall, WireHeader};
 use super::*;
-use crate::call::{HEADER_BYTES, Told};
+use crate::call::{DescribedCall, HEADER_BYTES};
 use ripieno_fuzz::Fuzz;
 
 const WORLD_SIZE: usize = 4;
-const TIMING: Timing = Timing { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
-const PATIENCE: Patience = Patience { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+const TIMING: MembershipTiming =
+    MembershipTiming { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
+const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
 
-fn messages() -> Vec<Message> {
-    let told: WireCall = Told { header: barrier(7), form: "shape (2, 3)".into() }.into();
+fn messages() -> Vec<MembershipMessage> {
+    let told: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
     let ballot = Ballot { round: 2, rank: 3 };
     let failure = rank_failed(2, &["a".into()], "it died");
     let words = [
-        Word::Ask { epoch: 0 },
-        Word::Call { epoch: 0, ballot },
-        Word::Here { epoch: 0, ballot, seat: Some("here".into()), accepted: Some((ballot, vec![1])) },
-        Word::Away { epoch: 0, accepted: None },
-        Word::Seat { epoch: 0, rank: 1, seat: "there".into() },
-        Word::Propose { epoch: 0, ballot, gone: vec![1, 2] },
-        Word::Accept { epoch: 0, ballot },
-        Word::Decide { epoch: 0, gone: vec![1] },
+        AgreementMessage::Ask { epoch: 0 },
+        AgreementMessage::Call { epoch: 0, ballot },
+        AgreementMessage::Here { epoch: 0, ballot, seat: Some("here".into()), accepted: Some((ballot, vec![1])) },
+        AgreementMessage::Away { epoch: 0, accepted: None },
+        AgreementMessage::Seat { epoch: 0, rank: 1, seat: "there".into() },
+        AgreementMessage::Propose { epoch: 0, ballot, gone: vec![1, 2] },
+        AgreementMessage::Accept { epoch: 0, ballot },
+        AgreementMessage::Decide { epoch: 0, gone: vec![1] },
     ];
     let messages = [
-        Message::Heartbeat,
-        Message::Complete,
-        Message::Report(failure.clone()),
-        Message::Suspect { peer: 3, cause: "reset".into() },
-        Message::Failed(Failure::Mismatch { description: "they differ".into() }),
-        Message::Stalled { call: told.clone(), peers: vec![1, 0, 3], is_blocked: true },
-        Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
-        Message::Ask { communicator: 0, sequence: 7 },
-        Message::AskForm(9),
-        Message::Form { form: 9, words: "keys 'ä'".into() },
-        Message::Answer { communicator: 0, sequence: 7, call: Some(told) },
-        Message::Goodbye { lasts: vec![WireHeader(barrier(6))], has_forgotten: false, form: String::new() },
-        Message::Lost(failure),
+        MembershipMessage::Heartbeat,
+        MembershipMessage::Complete,
+        MembershipMessage::Report(failure.clone()),
+        MembershipMessage::Suspect { peer: 3, cause: "reset".into() },
+        MembershipMessage::Failed(JobFailure::Mismatch { description: "they differ".into() }),
+        MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 0, 3], is_blocked: true },
+        MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
+        MembershipMessage::Ask { communicator: 0, sequence: 7 },
+        MembershipMessage::AskForm(9),
+        MembershipMessage::Form { form: 9, words: "keys 'ä'".into() },
+        MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
+        MembershipMessage::Goodbye { lasts: vec![WireHeader(barrier(6))], has_forgotten: false, form: String::new() },
+        MembershipMessage::Lost(failure),
     ];
-    messages.into_iter().chain(words.map(Message::Agreement)).collect()
+    messages.into_iter().chain(words.map(MembershipMessage::Agreement)).collect()
 }
 
 /// Every message alone, and all after each other.
 fn valid() -> Vec<Vec<u8>> {
-    let mut valid: Vec<Vec<u8>> = messages().iter().map(Message::encode).collect();
+    let mut valid: Vec<Vec<u8>> = messages().iter().map(MembershipMessage::encode).collect();
     valid.push(valid.concat());
     valid
 }
@@ -55,18 +56,18 @@ fn met(rank: usize, replicas: usize) -> Membership {
     let hosts = (0..WORLD_SIZE).map(|rank| format!("host{rank}")).collect();
     let mut machine = Membership::new(rank, hosts, replicas, TIMING, Duration::ZERO);
     for peer in (0..WORLD_SIZE).filter(|&peer| peer != rank) {
-        machine.handle(Duration::ZERO, Event::Connected { peer }, &History::default());
+        machine.handle(Duration::ZERO, MembershipEvent::Connected { peer }, &CallHistory::default());
     }
     machine
 }
 
-fn kind(output: &Output) -> u8 {
+fn kind(output: &MembershipOutput) -> u8 {
     match output {
-        Output::Send { .. } => 0,
-        Output::Complete => 1,
-        Output::Failed(_) => 2,
-        Output::Lost(_) => 3,
-        Output::Finished => 4,
+        MembershipOutput::Send { .. } => 0,
+        MembershipOutput::Complete => 1,
+        MembershipOutput::Failed(_) => 2,
+        MembershipOutput::Lost(_) => 3,
+        MembershipOutput::Finished => 4,
     }
 }
 
@@ -74,7 +75,7 @@ fn kind(output: &Output) -> u8 {
 fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
     let fuzz = Fuzz::new("membership", env!("CARGO_MANIFEST_DIR"), valid()).allowing(|bytes| (64 << 10) + 256 * bytes);
     fuzz.run(|bytes| {
-        let mut inbox = Inbox::default();
+        let mut inbox = MessageInbox::default();
         inbox.push(bytes);
         let mut machines = [(0, 1), (1, 1), (0, 2), (2, 2)].map(|(rank, replicas)| met(rank, replicas));
         let mut agreement = Agreement::new(0, WORLD_SIZE, false, PATIENCE);
@@ -88,15 +89,15 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
                 Err(MessageError::Garbled) => return (kinds, Some(false)),
             };
             now += Duration::from_millis(100);
-            if let Message::Agreement(word) = &message {
+            if let MembershipMessage::Agreement(word) = &message {
                 agreement.handle(now, Heard::Heard { peer: 3, word: word.clone() });
             }
             for machine in &mut machines {
-                let history = History::default();
-                let received = Event::Received { peer: 3, message: message.clone() };
+                let history = CallHistory::default();
+                let received = MembershipEvent::Received { peer: 3, message: message.clone() };
                 let outputs = machine.handle(now, received, &history);
                 kinds.extend(outputs.iter().map(kind));
-                machine.handle(now, Event::Tick, &history);
+                machine.handle(now, MembershipEvent::Tick, &history);
             }
         }
     });

@@ -1,7 +1,7 @@
 //! The latest collectives that a rank entered, so that others' questions can be answered while it works or waits.
 
 use super::message::cut_end;
-use crate::call::{CollectiveId, Header, Told};
+use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many collectives are remembered.
@@ -15,7 +15,7 @@ const FORM_BYTES_MAX: usize = 1024;
 
 /// A ring of the last [`REMEMBERED`] headers, the last of every communicator, and what their forms stand for.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct CallHistory {
     ring: [Option<Header>; REMEMBERED],
     /// Where the latest is.
     latest: usize,
@@ -43,9 +43,9 @@ pub struct Lasts {
     pub form: String,
 }
 
-impl Default for History {
+impl Default for CallHistory {
     fn default() -> Self {
-        History {
+        CallHistory {
             ring: [None; REMEMBERED],
             latest: 0,
             lasts: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl Default for History {
     }
 }
 
-impl History {
+impl CallHistory {
     /// Notes that the rank enters a collective.
     #[inline]
     pub fn enter(&mut self, header: Header) {
@@ -91,8 +91,8 @@ impl History {
     }
 
     /// A call of this rank with what its form stands for.
-    pub fn told(&self, header: Header) -> Told {
-        Told { header, form: self.form(header.call.form) }
+    pub fn told(&self, header: Header) -> DescribedCall {
+        DescribedCall { header, form: self.form(header.call.form) }
     }
 
     /// What the rank called at `id`; `None` if it has not come so far, or no longer remembers.
@@ -145,10 +145,10 @@ impl Lasts {
     }
 
     /// What the rank called at `id`, if that was its last.
-    pub fn at(&self, id: CollectiveId) -> Option<Told> {
+    pub fn at(&self, id: CollectiveId) -> Option<DescribedCall> {
         let at = self.headers.iter().position(|last| last.collective_id() == id)?;
         let form = if at == 0 { self.form.clone() } else { String::new() };
-        Some(Told { header: self.headers[at], form })
+        Some(DescribedCall { header: self.headers[at], form })
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_last_64_collectives_are_remembered_and_no_others() {
-        let mut history = History::default();
+        let mut history = CallHistory::default();
         assert_eq!(history.last(), None);
 
         (0..100).for_each(|sequence| history.enter(barrier(sequence)));
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_communicator_has_a_last_collective() {
-        let mut history = History::default();
+        let mut history = CallHistory::default();
         [of(0, 5), of(3, 0), of(3, 1), of(0, 6), of(9, 0)].into_iter().for_each(|header| history.enter(header));
 
         assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_forms_stand_for_is_remembered_of_the_latest_256() {
-        let mut history = History::default();
+        let mut history = CallHistory::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
         history.note_form(45, &|| unreachable!("it is known"));
         assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_no_proof_of_absence() {
-        let mut history = History::default();
+        let mut history = CallHistory::default();
         history.enter(of(0, 4));
         (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
         assert!(!history.lasts().lack(of(1, 0).collective_id()), "the first communicator is forgotten");

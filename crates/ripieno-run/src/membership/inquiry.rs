@@ -1,6 +1,6 @@
 //! Who called what in one collective: found by asking, told as one sentence.
 
-use crate::call::{CollectiveId, Header, Told};
+use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
     /// What ranks said they called.
-    pub calls: BTreeMap<usize, Told>,
+    pub calls: BTreeMap<usize, DescribedCall>,
     /// When ranks were asked last.
     pub asked: BTreeMap<usize, Duration>,
     /// Who said, at the latest when, that it has not come so far.
@@ -21,7 +21,7 @@ pub(super) struct Inquiry {
 
 impl Inquiry {
     /// Notes what `rank` called.
-    pub fn learn(&mut self, rank: usize, told: Told) {
+    pub fn learn(&mut self, rank: usize, told: DescribedCall) {
         if told.is_whole() || !self.calls.contains_key(&rank) {
             self.calls.insert(rank, told);
         }
@@ -38,8 +38,8 @@ impl Inquiry {
 
 /// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its
 /// call, ranks with equal calls together.
-pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, Told>) -> String {
-    let mut groups: Vec<(&Told, Vec<usize>)> = Vec::new();
+pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> String {
+    let mut groups: Vec<(&DescribedCall, Vec<usize>)> = Vec::new();
     for (&rank, told) in calls {
         match groups.iter_mut().find(|(known, _)| known.header.call == told.header.call) {
             Some((known, ranks)) => {
@@ -55,7 +55,7 @@ pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, Told>) -> String {
 }
 
 /// Who called what, of two ranks that met on a link with different headers.
-pub fn describe_pair(pair: [(usize, Told); 2]) -> String {
+pub fn describe_pair(pair: [(usize, DescribedCall); 2]) -> String {
     let [(rank, mine), (peer, theirs)] = &pair;
     match is_one_collective(&mine.header, &theirs.header) {
         true => describe(mine.header.collective_id(), &BTreeMap::from(pair)),
@@ -112,8 +112,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_mismatch_names_every_rank_and_its_call() {
-        let calls = [0, 1, 2, 4].map(|rank| (rank, Told::untold(allreduce(7)))).into_iter();
-        let calls: BTreeMap<usize, Told> = calls.chain([(3, Told::untold(barrier(7)))]).collect();
+        let calls = [0, 1, 2, 4].map(|rank| (rank, DescribedCall::untold(allreduce(7)))).into_iter();
+        let calls: BTreeMap<usize, DescribedCall> = calls.chain([(3, DescribedCall::untold(barrier(7)))]).collect();
         let id = barrier(7).collective_id();
         let (allreduce, barrier) = (allreduce(7).call, barrier(7).call);
         let expected = format!("collective 7: ranks 0-2, 4 called {allreduce}; rank 3 called {barrier}");

@@ -2,9 +2,9 @@
 
 use super::hub::Hub;
 use super::spoke::Spoke;
-use super::{Event, History, Message, Output, Request, Timing};
-use crate::fabric::Failure;
-use crate::replicas::{Loss, Losses, Replicas};
+use super::{CallHistory, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest, MembershipTiming};
+use crate::fabric::JobFailure;
+use crate::replicas::{Losses, ReplicaLoss, Replicas};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,13 @@ pub struct Membership {
 impl Membership {
     /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the
     /// hubs that are lower than itself stand.
-    pub fn new(rank: usize, hosts: Vec<String>, replicas: usize, timing: Timing, now: Duration) -> Membership {
+    pub fn new(
+        rank: usize,
+        hosts: Vec<String>,
+        replicas: usize,
+        timing: MembershipTiming,
+        now: Duration,
+    ) -> Membership {
         let replicas = Replicas::new(hosts.len(), replicas);
         let hosts: Arc<[String]> = hosts.into();
         let is_hub = replicas.logical(rank) == 0;
@@ -45,8 +51,8 @@ impl Membership {
     }
 
     /// Takes an event; `history` holds this rank's own latest collectives.
-    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
-        if let Event::Received { peer, .. } = &event
+    pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
+        if let MembershipEvent::Received { peer, .. } = &event
             && self.gone.contains(peer)
         {
             return vec![];
@@ -68,40 +74,45 @@ impl Membership {
         spokes.chain(self.hub.as_ref().map(Hub::next_tick)).min().unwrap_or(Duration::MAX)
     }
 
-    fn tell_spokes(&mut self, now: Duration, event: &Event, history: &History) -> Vec<Output> {
+    fn tell_spokes(&mut self, now: Duration, event: &MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         let has_hub = self.hub.is_some();
         // A request goes to all hubs; if nobody watches, the rank judges by itself.
         let nobody_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
         let mut outputs = Vec::new();
         for (index, spoke) in self.spokes.iter_mut().enumerate() {
             let concerns = match event {
-                Event::Connected { .. } => false,
-                Event::Received { peer, .. } | Event::Closed { peer, .. } => *peer == spoke.hub(),
-                Event::Tick => true,
+                MembershipEvent::Connected { .. } => false,
+                MembershipEvent::Received { peer, .. } | MembershipEvent::Closed { peer, .. } => *peer == spoke.hub(),
+                MembershipEvent::Tick => true,
                 // A hub says goodbye to all and stays as long as its star needs it.
-                Event::Request(Request::Leave) => !has_hub,
-                Event::Request(_) => !spoke.is_alone() || (nobody_watches && index == 0),
+                MembershipEvent::Request(MembershipRequest::Leave) => !has_hub,
+                MembershipEvent::Request(_) => !spoke.is_alone() || (nobody_watches && index == 0),
             };
             if concerns {
                 outputs.extend(spoke.handle(now, event.clone(), history));
             }
         }
         // A rank parts from all hubs at once.
-        if outputs.contains(&Output::Finished) {
-            outputs.retain(|output| *output != Output::Finished);
-            outputs.push(Output::Finished);
+        if outputs.contains(&MembershipOutput::Finished) {
+            outputs.retain(|output| *output != MembershipOutput::Finished);
+            outputs.push(MembershipOutput::Finished);
         }
         outputs
     }
 
     /// What a hub says: all, if it is the lowest that watches; else only that it lives and leaves.
-    fn speak(&mut self, event: &Event, from_hub: Vec<Output>, from_spokes: Vec<Output>) -> Vec<Output> {
+    fn speak(
+        &mut self,
+        event: &MembershipEvent,
+        from_hub: Vec<MembershipOutput>,
+        from_spokes: Vec<MembershipOutput>,
+    ) -> Vec<MembershipOutput> {
         let was_first = self.is_first();
         self.note_gone(event, &from_hub);
         self.note_gone(event, &from_spokes);
         let is_first = self.is_first();
         let mut outputs = from_spokes;
-        let is_said = |output: &Output| was_first || is_quiet(output);
+        let is_said = |output: &MembershipOutput| was_first || is_quiet(output);
         outputs.extend(from_hub.into_iter().filter(is_said));
         if is_first && !was_first {
             outputs.extend(self.hub.as_mut().map(Hub::take_over).unwrap_or_default());
@@ -114,13 +125,13 @@ impl Membership {
         self.replicas.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
     }
 
-    fn note_gone(&mut self, event: &Event, outputs: &[Output]) {
+    fn note_gone(&mut self, event: &MembershipEvent, outputs: &[MembershipOutput]) {
         let closed = match event {
-            Event::Closed { peer, .. } => Some(*peer),
+            MembershipEvent::Closed { peer, .. } => Some(*peer),
             _ => None,
         };
         let lost = outputs.iter().filter_map(|output| match output {
-            Output::Lost(Failure::RankFailed { rank, .. }) => Some(*rank),
+            MembershipOutput::Lost(JobFailure::RankFailed { rank, .. }) => Some(*rank),
             _ => None,
         });
         let replicas = self.replicas;
@@ -128,43 +139,45 @@ impl Membership {
     }
 
     /// What the rank is told, once.
-    fn give(&mut self, output: Output) -> Option<Output> {
+    fn give(&mut self, output: MembershipOutput) -> Option<MembershipOutput> {
         match output {
-            Output::Complete if self.is_complete => None,
-            Output::Complete => {
+            MembershipOutput::Complete if self.is_complete => None,
+            MembershipOutput::Complete => {
                 self.is_complete = true;
-                Some(Output::Complete)
+                Some(MembershipOutput::Complete)
             }
-            Output::Lost(failure) => self.lose(failure),
-            Output::Failed(failure) => self.fail(failure),
+            MembershipOutput::Lost(failure) => self.lose(failure),
+            MembershipOutput::Failed(failure) => self.fail(failure),
             other => Some(other),
         }
     }
 
-    fn lose(&mut self, failure: Failure) -> Option<Output> {
-        let Failure::RankFailed { rank, .. } = failure else { return self.fail(failure) };
+    fn lose(&mut self, failure: JobFailure) -> Option<MembershipOutput> {
+        let JobFailure::RankFailed { rank, .. } = failure else { return self.fail(failure) };
         if !self.is_complete {
             return self.fail(failure);
         }
         match self.losses.note(rank, failure.clone()) {
-            Loss::Known => None,
-            Loss::Spared if self.has_failed => None,
-            Loss::Spared => Some(Output::Lost(failure)),
-            Loss::Fatal(failure) => self.fail(failure),
+            ReplicaLoss::Known => None,
+            ReplicaLoss::Spared if self.has_failed => None,
+            ReplicaLoss::Spared => Some(MembershipOutput::Lost(failure)),
+            ReplicaLoss::Fatal(failure) => self.fail(failure),
         }
     }
 
-    fn fail(&mut self, failure: Failure) -> Option<Output> {
+    fn fail(&mut self, failure: JobFailure) -> Option<MembershipOutput> {
         let first = !std::mem::replace(&mut self.has_failed, true);
-        first.then_some(Output::Failed(failure))
+        first.then_some(MembershipOutput::Failed(failure))
     }
 }
 
 /// Whether a hub says this also while a lower one speaks.
-fn is_quiet(output: &Output) -> bool {
+fn is_quiet(output: &MembershipOutput) -> bool {
     match output {
-        Output::Send { message, .. } => matches!(message, Message::Heartbeat | Message::Goodbye { .. }),
-        Output::Finished => true,
-        Output::Complete | Output::Failed(_) | Output::Lost(_) => false,
+        MembershipOutput::Send { message, .. } => {
+            matches!(message, MembershipMessage::Heartbeat | MembershipMessage::Goodbye { .. })
+        }
+        MembershipOutput::Finished => true,
+        MembershipOutput::Complete | MembershipOutput::Failed(_) | MembershipOutput::Lost(_) => false,
     }
 }

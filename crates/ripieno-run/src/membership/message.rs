@@ -1,9 +1,9 @@
 //! The messages of the membership protocol and their bytes: a length (u32, little endian), then postcard.
 
-use super::agreement::Word;
+use super::agreement::AgreementMessage;
 use super::history::Lasts;
-use crate::call::{HEADER_BYTES, Header, Told};
-use crate::fabric::Failure;
+use crate::call::{DescribedCall, HEADER_BYTES, Header};
+use crate::fabric::JobFailure;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest message; longer texts are cut before they are sent, longer frames refused before memory is taken.
@@ -20,13 +20,13 @@ const LENGTH_BYTES: usize = 4;
 
 /// What ranks tell each other about the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Message {
+pub enum MembershipMessage {
     /// I am alive.
     Heartbeat,
     /// Hub to all: every rank has come.
     Complete,
     /// To the hub: I saw this failure.
-    Report(Failure),
+    Report(JobFailure),
     /// To the hub: my link to this rank closed.
     Suspect {
         /// The rank at the other end.
@@ -35,7 +35,7 @@ pub enum Message {
         cause: String,
     },
     /// Hub to all: the job has failed.
-    Failed(Failure),
+    Failed(JobFailure),
     /// To the hub: I wait in this collective for these peers.
     Stalled {
         /// The collective.
@@ -89,9 +89,9 @@ pub enum Message {
         form: String,
     },
     /// Hub to all: this rank has died, but a replica of it lives.
-    Lost(Failure),
+    Lost(JobFailure),
     /// Between any two: of the agreement of survivors.
-    Agreement(Word),
+    Agreement(AgreementMessage),
 }
 
 /// What was called, as it travels.
@@ -101,15 +101,15 @@ pub struct WireCall {
     form: String,
 }
 
-impl From<Told> for WireCall {
-    fn from(Told { header, form }: Told) -> WireCall {
+impl From<DescribedCall> for WireCall {
+    fn from(DescribedCall { header, form }: DescribedCall) -> WireCall {
         WireCall { header: WireHeader(header), form }
     }
 }
 
-impl From<WireCall> for Told {
-    fn from(WireCall { header, form }: WireCall) -> Told {
-        Told { header: header.0, form }
+impl From<WireCall> for DescribedCall {
+    fn from(WireCall { header, form }: WireCall) -> DescribedCall {
+        DescribedCall { header: header.0, form }
     }
 }
 
@@ -132,9 +132,9 @@ impl<'de> Deserialize<'de> for WireHeader {
 
 impl Lasts {
     /// The words in which a rank leaves.
-    pub(super) fn goodbye(self) -> Message {
+    pub(super) fn goodbye(self) -> MembershipMessage {
         let lasts = self.headers.into_iter().map(WireHeader).collect();
-        Message::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }
+        MembershipMessage::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }
     }
 }
 
@@ -152,7 +152,7 @@ pub enum MessageError {
     Garbled,
 }
 
-impl Message {
+impl MembershipMessage {
     /// The bytes that travel; long texts are cut.
     pub fn encode(&self) -> Vec<u8> {
         let body = postcard::to_stdvec(&self.cut()).expect("messages are plain data, which postcard always encodes");
@@ -160,30 +160,34 @@ impl Message {
         [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
     }
 
-    fn cut(&self) -> Message {
+    fn cut(&self) -> MembershipMessage {
         match self.clone() {
-            Message::Report(failure) => Message::Report(cut_failure(failure)),
-            Message::Failed(failure) => Message::Failed(cut_failure(failure)),
-            Message::Lost(failure) => Message::Lost(cut_failure(failure)),
-            Message::Suspect { peer, cause } => Message::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) },
-            Message::Stalled { call, mut peers, is_blocked } => {
+            MembershipMessage::Report(failure) => MembershipMessage::Report(cut_failure(failure)),
+            MembershipMessage::Failed(failure) => MembershipMessage::Failed(cut_failure(failure)),
+            MembershipMessage::Lost(failure) => MembershipMessage::Lost(cut_failure(failure)),
+            MembershipMessage::Suspect { peer, cause } => {
+                MembershipMessage::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) }
+            }
+            MembershipMessage::Stalled { call, mut peers, is_blocked } => {
                 peers.truncate(PEERS_MAX);
-                Message::Stalled { call, peers, is_blocked }
+                MembershipMessage::Stalled { call, peers, is_blocked }
             }
             short => short,
         }
     }
 }
 
-fn cut_failure(failure: Failure) -> Failure {
+fn cut_failure(failure: JobFailure) -> JobFailure {
     match failure {
-        Failure::RankFailed { rank, host, cause, traceback } => Failure::RankFailed {
+        JobFailure::RankFailed { rank, host, cause, traceback } => JobFailure::RankFailed {
             rank,
             host: cut_end(host, 256),
             cause: cut_end(cause, CAUSE_BYTES_MAX),
             traceback: cut_start(traceback, TRACEBACK_BYTES_MAX),
         },
-        Failure::Mismatch { description } => Failure::Mismatch { description: cut_end(description, CAUSE_BYTES_MAX) },
+        JobFailure::Mismatch { description } => {
+            JobFailure::Mismatch { description: cut_end(description, CAUSE_BYTES_MAX) }
+        }
     }
 }
 
@@ -213,18 +217,18 @@ fn cut_start(text: String, bytes_max: usize) -> String {
 
 /// Bytes that came, on their way to being messages.
 #[derive(Debug, Default)]
-pub struct Inbox {
+pub struct MessageInbox {
     bytes: Vec<u8>,
 }
 
-impl Inbox {
+impl MessageInbox {
     /// Adds bytes that came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole message.
-    pub fn pop(&mut self) -> Result<Option<Message>, MessageError> {
+    pub fn pop(&mut self) -> Result<Option<MembershipMessage>, MessageError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let bytes = u32::from_le_bytes(*length) as usize;
         if bytes > MESSAGE_BYTES_MAX {
@@ -243,34 +247,34 @@ mod tests {
     use crate::membership::agreement::Ballot;
     use crate::membership::inquiry::tests::barrier;
 
-    fn failure(bytes: usize) -> Failure {
+    fn failure(bytes: usize) -> JobFailure {
         let text = "ä".repeat(bytes / 2);
-        Failure::RankFailed { rank: 1, host: "a".into(), cause: text.clone(), traceback: format!("{text}the end") }
+        JobFailure::RankFailed { rank: 1, host: "a".into(), cause: text.clone(), traceback: format!("{text}the end") }
     }
 
     #[test]
     fn messages_come_out_whole_however_their_bytes_arrive() {
-        let told: WireCall = Told { header: barrier(7), form: "shape (2, 3)".into() }.into();
+        let told: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
         let messages = [
-            Message::Heartbeat,
-            Message::Complete,
-            Message::Report(failure(10)),
-            Message::Suspect { peer: 4, cause: "reset".into() },
-            Message::Stalled { call: told.clone(), peers: vec![1, 2, 300], is_blocked: true },
-            Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
-            Message::Answer { communicator: 0, sequence: 7, call: Some(told) },
-            Message::Form { form: 9, words: "keys 'ä'".into() },
-            Message::Goodbye { lasts: vec![], has_forgotten: false, form: String::new() },
-            Message::Lost(failure(10)),
-            Message::Agreement(Word::Propose {
+            MembershipMessage::Heartbeat,
+            MembershipMessage::Complete,
+            MembershipMessage::Report(failure(10)),
+            MembershipMessage::Suspect { peer: 4, cause: "reset".into() },
+            MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 2, 300], is_blocked: true },
+            MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
+            MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
+            MembershipMessage::Form { form: 9, words: "keys 'ä'".into() },
+            MembershipMessage::Goodbye { lasts: vec![], has_forgotten: false, form: String::new() },
+            MembershipMessage::Lost(failure(10)),
+            MembershipMessage::Agreement(AgreementMessage::Propose {
                 epoch: 3,
                 ballot: Ballot { round: 2, rank: 300 },
                 gone: vec![1, 70_000],
             }),
         ];
-        let bytes: Vec<u8> = messages.iter().flat_map(Message::encode).collect();
+        let bytes: Vec<u8> = messages.iter().flat_map(MembershipMessage::encode).collect();
         for step in [1, 2, 3, 7, bytes.len()] {
-            let mut inbox = Inbox::default();
+            let mut inbox = MessageInbox::default();
             let mut got = Vec::new();
             for part in bytes.chunks(step) {
                 inbox.push(part);
@@ -284,21 +288,23 @@ mod tests {
 
     #[test]
     fn a_long_traceback_is_cut_and_keeps_its_end() {
-        let frame = Message::Report(failure(1 << 20)).encode();
+        let frame = MembershipMessage::Report(failure(1 << 20)).encode();
         assert!(frame.len() <= MESSAGE_BYTES_MAX);
-        let mut inbox = Inbox::default();
+        let mut inbox = MessageInbox::default();
         inbox.push(&frame);
-        let Some(Message::Report(Failure::RankFailed { traceback, .. })) = inbox.pop().unwrap() else { panic!() };
+        let Some(MembershipMessage::Report(JobFailure::RankFailed { traceback, .. })) = inbox.pop().unwrap() else {
+            panic!()
+        };
         assert!(traceback.starts_with('…') && traceback.ends_with("the end"));
     }
 
     #[test]
     fn frames_that_are_no_messages_are_refused() {
-        let mut inbox = Inbox::default();
+        let mut inbox = MessageInbox::default();
         inbox.push(&u32::MAX.to_le_bytes());
         assert_eq!(inbox.pop(), Err(MessageError::TooLong { bytes: u32::MAX as usize }));
 
-        let mut inbox = Inbox::default();
+        let mut inbox = MessageInbox::default();
         inbox.push(&[1, 0, 0, 0, 200]);
         assert_eq!(inbox.pop(), Err(MessageError::Garbled));
     }

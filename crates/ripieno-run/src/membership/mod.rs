@@ -23,26 +23,26 @@ mod spoke;
 mod tests;
 mod waits;
 
-pub use history::{FORMS_REMEMBERED, History, REMEMBERED};
+pub use history::{CallHistory, FORMS_REMEMBERED, REMEMBERED};
 pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
 pub use machine::Membership;
-pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
-pub use waits::Waits;
+pub use message::{MESSAGE_BYTES_MAX, MembershipMessage, MessageError, MessageInbox};
+pub use waits::BlockedWaits;
 
 use crate::call::Header;
-use crate::fabric::Failure;
+use crate::fabric::JobFailure;
 use std::time::Duration;
 
 /// The times of the protocol.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct MembershipTiming {
     /// How long the hub waits for the last rank to come.
     pub join_timeout: Duration,
     /// A rank silent for this long has failed.
     pub heartbeat_timeout: Duration,
 }
 
-impl Timing {
+impl MembershipTiming {
     /// Time between two heartbeats.
     pub fn heartbeat_interval(&self) -> Duration {
         self.heartbeat_timeout / 4
@@ -56,7 +56,7 @@ impl Timing {
 
 /// What happens to a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum MembershipEvent {
     /// A connection to `peer` stands and is authenticated.
     Connected {
         /// The rank at the other end.
@@ -67,7 +67,7 @@ pub enum Event {
         /// From this rank.
         peer: usize,
         /// The message.
-        message: Message,
+        message: MembershipMessage,
     },
     /// The connection to `peer` is gone.
     Closed {
@@ -77,16 +77,16 @@ pub enum Event {
         cause: String,
     },
     /// This rank asks for something.
-    Request(Request),
+    Request(MembershipRequest),
     /// Time has passed.
     Tick,
 }
 
 /// What a rank asks of its machine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Request {
-    /// This rank saw `Failure` first.
-    Report(Failure),
+pub enum MembershipRequest {
+    /// This rank saw `JobFailure` first.
+    Report(JobFailure),
     /// The link to `peer` closed.
     Suspect {
         /// The rank at the other end.
@@ -118,32 +118,32 @@ pub enum Request {
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output {
+pub enum MembershipOutput {
     /// Send `message` to `to`.
     Send {
         /// The receiver.
         to: usize,
         /// What to send.
-        message: Message,
+        message: MembershipMessage,
     },
     /// Every rank has come.
     Complete,
     /// The job has failed; given once.
-    Failed(Failure),
+    Failed(JobFailure),
     /// A rank has died, but a replica of it lives; given once.
-    Lost(Failure),
+    Lost(JobFailure),
     /// This rank has left and nobody needs its machine any more.
     Finished,
 }
 
 /// The failure of a rank, without a traceback.
-fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> Failure {
+fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> JobFailure {
     let host = hosts.get(rank).cloned().unwrap_or_default();
-    Failure::RankFailed { rank, host, cause: cause.into(), traceback: String::new() }
+    JobFailure::RankFailed { rank, host, cause: cause.into(), traceback: String::new() }
 }
 
 /// The failure of a rank that was silent for `silence`.
-fn silent(rank: usize, hosts: &[String], silence: Duration) -> Failure {
+fn silent(rank: usize, hosts: &[String], silence: Duration) -> JobFailure {
     rank_failed(rank, hosts, format!("no heartbeat for {:.1} s", silence.as_secs_f64()))
 }
 
@@ -151,16 +151,16 @@ fn silent(rank: usize, hosts: &[String], silence: Duration) -> Failure {
 /// (stopped, or its computer asleep), because then it cannot judge the silence of others for the time that it did not
 /// listen.
 #[derive(Clone, Copy, Debug)]
-struct Pulse {
-    timing: Timing,
+struct HeartbeatTiming {
+    timing: MembershipTiming,
     last_event: Duration,
     next_check: Duration,
     next_beat: Duration,
 }
 
-impl Pulse {
-    fn new(now: Duration, timing: Timing) -> Pulse {
-        Pulse { timing, last_event: now, next_check: now + timing.check_interval(), next_beat: now }
+impl HeartbeatTiming {
+    fn new(now: Duration, timing: MembershipTiming) -> HeartbeatTiming {
+        HeartbeatTiming { timing, last_event: now, next_check: now + timing.check_interval(), next_beat: now }
     }
 
     fn stood_still(&mut self, now: Duration) -> bool {

@@ -2,9 +2,12 @@
 
 use super::inquiry::describe_pair;
 use super::message::WireHeader;
-use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::{CollectiveId, Told};
-use crate::fabric::Failure;
+use super::{
+    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed, silent,
+};
+use crate::call::{CollectiveId, DescribedCall};
+use crate::fabric::JobFailure;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,14 +29,22 @@ pub struct Spoke {
     hosts: Arc<[String]>,
     bond: Bond,
     heard: Duration,
-    pulse: Pulse,
-    failure: Option<Failure>,
+    pulse: HeartbeatTiming,
+    failure: Option<JobFailure>,
 }
 
 impl Spoke {
     /// The machine of `rank`, whose connection to `hub` stands.
-    pub fn new(rank: usize, hub: usize, hosts: Arc<[String]>, timing: Timing, now: Duration) -> Spoke {
-        Spoke { rank, hub, hosts, bond: Bond::Held, heard: now, pulse: Pulse::new(now, timing), failure: None }
+    pub fn new(rank: usize, hub: usize, hosts: Arc<[String]>, timing: MembershipTiming, now: Duration) -> Spoke {
+        Spoke {
+            rank,
+            hub,
+            hosts,
+            bond: Bond::Held,
+            heard: now,
+            pulse: HeartbeatTiming::new(now, timing),
+            failure: None,
+        }
     }
 
     /// The rank at the other end.
@@ -53,35 +64,35 @@ impl Spoke {
     }
 
     /// Takes an event.
-    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+    pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
             self.heard = now;
         }
         match event {
-            Event::Connected { .. } => vec![],
-            Event::Received { message, .. } => {
+            MembershipEvent::Connected { .. } => vec![],
+            MembershipEvent::Received { message, .. } => {
                 self.heard = now;
                 self.receive(message, history)
             }
-            Event::Closed { cause, .. } => self.lose_hub(cause),
-            Event::Request(request) => self.request(request, history),
-            Event::Tick => self.tick(now),
+            MembershipEvent::Closed { cause, .. } => self.lose_hub(cause),
+            MembershipEvent::Request(request) => self.request(request, history),
+            MembershipEvent::Tick => self.tick(now),
         }
     }
 
-    fn receive(&mut self, message: Message, history: &History) -> Vec<Output> {
+    fn receive(&mut self, message: MembershipMessage, history: &CallHistory) -> Vec<MembershipOutput> {
         match message {
-            Message::Complete => vec![Output::Complete],
-            Message::Failed(failure) => self.fail(failure),
-            Message::Lost(failure) => vec![Output::Lost(failure)],
-            Message::Ask { communicator, sequence } => {
+            MembershipMessage::Complete => vec![MembershipOutput::Complete],
+            MembershipMessage::Failed(failure) => self.fail(failure),
+            MembershipMessage::Lost(failure) => vec![MembershipOutput::Lost(failure)],
+            MembershipMessage::Ask { communicator, sequence } => {
                 let called = history.at(CollectiveId { communicator, sequence });
                 let header = called.or_else(|| history.last_of(communicator));
                 let call = header.map(|header| history.told(header).into());
-                self.send(Message::Answer { communicator, sequence, call })
+                self.send(MembershipMessage::Answer { communicator, sequence, call })
             }
-            Message::AskForm(form) => self.send(Message::Form { form, words: history.form(form) }),
-            Message::Goodbye { .. } => {
+            MembershipMessage::AskForm(form) => self.send(MembershipMessage::Form { form, words: history.form(form) }),
+            MembershipMessage::Goodbye { .. } => {
                 self.bond = Bond::Lingering;
                 vec![]
             }
@@ -89,58 +100,63 @@ impl Spoke {
         }
     }
 
-    fn lose_hub(&mut self, cause: String) -> Vec<Output> {
+    fn lose_hub(&mut self, cause: String) -> Vec<MembershipOutput> {
         self.let_go(rank_failed(self.hub, &self.hosts, cause))
     }
 
     /// Goes on without the hub, whose end is a death unless it has left.
-    fn let_go(&mut self, death: Failure) -> Vec<Output> {
+    fn let_go(&mut self, death: JobFailure) -> Vec<MembershipOutput> {
         match std::mem::replace(&mut self.bond, Bond::Alone) {
-            Bond::Held => vec![Output::Lost(death)],
+            Bond::Held => vec![MembershipOutput::Lost(death)],
             Bond::Lingering | Bond::Alone => vec![],
         }
     }
 
-    fn request(&mut self, request: Request, history: &History) -> Vec<Output> {
-        if self.failure.is_some() && request != Request::Leave {
+    fn request(&mut self, request: MembershipRequest, history: &CallHistory) -> Vec<MembershipOutput> {
+        if self.failure.is_some() && request != MembershipRequest::Leave {
             return vec![];
         }
         match (request, self.bond == Bond::Alone) {
-            (Request::Report(failure), false) => self.send(Message::Report(failure)),
-            (Request::Report(failure), true) => self.fail(failure),
-            (Request::Suspect { peer, cause }, false) => self.send(Message::Suspect { peer: peer as u32, cause }),
-            (Request::Suspect { peer, cause }, true) => {
+            (MembershipRequest::Report(failure), false) => self.send(MembershipMessage::Report(failure)),
+            (MembershipRequest::Report(failure), true) => self.fail(failure),
+            (MembershipRequest::Suspect { peer, cause }, false) => {
+                self.send(MembershipMessage::Suspect { peer: peer as u32, cause })
+            }
+            (MembershipRequest::Suspect { peer, cause }, true) => {
                 let cause = format!("its link to rank {} closed: {cause}", self.rank);
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
-            (Request::Stalled { header, peers, is_blocked }, false) => {
+            (MembershipRequest::Stalled { header, peers, is_blocked }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                self.send(Message::Stalled { call: history.told(header).into(), peers, is_blocked })
+                self.send(MembershipMessage::Stalled { call: history.told(header).into(), peers, is_blocked })
             }
-            (Request::Differs { mine, peer, theirs }, false) => self.send(Message::Differs {
+            (MembershipRequest::Differs { mine, peer, theirs }, false) => self.send(MembershipMessage::Differs {
                 call: history.told(mine).into(),
                 peer: peer as u32,
                 theirs: WireHeader(theirs),
             }),
-            (Request::Differs { mine, peer, theirs }, true) => {
-                let pair = [(self.rank, history.told(mine)), (peer, Told::untold(theirs))];
-                self.fail(Failure::Mismatch { description: describe_pair(pair) })
+            (MembershipRequest::Differs { mine, peer, theirs }, true) => {
+                let pair = [(self.rank, history.told(mine)), (peer, DescribedCall::untold(theirs))];
+                self.fail(JobFailure::Mismatch { description: describe_pair(pair) })
             }
-            (Request::Stalled { header, peers, .. }, true) if peers.contains(&self.hub) => {
+            (MembershipRequest::Stalled { header, peers, .. }, true) if peers.contains(&self.hub) => {
                 let cause = format!("left the job while rank {} waited for it in {header}", self.rank);
                 self.fail(rank_failed(self.hub, &self.hosts, cause))
             }
-            (Request::Stalled { .. }, true) => vec![],
-            (Request::Leave, false) => {
+            (MembershipRequest::Stalled { .. }, true) => vec![],
+            (MembershipRequest::Leave, false) => {
                 // From here on it is the hub's part to hang up.
                 self.bond = Bond::Alone;
-                vec![Output::Send { to: self.hub, message: history.lasts().goodbye() }, Output::Finished]
+                vec![
+                    MembershipOutput::Send { to: self.hub, message: history.lasts().goodbye() },
+                    MembershipOutput::Finished,
+                ]
             }
-            (Request::Leave, true) => vec![Output::Finished],
+            (MembershipRequest::Leave, true) => vec![MembershipOutput::Finished],
         }
     }
 
-    fn tick(&mut self, now: Duration) -> Vec<Output> {
+    fn tick(&mut self, now: Duration) -> Vec<MembershipOutput> {
         if self.bond == Bond::Alone || !self.pulse.check_is_due(now) {
             return vec![];
         }
@@ -148,18 +164,18 @@ impl Spoke {
         if silence > self.pulse.timing.heartbeat_timeout {
             return self.let_go(silent(self.hub, &self.hosts, silence));
         }
-        if self.pulse.beat_is_due(now) { self.send(Message::Heartbeat) } else { vec![] }
+        if self.pulse.beat_is_due(now) { self.send(MembershipMessage::Heartbeat) } else { vec![] }
     }
 
-    fn fail(&mut self, failure: Failure) -> Vec<Output> {
+    fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
         if self.failure.is_some() {
             return vec![];
         }
         self.failure = Some(failure.clone());
-        vec![Output::Failed(failure)]
+        vec![MembershipOutput::Failed(failure)]
     }
 
-    fn send(&self, message: Message) -> Vec<Output> {
-        vec![Output::Send { to: self.hub, message }]
+    fn send(&self, message: MembershipMessage) -> Vec<MembershipOutput> {
+        vec![MembershipOutput::Send { to: self.hub, message }]
     }
 }

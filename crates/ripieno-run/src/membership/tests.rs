@@ -8,13 +8,13 @@ use crate::call::Call;
 use crate::replicas::Replicas;
 use std::collections::VecDeque;
 
-struct World {
+struct MembershipWorld {
     now: Duration,
-    ranks: Vec<(Membership, History)>,
-    wire: VecDeque<(usize, usize, Message)>,
+    ranks: Vec<(Membership, CallHistory)>,
+    wire: VecDeque<(usize, usize, MembershipMessage)>,
     completed: Vec<bool>,
     finished: Vec<bool>,
-    failures: Vec<Option<Failure>>,
+    failures: Vec<Option<JobFailure>>,
     /// Ranks that neither run nor answer.
     frozen: Vec<usize>,
     replicas: Replicas,
@@ -22,18 +22,19 @@ struct World {
     losses: Vec<Vec<usize>>,
 }
 
-const TIMING: Timing = Timing { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
+const TIMING: MembershipTiming =
+    MembershipTiming { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
 
-impl World {
-    fn new(world_size: usize) -> World {
-        World::with_replicas(world_size, 1)
+impl MembershipWorld {
+    fn new(world_size: usize) -> MembershipWorld {
+        MembershipWorld::with_replicas(world_size, 1)
     }
 
-    fn with_replicas(world_size: usize, replicas: usize) -> World {
+    fn with_replicas(world_size: usize, replicas: usize) -> MembershipWorld {
         let hosts: Vec<String> = (0..world_size).map(|rank| format!("host{rank}")).collect();
         let machine =
-            |rank| (Membership::new(rank, hosts.clone(), replicas, TIMING, Duration::ZERO), History::default());
-        World {
+            |rank| (Membership::new(rank, hosts.clone(), replicas, TIMING, Duration::ZERO), CallHistory::default());
+        MembershipWorld {
             now: Duration::ZERO,
             ranks: (0..world_size).map(machine).collect(),
             wire: VecDeque::new(),
@@ -46,54 +47,56 @@ impl World {
         }
     }
 
-    fn met(world_size: usize) -> World {
-        World::replicated(world_size, 1)
+    fn met(world_size: usize) -> MembershipWorld {
+        MembershipWorld::replicated(world_size, 1)
     }
 
     /// A world that has met: every rank has connected to every hub, to rank 0 last.
-    fn replicated(world_size: usize, replicas: usize) -> World {
-        let mut world = World::with_replicas(world_size, replicas);
+    fn replicated(world_size: usize, replicas: usize) -> MembershipWorld {
+        let mut world = MembershipWorld::with_replicas(world_size, replicas);
         let hubs: Vec<usize> = world.replicas.of(0).collect();
         for &hub in hubs.iter().rev() {
-            (0..world_size).filter(|&peer| peer != hub).for_each(|peer| world.event(hub, Event::Connected { peer }));
+            (0..world_size)
+                .filter(|&peer| peer != hub)
+                .for_each(|peer| world.event(hub, MembershipEvent::Connected { peer }));
             world.deliver();
         }
         world
     }
 
-    fn event(&mut self, rank: usize, event: Event) {
+    fn event(&mut self, rank: usize, event: MembershipEvent) {
         let (machine, history) = &mut self.ranks[rank];
         for output in machine.handle(self.now, event, history) {
             match output {
-                Output::Send { to, message } => self.wire.push_back((rank, to, message)),
-                Output::Complete => self.completed[rank] = true,
-                Output::Finished => self.finished[rank] = true,
-                Output::Failed(failure) => {
+                MembershipOutput::Send { to, message } => self.wire.push_back((rank, to, message)),
+                MembershipOutput::Complete => self.completed[rank] = true,
+                MembershipOutput::Finished => self.finished[rank] = true,
+                MembershipOutput::Failed(failure) => {
                     assert_eq!(self.failures[rank], None, "a verdict is given once");
                     self.failures[rank] = Some(failure);
                 }
-                Output::Lost(Failure::RankFailed { rank: lost, .. }) => {
+                MembershipOutput::Lost(JobFailure::RankFailed { rank: lost, .. }) => {
                     assert!(!self.losses[rank].contains(&lost), "a loss is told once");
                     self.losses[rank].push(lost);
                 }
-                Output::Lost(other) => panic!("a loss is a rank's: {other}"),
+                MembershipOutput::Lost(other) => panic!("a loss is a rank's: {other}"),
             }
         }
     }
 
-    fn request(&mut self, rank: usize, request: Request) {
-        self.event(rank, Event::Request(request));
+    fn request(&mut self, rank: usize, request: MembershipRequest) {
+        self.event(rank, MembershipEvent::Request(request));
         self.deliver();
     }
 
     /// Every message goes through its bytes; frozen ranks get none.
     fn deliver(&mut self) {
         while let Some((peer, to, message)) = self.wire.pop_front() {
-            let mut inbox = Inbox::default();
+            let mut inbox = MessageInbox::default();
             inbox.push(&message.encode());
             let message = inbox.pop().unwrap().unwrap();
             if !self.frozen.contains(&to) && !self.finished[to] {
-                self.event(to, Event::Received { peer, message });
+                self.event(to, MembershipEvent::Received { peer, message });
             }
         }
     }
@@ -104,7 +107,7 @@ impl World {
             let awake: Vec<usize> = (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect();
             let next = awake.iter().map(|&rank| self.ranks[rank].0.next_tick()).min().unwrap();
             self.now = next.clamp(self.now + Duration::from_millis(1), end);
-            awake.iter().for_each(|&rank| self.event(rank, Event::Tick));
+            awake.iter().for_each(|&rank| self.event(rank, MembershipEvent::Tick));
             self.deliver();
         }
     }
@@ -118,7 +121,7 @@ impl World {
         let hubs: Vec<usize> = self.replicas.of(0).collect();
         for other in (0..self.ranks.len()).filter(|other| !self.frozen.contains(other)).collect::<Vec<_>>() {
             if hubs.contains(&rank) || hubs.contains(&other) {
-                self.event(other, Event::Closed { peer: rank, cause: "its process ended".into() });
+                self.event(other, MembershipEvent::Closed { peer: rank, cause: "its process ended".into() });
             }
         }
         self.deliver();
@@ -131,7 +134,7 @@ impl World {
     #[track_caller]
     fn assert_all_blame(&self, culprit: usize, text: &str) {
         for rank in (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)) {
-            let Some(Failure::RankFailed { rank: blamed, host, cause, .. }) = &self.failures[rank] else {
+            let Some(JobFailure::RankFailed { rank: blamed, host, cause, .. }) = &self.failures[rank] else {
                 panic!("rank {rank} has no failed rank but {:?}", self.failures[rank])
             };
             assert_eq!((*blamed, host.as_str()), (culprit, format!("host{culprit}").as_str()));
@@ -140,30 +143,30 @@ impl World {
     }
 }
 
-fn stalled(header: Header, peers: Vec<usize>) -> Request {
-    Request::Stalled { header, peers, is_blocked: true }
+fn stalled(header: Header, peers: Vec<usize>) -> MembershipRequest {
+    MembershipRequest::Stalled { header, peers, is_blocked: true }
 }
 
-fn raised(rank: usize) -> Failure {
+fn raised(rank: usize) -> JobFailure {
     rank_failed(rank, &["host0".into(), "host1".into(), "host2".into()], "ValueError: no")
 }
 
 #[test]
 fn the_meeting_is_complete_when_the_last_rank_has_come() {
-    let mut world = World::new(3);
-    world.event(0, Event::Connected { peer: 2 });
+    let mut world = MembershipWorld::new(3);
+    world.event(0, MembershipEvent::Connected { peer: 2 });
     world.deliver();
     assert_eq!(world.completed, [false; 3]);
 
-    world.event(0, Event::Connected { peer: 1 });
+    world.event(0, MembershipEvent::Connected { peer: 1 });
     world.deliver();
     assert_eq!(world.completed, [true; 3]);
 }
 
 #[test]
 fn a_rank_that_never_comes_fails_the_others() {
-    let mut world = World::new(3);
-    world.event(0, Event::Connected { peer: 1 });
+    let mut world = MembershipWorld::new(3);
+    world.event(0, MembershipEvent::Connected { peer: 1 });
     world.frozen.push(2);
     world.pass(Duration::from_millis(5100));
     world.assert_all_blame(2, "did not come within 5.0 s");
@@ -171,7 +174,7 @@ fn a_rank_that_never_comes_fails_the_others() {
 
 #[test]
 fn a_healthy_world_stays_healthy() {
-    let mut world = World::met(5);
+    let mut world = MembershipWorld::met(5);
     world.pass(Duration::from_secs(60));
     assert!(world.failures.iter().all(Option::is_none));
 }
@@ -180,7 +183,7 @@ fn a_healthy_world_stays_healthy() {
 fn a_death_reaches_everybody_whoever_dies() {
     for world_size in 2..=5 {
         for culprit in 0..world_size {
-            let mut world = World::met(world_size);
+            let mut world = MembershipWorld::met(world_size);
             world.dies(culprit);
             world.assert_all_blame(culprit, "its process ended");
         }
@@ -190,7 +193,7 @@ fn a_death_reaches_everybody_whoever_dies() {
 #[test]
 fn silence_is_found_within_the_timeout_and_an_eighth() {
     for culprit in 0..3 {
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         world.pass(Duration::from_secs(3));
         world.frozen.push(culprit);
         world.pass(Duration::from_millis(1125));
@@ -200,18 +203,18 @@ fn silence_is_found_within_the_timeout_and_an_eighth() {
 
 #[test]
 fn a_hub_that_stood_still_blames_nobody() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     world.pass(Duration::from_secs(1));
     world.now += Duration::from_secs(30);
-    world.event(0, Event::Tick);
+    world.event(0, MembershipEvent::Tick);
     world.wire.clear();
     assert_eq!(world.failures[0], None);
 }
 
 #[test]
 fn a_rank_that_reports_and_then_dies_is_blamed_with_its_report() {
-    let mut world = World::met(3);
-    world.request(1, Request::Report(raised(1)));
+    let mut world = MembershipWorld::met(3);
+    world.request(1, MembershipRequest::Report(raised(1)));
     world.dies(1);
     world.dies(2);
     assert_eq!(world.failures[0], Some(raised(1)));
@@ -219,40 +222,40 @@ fn a_rank_that_reports_and_then_dies_is_blamed_with_its_report() {
 
 #[test]
 fn the_first_failure_is_everybodys() {
-    let mut world = World::met(3);
-    world.event(2, Event::Request(Request::Report(raised(2))));
-    world.event(1, Event::Request(Request::Report(raised(1))));
+    let mut world = MembershipWorld::met(3);
+    world.event(2, MembershipEvent::Request(MembershipRequest::Report(raised(2))));
+    world.event(1, MembershipEvent::Request(MembershipRequest::Report(raised(1))));
     world.deliver();
     assert!(world.failures.iter().all(|failure| *failure == Some(raised(2))));
 }
 
 #[test]
 fn a_closed_link_waits_for_the_culprits_own_words() {
-    let mut world = World::met(3);
-    world.request(2, Request::Suspect { peer: 1, cause: "reset".into() });
+    let mut world = MembershipWorld::met(3);
+    world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     assert!(world.failures.iter().all(Option::is_none));
-    world.request(1, Request::Report(raised(1)));
+    world.request(1, MembershipRequest::Report(raised(1)));
     assert!(world.failures.iter().all(|failure| *failure == Some(raised(1))));
 }
 
 #[test]
 fn a_closed_link_alone_convicts_after_the_grace() {
-    let mut world = World::met(3);
-    world.request(2, Request::Suspect { peer: 1, cause: "reset".into() });
+    let mut world = MembershipWorld::met(3);
+    world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     world.pass(hub::GRACE);
     world.assert_all_blame(1, "its link to rank 2 closed: reset");
 }
 
 #[test]
 fn a_mismatch_names_every_rank_that_has_called() {
-    let mut world = World::met(4);
+    let mut world = MembershipWorld::met(4);
     for rank in [0, 1, 3] {
         world.enter(rank, allreduce(7));
     }
     world.enter(2, barrier(7));
     world.request(1, stalled(allreduce(7), vec![2]));
     let called = format!("ranks 0-1, 3 called {}; rank 2 called {}", allreduce(7).call, barrier(7).call);
-    let mismatch = Failure::Mismatch { description: format!("collective 7: {called}") };
+    let mismatch = JobFailure::Mismatch { description: format!("collective 7: {called}") };
     assert!(world.failures.iter().all(|failure| *failure == Some(mismatch.clone())), "{:?}", world.failures);
 }
 
@@ -261,7 +264,7 @@ fn of_form(header: Header, form: u32) -> Header {
 }
 
 /// Has `rank` call `header`, whose form stands for `words`.
-fn give(world: &mut World, rank: usize, header: Header, words: &str) {
+fn give(world: &mut MembershipWorld, rank: usize, header: Header, words: &str) {
     world.ranks[rank].1.note_form(header.call.form, &|| words.to_string());
     if header.call.concerns_all() {
         world.enter(rank, header);
@@ -271,15 +274,15 @@ fn give(world: &mut World, rank: usize, header: Header, words: &str) {
 #[test]
 fn ranks_that_give_other_forms_are_told_in_words_whoever_finds_out() {
     for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
-        let mut world = World::met(4);
+        let mut world = MembershipWorld::met(4);
         let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
         (0..4).for_each(|rank| match rank {
             2 => give(&mut world, rank, tall, "shape (3, 2)"),
             _ => give(&mut world, rank, wide, "shape (2, 3)"),
         });
         let [mine, theirs] = if finder == 2 { [tall, wide] } else { [wide, tall] };
-        world.request(finder, Request::Differs { mine, peer, theirs });
-        let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+        world.request(finder, MembershipRequest::Differs { mine, peer, theirs });
+        let Some(JobFailure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
         assert!(description.contains("ranks 0-1, 3 called allreduce") && description.contains("shape (2, 3)"));
         assert!(description.contains("rank 2 called allreduce") && description.contains("shape (3, 2)"));
         assert!(world.failures.iter().all(|failure| *failure == world.failures[0]));
@@ -289,12 +292,12 @@ fn ranks_that_give_other_forms_are_told_in_words_whoever_finds_out() {
 #[test]
 fn two_ends_of_a_message_of_other_forms_are_told_in_words_whoever_finds_out() {
     for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
         give(&mut world, finder, mine, "shape (2, 3)");
         give(&mut world, peer, theirs, "shape (3, 2)");
-        world.request(finder, Request::Differs { mine, peer, theirs });
-        let Some(Failure::Mismatch { description }) = &world.failures[2] else { panic!("{:?}", world.failures) };
+        world.request(finder, MembershipRequest::Differs { mine, peer, theirs });
+        let Some(JobFailure::Mismatch { description }) = &world.failures[2] else { panic!("{:?}", world.failures) };
         let parts: Vec<&str> = description.split("; ").collect();
         assert!(parts[0].starts_with(&format!("rank {finder} called")) && parts[0].contains("shape (2, 3)"));
         assert!(parts[1].starts_with(&format!("rank {peer} called")) && parts[1].contains("shape (3, 2)"));
@@ -304,13 +307,13 @@ fn two_ends_of_a_message_of_other_forms_are_told_in_words_whoever_finds_out() {
 #[test]
 fn a_difference_does_not_wait_for_the_silent() {
     for header in [allreduce(7), message_to(1, 0)] {
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         give(&mut world, 1, of_form(header, 1), "shape (2, 3)");
         world.frozen.push(2);
-        world.request(1, Request::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
+        world.request(1, MembershipRequest::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
         assert_eq!(world.failures[0], None);
         world.pass(hub::ANSWER_WAIT);
-        let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+        let Some(JobFailure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
         assert!(description.contains("shape (2, 3)") && description.contains("form #00000002"), "{description}");
     }
 }
@@ -318,30 +321,30 @@ fn a_difference_does_not_wait_for_the_silent() {
 #[test]
 fn a_mismatch_with_the_hub_is_found_from_either_side() {
     for asker in 0..2 {
-        let mut world = World::met(2);
+        let mut world = MembershipWorld::met(2);
         world.enter(0, allreduce(0));
         world.enter(1, barrier(0));
         let header = world.ranks[asker].1.at(allreduce(0).collective_id()).unwrap();
         world.request(asker, stalled(header, vec![1 - asker]));
-        assert!(matches!(world.failures[asker], Some(Failure::Mismatch { .. })));
+        assert!(matches!(world.failures[asker], Some(JobFailure::Mismatch { .. })));
     }
 }
 
 #[test]
 fn a_mismatch_does_not_wait_for_the_silent() {
-    let mut world = World::met(4);
+    let mut world = MembershipWorld::met(4);
     world.enter(1, allreduce(7));
     world.enter(2, barrier(7));
     world.frozen.push(3);
     world.request(1, stalled(allreduce(7), vec![2]));
     assert_eq!(world.failures[0], None);
     world.pass(hub::ANSWER_WAIT);
-    assert!(matches!(world.failures[0], Some(Failure::Mismatch { .. })));
+    assert!(matches!(world.failures[0], Some(JobFailure::Mismatch { .. })));
 }
 
 #[test]
 fn a_late_rank_is_just_late() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     world.enter(1, allreduce(7));
     world.enter(2, barrier(6));
     for _ in 0..10 {
@@ -355,14 +358,14 @@ fn a_late_rank_is_just_late() {
 
 #[test]
 fn leaving_is_no_failure_until_somebody_waits_for_more() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     for rank in 0..3 {
         world.enter(rank, barrier(4));
     }
-    world.request(1, Request::Leave);
+    world.request(1, MembershipRequest::Leave);
     assert!(world.finished[1]);
     world.frozen.push(1);
-    world.event(0, Event::Closed { peer: 1, cause: "closed".into() });
+    world.event(0, MembershipEvent::Closed { peer: 1, cause: "closed".into() });
     world.pass(Duration::from_secs(5));
     // The link still holds what rank 1 sent for collective 4.
     world.request(2, stalled(barrier(4), vec![1]));
@@ -374,28 +377,28 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
 
 #[test]
 fn who_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     world.enter(1, barrier(4));
     world.request(2, stalled(message_to(2, 4), vec![1]));
     world.pass(Duration::from_secs(2));
     assert!(world.failures.iter().all(Option::is_none));
 
-    world.request(1, Request::Leave);
+    world.request(1, MembershipRequest::Leave);
     world.frozen.push(1);
     world.request(2, stalled(message_to(2, 4), vec![1]));
     world.assert_all_blame(1, "left the job while rank 2 waited in a message to or from it");
 }
 
-fn assert_all_wait_in_a_circle(world: &World, text: &str) {
+fn assert_all_wait_in_a_circle(world: &MembershipWorld, text: &str) {
     for failure in &world.failures {
-        let Some(Failure::Mismatch { description }) = failure else { panic!("{failure:?}") };
+        let Some(JobFailure::Mismatch { description }) = failure else { panic!("{failure:?}") };
         assert!(description.contains(text), "{description}");
     }
 }
 
 #[test]
 fn two_ranks_that_send_to_each_other_are_told() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     world.request(1, stalled(message_to(2, 0), vec![2]));
     world.pass(Duration::from_secs(1));
     world.request(2, stalled(message_to(1, 0), vec![1]));
@@ -409,7 +412,7 @@ fn two_ranks_that_send_to_each_other_are_told() {
 
 #[test]
 fn three_ranks_that_each_wait_for_the_next_are_told() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     for _ in 0..2 {
         for rank in 0..3 {
             let next = (rank + 1) % 3;
@@ -422,7 +425,7 @@ fn three_ranks_that_each_wait_for_the_next_are_told() {
 
 #[test]
 fn the_two_ends_of_one_slow_message_wait_for_each_other_in_peace() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     for _ in 0..4 {
         world.request(1, stalled(message_to(2, 0), vec![2]));
         world.request(2, stalled(message_to(2, 0), vec![1]));
@@ -438,7 +441,7 @@ fn of(communicator: u32, header: Header) -> Header {
 #[test]
 fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
     for (first, second) in [(0, 1), (1, 2)] {
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         world.enter(first, of(5, barrier(0)));
         world.enter(second, of(9, barrier(0)));
         for _ in 0..3 {
@@ -454,7 +457,7 @@ fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
 #[test]
 fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_part_of_it() {
     for (first, second) in [(0, 1), (1, 0), (1, 2)] {
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         world.enter(first, of(5, barrier(0)));
         for _ in 0..3 {
             world.request(first, stalled(of(5, barrier(0)), vec![second]));
@@ -470,7 +473,7 @@ fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_par
 fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
     for odd in 0..3 {
         let (next, last) = ((odd + 1) % 3, (odd + 2) % 3);
-        let mut world = World::met(3);
+        let mut world = MembershipWorld::met(3);
         world.enter(odd, of(5, barrier(0)));
         [next, last].into_iter().for_each(|rank| world.enter(rank, of(9, barrier(0))));
         for _ in 0..4 {
@@ -489,7 +492,7 @@ fn one_that_waits_elsewhere_for_others_that_wait_for_it_together_is_told() {
 
 #[test]
 fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     (0..3).for_each(|rank| world.enter(rank, barrier(4)));
     for _ in 0..4 {
         (0..3).for_each(|rank| world.request(rank, stalled(barrier(4), vec![(rank + 1) % 3])));
@@ -500,7 +503,7 @@ fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
 
 #[test]
 fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_for_ever() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     for rank in [1, 2] {
         world.enter(rank, of(5, barrier(0)));
     }
@@ -515,11 +518,11 @@ fn who_waits_in_a_collective_that_the_other_has_passed_waits_for_bytes_and_not_f
 
 #[test]
 fn who_has_other_calls_in_flight_is_in_no_circle() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     for _ in 0..3 {
         for (rank, peer) in [(1, 2), (2, 1)] {
             let header = message_to(peer as u32, 0);
-            world.request(rank, Request::Stalled { header, peers: vec![peer], is_blocked: false });
+            world.request(rank, MembershipRequest::Stalled { header, peers: vec![peer], is_blocked: false });
         }
         world.pass(Duration::from_secs(1));
     }
@@ -528,7 +531,7 @@ fn who_has_other_calls_in_flight_is_in_no_circle() {
 
 #[test]
 fn equal_numbers_of_different_communicators_are_not_compared() {
-    let mut world = World::met(4);
+    let mut world = MembershipWorld::met(4);
     world.enter(0, of(5, allreduce(0)));
     world.enter(1, of(5, allreduce(0)));
     world.enter(2, of(6, barrier(0)));
@@ -544,15 +547,15 @@ fn equal_numbers_of_different_communicators_are_not_compared() {
     world.enter(3, of(6, allreduce(1)));
     world.enter(2, of(6, barrier(1)));
     world.request(3, stalled(of(6, allreduce(1)), vec![2]));
-    let Some(Failure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
+    let Some(JobFailure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
     assert!(description.starts_with("collective 1 of communicator 6: rank 2 called barrier; rank 3"), "{description}");
 }
 
 #[test]
 fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered() {
-    let mut world = World::met(3);
+    let mut world = MembershipWorld::met(3);
     world.enter(1, of(5, barrier(7)));
-    world.request(1, Request::Leave);
+    world.request(1, MembershipRequest::Leave);
     world.frozen.push(1);
     world.request(2, stalled(of(5, barrier(7)), vec![1]));
     assert!(world.failures.iter().all(Option::is_none));
@@ -562,20 +565,20 @@ fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered()
 
 #[test]
 fn a_hub_that_left_watches_until_the_last_has_left() {
-    let mut world = World::met(3);
-    world.request(0, Request::Leave);
+    let mut world = MembershipWorld::met(3);
+    world.request(0, MembershipRequest::Leave);
     assert!(!world.finished[0]);
-    world.request(1, Request::Leave);
+    world.request(1, MembershipRequest::Leave);
     assert!(!world.finished[0]);
-    world.request(2, Request::Leave);
+    world.request(2, MembershipRequest::Leave);
     assert_eq!(world.finished, [true; 3]);
     assert!(world.failures.iter().all(Option::is_none));
 }
 
 #[test]
 fn a_hub_that_left_still_tells_of_deaths() {
-    let mut world = World::met(3);
-    world.request(0, Request::Leave);
+    let mut world = MembershipWorld::met(3);
+    world.request(0, MembershipRequest::Leave);
     world.dies(1);
     world.assert_all_blame(1, "its process ended");
     assert!(world.finished[0]);
@@ -583,23 +586,25 @@ fn a_hub_that_left_still_tells_of_deaths() {
 
 #[test]
 fn a_spoke_that_waits_for_a_hub_that_left_and_went_is_told() {
-    let mut world = World::met(3);
-    world.request(0, Request::Leave);
+    let mut world = MembershipWorld::met(3);
+    world.request(0, MembershipRequest::Leave);
     world.dies(0);
     world.request(1, stalled(allreduce(7), vec![2]));
     assert_eq!(world.failures[1], None);
     world.request(1, stalled(allreduce(7), vec![2, 0]));
-    let Some(Failure::RankFailed { rank: 0, cause, .. }) = &world.failures[1] else { panic!("{:?}", world.failures) };
+    let Some(JobFailure::RankFailed { rank: 0, cause, .. }) = &world.failures[1] else {
+        panic!("{:?}", world.failures)
+    };
     assert_eq!(*cause, format!("left the job while rank 1 waited for it in {}", allreduce(7)));
 }
 
 #[test]
 fn a_spoke_whose_hub_left_and_went_is_alone_but_sound() {
-    let mut world = World::met(3);
-    world.request(0, Request::Leave);
+    let mut world = MembershipWorld::met(3);
+    world.request(0, MembershipRequest::Leave);
     world.dies(0);
     world.pass(Duration::from_secs(30));
     assert!(world.failures.iter().all(Option::is_none));
-    world.request(1, Request::Suspect { peer: 2, cause: "reset".into() });
-    assert!(matches!(world.failures[1], Some(Failure::RankFailed { rank: 2, .. })));
+    world.request(1, MembershipRequest::Suspect { peer: 2, cause: "reset".into() });
+    assert!(matches!(world.failures[1], Some(JobFailure::RankFailed { rank: 2, .. })));
 }

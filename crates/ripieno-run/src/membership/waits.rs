@@ -12,23 +12,23 @@ use std::time::Duration;
 
 /// What blocked ranks wait for.
 #[derive(Debug, Default)]
-pub struct Waits {
-    by_rank: BTreeMap<usize, Wait>,
+pub struct BlockedWaits {
+    by_rank: BTreeMap<usize, BlockedWait>,
 }
 
 #[derive(Clone, Debug)]
-struct Wait {
+struct BlockedWait {
     header: Header,
     peers: Vec<usize>,
     first: Duration,
     last: Duration,
 }
 
-impl Waits {
+impl BlockedWaits {
     /// Notes that `rank` has waited in `header` for `peers`, and does nothing else.
     pub fn note(&mut self, now: Duration, rank: usize, header: Header, peers: &[usize]) {
         let first = self.by_rank.get(&rank).filter(|wait| wait.header == header).map_or(now, |wait| wait.first);
-        self.by_rank.insert(rank, Wait { header, peers: peers.to_vec(), first, last: now });
+        self.by_rank.insert(rank, BlockedWait { header, peers: peers.to_vec(), first, last: now });
     }
 
     /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells

@@ -3,8 +3,8 @@
 //! Nothing is counted until somebody reads, and a call then costs one look at a flag. From then on each call and each
 //! wait takes a lock that is free but for the moments of reading.
 
-use super::record::Record;
-use crate::executor::Traffic;
+use super::record::CollectiveRecord;
+use crate::executor::RunTraffic;
 use ripieno_plan::Collective;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,14 +26,14 @@ pub struct Reading {
     /// Payload bytes that left for each peer, likewise.
     pub sent_to: Vec<u64>,
     /// How often each algorithm ran, and what this rank sent by it.
-    pub usage: Vec<Usage>,
+    pub usage: Vec<LinkUsage>,
     /// The call that the program is in, if it is long enough to be seen.
     pub current: Option<Current>,
 }
 
 /// What an algorithm was used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct LinkUsage {
     /// Of which collective.
     pub collective: Collective,
     /// Its name.
@@ -93,7 +93,7 @@ impl Reading {
     }
 
     /// The program enters the call of `record`, `since` then if that is known.
-    pub(super) fn enter(&mut self, record: &Record, since: Option<Duration>) {
+    pub(super) fn enter(&mut self, record: &CollectiveRecord, since: Option<Duration>) {
         self.current = Some(Current { collective: record.collective, since, waited: Duration::ZERO, waits: None });
     }
 
@@ -142,18 +142,23 @@ impl Reading {
     }
 
     /// A call has ended well, which has sent so many bytes to these peers.
-    pub(super) fn count(&mut self, record: &Record, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
+    pub(super) fn count(
+        &mut self,
+        record: &CollectiveRecord,
+        traffic: &RunTraffic,
+        sent: impl Iterator<Item = (usize, usize)>,
+    ) {
         self.call_count += 1;
         self.received_bytes += traffic.received_bytes;
         sent.for_each(|(peer, bytes)| *at(&mut self.sent_to, peer) += bytes as u64);
         let (collective, algorithm) = (record.collective, record.algorithm());
-        let is_same = |usage: &&mut Usage| usage.collective == collective && usage.algorithm == algorithm;
+        let is_same = |usage: &&mut LinkUsage| usage.collective == collective && usage.algorithm == algorithm;
         match self.usage.iter_mut().find(is_same) {
             Some(usage) => {
                 usage.call_count += 1;
                 usage.sent_bytes += traffic.sent_bytes;
             }
-            None => self.usage.push(Usage { collective, algorithm, call_count: 1, sent_bytes: traffic.sent_bytes }),
+            None => self.usage.push(LinkUsage { collective, algorithm, call_count: 1, sent_bytes: traffic.sent_bytes }),
         }
     }
 }

@@ -9,15 +9,15 @@ mod gauge;
 mod record;
 mod waits;
 
-pub use gauge::{Current, Gauge, Reading, Usage};
-pub use record::{Outcome, Record};
-pub use waits::{NOTED_WAIT, Wait};
+pub use gauge::{Current, Gauge, LinkUsage, Reading};
+pub use record::{CollectiveOutcome, CollectiveRecord};
+pub use waits::{NOTED_WAIT, StallInterval};
 
-use crate::executor::Traffic;
+use crate::executor::RunTraffic;
 use crate::fabric::Want;
 use std::sync::Arc;
 use std::time::Duration;
-use waits::Waits;
+use waits::StallRecord;
 
 /// How many collectives are kept unless told otherwise.
 pub const KEPT_COUNT: usize = 4096;
@@ -32,14 +32,14 @@ pub struct Recorder {
     /// Whether the program itself waits for what is in flight.
     is_awaited: bool,
     /// As many as a power of two.
-    ring: Box<[Record]>,
+    ring: Box<[CollectiveRecord]>,
     begun_count: u64,
-    waits: Waits,
+    waits: StallRecord,
 }
 
 /// A record that has begun and not ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ticket(u64);
+pub struct OpenRecord(u64);
 
 impl Default for Recorder {
     fn default() -> Recorder {
@@ -55,16 +55,16 @@ impl Recorder {
             is_clocked: false,
             gauge: Arc::default(),
             is_awaited: false,
-            ring: vec![Record::EMPTY; kept_count].into(),
+            ring: vec![CollectiveRecord::EMPTY; kept_count].into(),
             begun_count: 0,
-            waits: Waits::new(kept_count),
+            waits: StallRecord::new(kept_count),
         }
     }
 
     /// Notes that the collective of `record` begins as number `sequence`; `start` if it is known.
     #[inline]
-    pub fn begin(&mut self, record: &Record, sequence: u64, start: Option<Duration>) -> Ticket {
-        let ticket = Ticket(self.begun_count);
+    pub fn begin(&mut self, record: &CollectiveRecord, sequence: u64, start: Option<Duration>) -> OpenRecord {
+        let ticket = OpenRecord(self.begun_count);
         self.begun_count += 1;
         let slot = self.slot(ticket.0);
         self.ring[slot] = record.begun(sequence, start);
@@ -72,7 +72,7 @@ impl Recorder {
     }
 
     /// Notes that from `since` on nothing of a collective moves, because of `wants`.
-    pub fn begin_wait(&mut self, ticket: Ticket, wants: &[Want], since: Duration) {
+    pub fn begin_wait(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) {
         let first = self.waits.begin(ticket, wants, since);
         if self.is_awaited
             && let (Some(peer), Some(mut counting)) = (first, self.gauge.counting())
@@ -84,7 +84,7 @@ impl Recorder {
     /// Notes that something moves again, or that nobody waits any longer; nothing if no wait has begun.
     ///
     /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
-    pub fn end_wait(&mut self, ticket: Ticket, until: Duration) {
+    pub fn end_wait(&mut self, ticket: OpenRecord, until: Duration) {
         let mut counting = if self.is_awaited { self.gauge.counting() } else { None };
         let ended = self.waits.end(ticket, until, |peer, since, peer_count| {
             counting.iter_mut().for_each(|reading| reading.waited_for(peer, since, until, peer_count));
@@ -100,7 +100,7 @@ impl Recorder {
 
     /// Notes that the program itself waits for a collective now, since `since` or since that began, if it is known.
     #[inline(always)]
-    pub fn enter(&mut self, ticket: Ticket, since: Option<Duration>) {
+    pub fn enter(&mut self, ticket: OpenRecord, since: Option<Duration>) {
         self.is_awaited = true;
         if let Some(mut counting) = self.gauge.counting() {
             let record = self.ring[self.slot(ticket.0)];
@@ -122,7 +122,7 @@ impl Recorder {
 
     /// Notes that a collective has ended well, and what it sent to each peer.
     #[inline]
-    pub fn count(&self, record: &Record, traffic: &Traffic, sent: impl Iterator<Item = (usize, usize)>) {
+    pub fn count(&self, record: &CollectiveRecord, traffic: &RunTraffic, sent: impl Iterator<Item = (usize, usize)>) {
         if let Some(mut counting) = self.gauge.counting() {
             counting.count(record, traffic, sent);
         }
@@ -131,13 +131,18 @@ impl Recorder {
     /// Notes how a collective ended, and returns how long it took; if nobody has looked at the clock before and it
     /// ended well, nobody does now.
     #[inline]
-    pub fn end(&mut self, ticket: Ticket, outcome: Outcome, now: impl FnOnce() -> Duration) -> Option<Duration> {
+    pub fn end(
+        &mut self,
+        ticket: OpenRecord,
+        outcome: CollectiveOutcome,
+        now: impl FnOnce() -> Duration,
+    ) -> Option<Duration> {
         let Some(record) = self.record(ticket) else {
             self.close(ticket, now);
             return None;
         };
         record.outcome = outcome;
-        if !record.has_start() && outcome == Outcome::Done && !self.waits.has_accounts() {
+        if !record.has_start() && outcome == CollectiveOutcome::Done && !self.waits.has_accounts() {
             return None;
         }
         self.close(ticket, now)
@@ -145,12 +150,12 @@ impl Recorder {
 
     /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is
     /// in flight stands as it does `now`.
-    pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, Record)> {
+    pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, CollectiveRecord)> {
         let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
         (self.begun_count - kept..self.begun_count).map(move |number| {
             let mut record = self.ring[self.slot(number)];
-            if record.outcome == Outcome::InFlight {
-                if let Some((since, longest)) = self.waits.so_far(Ticket(number), now) {
+            if record.outcome == CollectiveOutcome::InFlight {
+                if let Some((since, longest)) = self.waits.so_far(OpenRecord(number), now) {
                     record.waited(longest, since, now);
                 }
                 record.ended(now);
@@ -160,7 +165,7 @@ impl Recorder {
     }
 
     /// The latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
-    pub fn waits(&self) -> impl Iterator<Item = &Wait> {
+    pub fn waits(&self) -> impl Iterator<Item = &StallInterval> {
         self.waits.latest()
     }
 
@@ -169,8 +174,8 @@ impl Recorder {
         self.waits.by_peer()
     }
 
-    fn close(&mut self, ticket: Ticket, now: impl FnOnce() -> Duration) -> Option<Duration> {
-        let has_times = |record: &mut Record| record.has_start() || record.outcome != Outcome::Done;
+    fn close(&mut self, ticket: OpenRecord, now: impl FnOnce() -> Duration) -> Option<Duration> {
+        let has_times = |record: &mut CollectiveRecord| record.has_start() || record.outcome != CollectiveOutcome::Done;
         if self.record(ticket).is_none_or(has_times) {
             let end = now();
             self.end_wait(ticket, end);
@@ -183,7 +188,7 @@ impl Recorder {
     }
 
     /// The record of a ticket; `None` when as many have begun since as are kept.
-    fn record(&mut self, Ticket(number): Ticket) -> Option<&mut Record> {
+    fn record(&mut self, OpenRecord(number): OpenRecord) -> Option<&mut CollectiveRecord> {
         let slot = self.slot(number);
         (self.begun_count - number <= self.ring.len() as u64).then(|| &mut self.ring[slot])
     }

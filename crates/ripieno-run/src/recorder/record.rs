@@ -13,7 +13,7 @@ const NO_PEER: u32 = u32::MAX;
 /// How a collective stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Outcome {
+pub enum CollectiveOutcome {
     /// It has not ended.
     InFlight,
     /// It ended well.
@@ -27,7 +27,7 @@ pub enum Outcome {
 /// One collective of one rank. Times are the fabric's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
-pub struct Record {
+pub struct CollectiveRecord {
     /// The number that it has on every rank that takes part.
     pub sequence: u64,
     /// Size of what this rank gave, or where nothing else says so, of what the call is about.
@@ -50,24 +50,24 @@ pub struct Record {
     /// How elements combine, where they do.
     pub op: Option<Op>,
     /// How it stands.
-    pub outcome: Outcome,
+    pub outcome: CollectiveOutcome,
 }
 
-impl Outcome {
+impl CollectiveOutcome {
     /// The name that users know.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::InFlight => "in flight",
-            Outcome::Done => "done",
-            Outcome::Failed => "failed",
-            Outcome::Interrupted => "interrupted",
+            CollectiveOutcome::InFlight => "in flight",
+            CollectiveOutcome::Done => "done",
+            CollectiveOutcome::Failed => "failed",
+            CollectiveOutcome::Interrupted => "interrupted",
         }
     }
 }
 
-impl Record {
+impl CollectiveRecord {
     /// What a ring holds before anything has begun.
-    pub(super) const EMPTY: Record = Record {
+    pub(super) const EMPTY: CollectiveRecord = CollectiveRecord {
         sequence: 0,
         bytes: 0,
         start_ns: UNKNOWN_NS,
@@ -81,13 +81,13 @@ impl Record {
         algorithm: 0,
         element: Element::U8,
         op: None,
-        outcome: Outcome::InFlight,
+        outcome: CollectiveOutcome::InFlight,
     };
 
     /// Of a collective that has not begun, on `bytes` of this rank's memory and with `peer_count` others.
-    pub fn of(header: &Header, bytes: u64, peer_count: u16) -> Record {
+    pub fn of(header: &Header, bytes: u64, peer_count: u16) -> CollectiveRecord {
         let call = &header.call;
-        Record {
+        CollectiveRecord {
             sequence: header.sequence,
             communicator: header.communicator,
             bytes,
@@ -97,14 +97,14 @@ impl Record {
             algorithm: call.algorithm().unwrap_or_default(),
             element: call.element,
             op: call.op(),
-            ..Record::EMPTY
+            ..CollectiveRecord::EMPTY
         }
     }
 
     /// The same collective as number `sequence`; `start` if that is known.
     #[inline]
-    pub(super) fn begun(&self, sequence: u64, start: Option<Duration>) -> Record {
-        Record { sequence, start_ns: start.map_or(UNKNOWN_NS, nanoseconds), ..*self }
+    pub(super) fn begun(&self, sequence: u64, start: Option<Duration>) -> CollectiveRecord {
+        CollectiveRecord { sequence, start_ns: start.map_or(UNKNOWN_NS, nanoseconds), ..*self }
     }
 
     /// Whether every rank takes part.
@@ -147,7 +147,7 @@ impl Record {
         known(self.start_ns)
     }
 
-    /// When it ended, or ended its last wait; `None` as for [`Record::start`].
+    /// When it ended, or ended its last wait; `None` as for [`CollectiveRecord::start`].
     pub fn end(&self) -> Option<Duration> {
         known(self.end_ns)
     }
@@ -196,15 +196,15 @@ impl Record {
     }
 }
 
-impl fmt::Display for Record {
+impl fmt::Display for CollectiveRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
-            Outcome::InFlight | Outcome::Failed => f.write_str("in ")?,
-            Outcome::Interrupted => f.write_str("interrupted in ")?,
-            Outcome::Done => {}
+            CollectiveOutcome::InFlight | CollectiveOutcome::Failed => f.write_str("in ")?,
+            CollectiveOutcome::Interrupted => f.write_str("interrupted in ")?,
+            CollectiveOutcome::Done => {}
         }
         self.describe(f)?;
-        if let (Outcome::Done, Some(elapsed)) = (self.outcome, self.elapsed()) {
+        if let (CollectiveOutcome::Done, Some(elapsed)) = (self.outcome, self.elapsed()) {
             write!(f, ", {}", Seconds(elapsed))?;
         }
         match self.waited_for() {
@@ -236,4 +236,4 @@ fn known(time_ns: u64) -> Option<Duration> {
     (time_ns != UNKNOWN_NS).then(|| Duration::from_nanos(time_ns))
 }
 
-const _: () = assert!(size_of::<Record>() == 64, "a record is one cache line");
+const _: () = assert!(size_of::<CollectiveRecord>() == 64, "a record is one cache line");

@@ -2,7 +2,7 @@ use super::*;
 use crate::call::{Call, CallKind, Element, Header};
 use ripieno_plan::{Algorithm, Collective, Op};
 
-fn record(bytes: u64, peer_count: u16) -> Record {
+fn record(bytes: u64, peer_count: u16) -> CollectiveRecord {
     let kind = CallKind::Catalogued {
         collective: Collective::Allreduce,
         algorithm: Algorithm::by_name(Collective::Allreduce, "ring").unwrap().index,
@@ -11,10 +11,10 @@ fn record(bytes: u64, peer_count: u16) -> Record {
         element_count: 10,
     };
     let call = Call { kind, element: Element::F32, form: 0 };
-    Record::of(&Header { communicator: 0, sequence: 0, call }, bytes, peer_count)
+    CollectiveRecord::of(&Header { communicator: 0, sequence: 0, call }, bytes, peer_count)
 }
 
-fn begin(recorder: &mut Recorder, sequence: u64) -> Ticket {
+fn begin(recorder: &mut Recorder, sequence: u64) -> OpenRecord {
     recorder.begin(&record(40, 2), sequence, None)
 }
 
@@ -30,12 +30,12 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-fn wait(recorder: &mut Recorder, ticket: Ticket, wants: &[Want], since: Duration, until: Duration) {
+fn wait(recorder: &mut Recorder, ticket: OpenRecord, wants: &[Want], since: Duration, until: Duration) {
     recorder.begin_wait(ticket, wants, since);
     recorder.end_wait(ticket, until);
 }
 
-fn only(recorder: &Recorder) -> Record {
+fn only(recorder: &Recorder) -> CollectiveRecord {
     recorder.latest(1, ms(100)).last().unwrap().1
 }
 
@@ -46,7 +46,7 @@ fn the_latest_records_stay_and_the_oldest_go() {
 
     for sequence in 0..11 {
         let ticket = begin(&mut recorder, sequence);
-        recorder.end(ticket, Outcome::Done, || panic!("nobody looks"));
+        recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
     }
 
     let kept =
@@ -59,7 +59,7 @@ fn the_latest_records_stay_and_the_oldest_go() {
 fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 3);
-    recorder.end(ticket, Outcome::Done, || panic!("nobody looks"));
+    recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
 
     let record = only(&recorder);
     assert_eq!((record.start(), record.end(), record.moving(), record.waited_for()), (None, None, None, None));
@@ -74,7 +74,7 @@ fn the_peer_that_was_awaited_longest_is_named() {
     wait(&mut recorder, ticket, &[from(1), from(2)], ms(2), ms(6));
     wait(&mut recorder, ticket, &[from(2)], ms(7), ms(10));
     wait(&mut recorder, ticket, &[from(3)], ms(11), ms(15));
-    recorder.end(ticket, Outcome::Done, || ms(20));
+    recorder.end(ticket, CollectiveOutcome::Done, || ms(20));
 
     let record = only(&recorder);
     assert_eq!(record.waited_for(), Some(2));
@@ -99,11 +99,11 @@ fn collectives_in_flight_keep_their_accounts_apart() {
     wait(&mut recorder, first, &[from(1)], ms(0), ms(3));
     wait(&mut recorder, second, &[from(2)], ms(0), ms(3));
     wait(&mut recorder, first, &[from(2)], ms(3), ms(5));
-    recorder.end(second, Outcome::Failed, || ms(6));
+    recorder.end(second, CollectiveOutcome::Failed, || ms(6));
 
-    let records: Vec<Record> = recorder.latest(2, ms(9)).map(|(_, record)| record).collect();
-    assert_eq!((records[0].outcome, records[0].waited_for()), (Outcome::InFlight, Some(1)));
-    assert_eq!((records[1].outcome, records[1].waited_for()), (Outcome::Failed, Some(2)));
+    let records: Vec<CollectiveRecord> = recorder.latest(2, ms(9)).map(|(_, record)| record).collect();
+    assert_eq!((records[0].outcome, records[0].waited_for()), (CollectiveOutcome::InFlight, Some(1)));
+    assert_eq!((records[1].outcome, records[1].waited_for()), (CollectiveOutcome::Failed, Some(2)));
     assert_eq!(records[0].to_string(), "in allreduce #0 (ring, sum of float32 × 10), waiting 5.0 ms for rank 1");
 }
 
@@ -116,7 +116,7 @@ fn waits_that_are_long_enough_are_kept_one_by_one() {
         wait(&mut recorder, ticket, &[from(1), from(5)], ms(at), ms(at + 1));
     }
 
-    let wait = |at| Wait { number: 0, peer: 1, peer_count: 2, since: ms(at), until: ms(at + 1) };
+    let wait = |at| StallInterval { number: 0, peer: 1, peer_count: 2, since: ms(at), until: ms(at + 1) };
     assert_eq!(recorder.waits().copied().collect::<Vec<_>>(), [wait(2), wait(3)]);
     assert_eq!(only(&recorder).waiting(), ms(3) + NOTED_WAIT / 2);
 }
@@ -132,7 +132,7 @@ fn what_is_in_flight_says_for_whom_it_waits_now() {
     let record = only(&recorder);
     assert_eq!((record.waiting(), record.waited_for(), record.end()), (ms(98), Some(3), Some(ms(100))));
 
-    recorder.end(ticket, Outcome::Failed, || ms(1004));
+    recorder.end(ticket, CollectiveOutcome::Failed, || ms(1004));
     let text = "in allreduce #5 (ring, sum of float32 × 10), waiting 1.0 s for rank 3";
     assert_eq!(only(&recorder).to_string(), text);
     assert_eq!(recorder.waited_for(), [ms(0), ms(2), ms(0), ms(1000)]);
@@ -145,12 +145,12 @@ fn a_collective_that_outlives_its_record_touches_no_other() {
     recorder.begin_wait(first, &[from(1)], ms(1));
     for sequence in 1..3 {
         let ticket = recorder.begin(&record(40, 2), sequence, Some(ms(2)));
-        recorder.end(ticket, Outcome::Done, || ms(3));
+        recorder.end(ticket, CollectiveOutcome::Done, || ms(3));
     }
     let newer = |recorder: &Recorder| recorder.latest(2, ms(9)).map(|(_, record)| record).collect::<Vec<_>>();
     let before = newer(&recorder);
 
-    assert_eq!(recorder.end(first, Outcome::Failed, || ms(5)), None);
+    assert_eq!(recorder.end(first, CollectiveOutcome::Failed, || ms(5)), None);
 
     assert_eq!(newer(&recorder), before);
     assert_eq!(recorder.waited_for(), [ms(0), ms(4)], "its wait counts");
@@ -161,7 +161,7 @@ fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
     let mut recorder = Recorder::default();
     let ticket = recorder.begin(&record(8, 1), 0, None);
     recorder.enter(ticket, None);
-    recorder.end(ticket, Outcome::Done, || ms(1));
+    recorder.end(ticket, CollectiveOutcome::Done, || ms(1));
     recorder.leave(|| ms(1));
     assert_eq!(recorder.gauge.read(ms(1)).called, ms(0));
 
@@ -173,9 +173,9 @@ fn a_gauge_counts_once_it_was_read_and_tells_of_the_wait_that_goes_on() {
     assert_eq!(seen.current.and_then(|current| current.waits), Some((3, ms(12))));
 
     recorder.end_wait(ticket, ms(18));
-    recorder.end(ticket, Outcome::Done, || ms(20));
+    recorder.end(ticket, CollectiveOutcome::Done, || ms(20));
     recorder.leave(|| ms(20));
-    let traffic = Traffic { sent_bytes: 96, received_bytes: 7, ..Traffic::default() };
+    let traffic = RunTraffic { sent_bytes: 96, received_bytes: 7, ..RunTraffic::default() };
     recorder.count(&record(1 << 20, 2), &traffic, [(1, 32), (3, 64)].into_iter());
 
     let seen = recorder.gauge.read(ms(30));
@@ -193,7 +193,7 @@ fn a_gauge_leaves_out_what_the_program_does_not_wait_for() {
     recorder.begin_wait(ticket, &[from(1)], ms(12));
     recorder.enter(ticket, Some(ms(15)));
     recorder.end_wait(ticket, ms(18));
-    recorder.end(ticket, Outcome::Done, || ms(20));
+    recorder.end(ticket, CollectiveOutcome::Done, || ms(20));
     recorder.leave(|| ms(20));
 
     let seen = recorder.gauge.read(ms(30));

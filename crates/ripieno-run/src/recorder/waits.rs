@@ -1,6 +1,6 @@
 //! Who was waited for: sums per peer, and the latest waits one by one.
 
-use super::Ticket;
+use super::OpenRecord;
 use crate::fabric::Want;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub const NOTED_WAIT: Duration = Duration::from_micros(20);
 
 /// A time in which nothing of a collective moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct StallInterval {
     /// Of which record.
     pub number: u64,
     /// For whom; of several peers the first.
@@ -24,8 +24,8 @@ pub struct Wait {
 }
 
 #[derive(Debug)]
-pub(super) struct Waits {
-    latest: VecDeque<Wait>,
+pub(super) struct StallRecord {
+    latest: VecDeque<StallInterval>,
     kept_count: usize,
     by_peer: Vec<Duration>,
     /// Of the collectives that have waited and not ended.
@@ -36,23 +36,23 @@ pub(super) struct Waits {
 /// What one collective has waited for each peer.
 #[derive(Debug, Default)]
 struct Account {
-    ticket: Ticket,
+    ticket: OpenRecord,
     /// Since when it waits, if it does.
     since: Option<Duration>,
-    shares: Vec<Share>,
+    shares: Vec<WaitShare>,
 }
 
 #[derive(Debug)]
-struct Share {
+struct WaitShare {
     peer: usize,
     waited: Duration,
     /// Whether the peer is waited for now.
     is_awaited: bool,
 }
 
-impl Waits {
-    pub fn new(kept_count: usize) -> Waits {
-        Waits {
+impl StallRecord {
+    pub fn new(kept_count: usize) -> StallRecord {
+        StallRecord {
             latest: VecDeque::with_capacity(kept_count),
             kept_count,
             by_peer: Vec::new(),
@@ -62,7 +62,7 @@ impl Waits {
     }
 
     /// Begins a wait of `ticket`, unless it waits already, and says for whom; of several peers the first.
-    pub fn begin(&mut self, ticket: Ticket, wants: &[Want], since: Duration) -> Option<usize> {
+    pub fn begin(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) -> Option<usize> {
         let known = self.accounts.iter().position(|account| account.ticket == ticket).unwrap_or_else(|| {
             self.accounts.push(Account { ticket, ..self.spare.pop().unwrap_or_default() });
             self.accounts.len() - 1
@@ -75,7 +75,7 @@ impl Waits {
     /// `tell` is told whom it was for, since when, and how many they were.
     pub fn end(
         &mut self,
-        ticket: Ticket,
+        ticket: OpenRecord,
         until: Duration,
         mut tell: impl FnMut(usize, Duration, u32),
     ) -> Option<(Duration, Option<usize>)> {
@@ -89,7 +89,7 @@ impl Waits {
             if self.latest.len() == self.kept_count {
                 self.latest.pop_front();
             }
-            self.latest.push_back(Wait { number: ticket.0, peer: first as u32, peer_count, since, until });
+            self.latest.push_back(StallInterval { number: ticket.0, peer: first as u32, peer_count, since, until });
         }
         for share in account.shares.iter_mut().filter(|share| share.is_awaited) {
             if self.by_peer.len() <= share.peer {
@@ -104,13 +104,13 @@ impl Waits {
     }
 
     /// The first peer that `ticket` waits for, if it does.
-    pub fn awaited_by(&self, ticket: Ticket) -> Option<usize> {
+    pub fn awaited_by(&self, ticket: OpenRecord) -> Option<usize> {
         let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
         account.since.and(account.awaited().next())
     }
 
-    /// As [`Waits::end`] would say `now`.
-    pub fn so_far(&self, ticket: Ticket, now: Duration) -> Option<(Duration, Option<usize>)> {
+    /// As [`StallRecord::end`] would say `now`.
+    pub fn so_far(&self, ticket: OpenRecord, now: Duration) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
         let since = account.since?;
         let peer_count = account.awaited().count().max(1) as u32;
@@ -124,7 +124,7 @@ impl Waits {
     }
 
     /// Ends the account of `ticket`.
-    pub fn forget(&mut self, ticket: Ticket) {
+    pub fn forget(&mut self, ticket: OpenRecord) {
         let Some(known) = self.accounts.iter().position(|account| account.ticket == ticket) else { return };
         let mut account = self.accounts.swap_remove(known);
         account.since = None;
@@ -132,7 +132,7 @@ impl Waits {
         self.spare.push(account);
     }
 
-    pub fn latest(&self) -> impl Iterator<Item = &Wait> {
+    pub fn latest(&self) -> impl Iterator<Item = &StallInterval> {
         self.latest.iter()
     }
 
@@ -151,7 +151,7 @@ impl Account {
         for want in wants.iter().filter(|want| want.readable || !is_receiving) {
             match self.shares.iter_mut().find(|share| share.peer == want.peer) {
                 Some(share) => share.is_awaited = true,
-                None => self.shares.push(Share { peer: want.peer, waited: Duration::ZERO, is_awaited: true }),
+                None => self.shares.push(WaitShare { peer: want.peer, waited: Duration::ZERO, is_awaited: true }),
             }
         }
     }
@@ -162,7 +162,7 @@ impl Account {
 
     /// The peer that was waited for longest, if those that are awaited now are given `more`.
     fn longest(&self, more: Duration) -> Option<usize> {
-        let waited = |share: &Share| share.waited + if share.is_awaited { more } else { Duration::ZERO };
+        let waited = |share: &WaitShare| share.waited + if share.is_awaited { more } else { Duration::ZERO };
         // Of equals the first.
         let longest = self.shares.iter().rev().max_by_key(|share| waited(share));
         longest.map(|share| share.peer)

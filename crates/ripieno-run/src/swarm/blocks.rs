@@ -5,7 +5,7 @@ use ripieno_plan::swarm::Have;
 
 /// The digests of the blocks of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocks {
+pub struct BlockDigests {
     /// The length of the value.
     pub bytes: usize,
     /// The length of all blocks but the last.
@@ -14,11 +14,11 @@ pub struct Blocks {
     pub digests: Vec<Digest>,
 }
 
-impl Blocks {
+impl BlockDigests {
     /// Those of a value.
-    pub fn of(value: &[u8], block_bytes: usize) -> Blocks {
+    pub fn of(value: &[u8], block_bytes: usize) -> BlockDigests {
         assert!(block_bytes > 0, "a block has a byte at least");
-        Blocks { bytes: value.len(), block_bytes, digests: value.chunks(block_bytes).map(digest).collect() }
+        BlockDigests { bytes: value.len(), block_bytes, digests: value.chunks(block_bytes).map(digest).collect() }
     }
 
     /// Those that stand at their places in `bytes`.
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn blocks_that_stand_at_their_places_are_found_and_counted() {
         let value: Vec<u8> = (0..250).collect();
-        let blocks = Blocks::of(&value, 100);
+        let blocks = BlockDigests::of(&value, 100);
         assert_eq!(blocks.bytes_of(&blocks.found_in(&value)), 250);
         let mut damaged = value.clone();
         damaged[120] ^= 1;
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(blocks.bytes_of(&blocks.found_in(&value[..249])), 200, "the last one is not whole");
         assert!(blocks.is_block(2, &value[200..]) && !blocks.is_block(1, &value[200..]));
         assert!(!blocks.is_block(3, &[]));
-        let empty = Blocks::of(&[], 100);
+        let empty = BlockDigests::of(&[], 100);
         assert_eq!((empty.found_in(&[]).is_all(), empty.bytes_of(&Have::none(0))), (true, 0));
     }
 }

@@ -3,7 +3,7 @@
 use super::frame::{Digest, digest};
 use super::meter::Meter;
 use super::{MemoryPlace, Store};
-use ripieno_plan::swarm::{Event, Have, Manifest, Node, Timing};
+use ripieno_plan::swarm::{Have, Manifest, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
@@ -22,23 +22,23 @@ pub(super) enum Holding<M> {
 
 /// Where a rank stands that waits for the one that fetches for its host.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sharing {
+pub(super) enum HostSharing {
     Asked { since: Duration },
     Told { since: Duration },
 }
 
-pub(super) struct Cast<M> {
+pub(super) struct BroadcastRun<M> {
     pub(super) root: usize,
     /// Who fetches for this host, if that is not this rank.
     pub(super) leader: Option<usize>,
-    pub(super) sharing: Option<Sharing>,
+    pub(super) sharing: Option<HostSharing>,
     /// Ranks of this host that wait for this one.
     pub(super) sharers: BTreeSet<usize>,
     /// Ranks of this host that have mapped it, and where it lay when they were told.
     pub(super) mappers: BTreeMap<usize, MemoryPlace>,
     pub(super) has_failed: bool,
     /// None until this rank wants the value, or others need this rank for it.
-    pub(super) node: Option<Node>,
+    pub(super) node: Option<SwarmNode>,
     pub(super) holding: Holding<M>,
     /// As far as they are known: those of the first blocks.
     pub(super) digests: Vec<Digest>,
@@ -61,10 +61,10 @@ pub(super) struct Cast<M> {
     pub(super) told: BTreeSet<usize>,
 }
 
-impl<M: Store> Cast<M> {
+impl<M: Store> BroadcastRun<M> {
     /// A value that comes from `root`, by way of `leader`.
-    pub(super) fn awaited(root: usize, leader: Option<usize>) -> Cast<M> {
-        Cast {
+    pub(super) fn awaited(root: usize, leader: Option<usize>) -> BroadcastRun<M> {
+        BroadcastRun {
             root,
             leader,
             sharing: None,
@@ -87,15 +87,16 @@ impl<M: Store> Cast<M> {
     }
 
     /// A value that comes from `root` into memory that has some of its blocks.
-    pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> Cast<M> {
-        Cast { holding: Holding::Coming(memory), digests, found, ..Cast::awaited(root, None) }
+    pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> BroadcastRun<M> {
+        BroadcastRun { holding: Holding::Coming(memory), digests, found, ..BroadcastRun::awaited(root, None) }
     }
 
     /// A value that is here, at its root, as far as there are digests.
-    pub(super) fn given(node: Node, value: Arc<M>, digests: Vec<Digest>) -> Cast<M> {
+    pub(super) fn given(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
         let root = node.rank();
         let holding = Holding::Filling(value);
-        let mut cast = Cast { node: Some(node), holding, digests, is_over: false, ..Cast::awaited(root, None) };
+        let mut cast =
+            BroadcastRun { node: Some(node), holding, digests, is_over: false, ..BroadcastRun::awaited(root, None) };
         cast.note_filled();
         cast
     }
@@ -115,7 +116,7 @@ impl<M: Store> Cast<M> {
     }
 
     /// Takes the digests of the first blocks, or of more of them; what the node is to be told.
-    pub(super) fn learn(&mut self, first_block: usize, digests: &[Digest]) -> Vec<Event> {
+    pub(super) fn learn(&mut self, first_block: usize, digests: &[Digest]) -> Vec<SwarmEvent> {
         let known = self.digests.len().saturating_sub(first_block);
         if first_block > self.digests.len() || known >= digests.len() {
             return Vec::new();
@@ -127,9 +128,9 @@ impl<M: Store> Cast<M> {
     }
 
     /// Whether a block is what the root has: once all of it has come, and its digest is known.
-    fn check(&mut self, block: usize, from: usize) -> Event {
+    fn check(&mut self, block: usize, from: usize) -> SwarmEvent {
         self.partial.remove(&block);
-        Event::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
+        SwarmEvent::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
     }
 
     /// Whether nothing was done for it yet.
@@ -138,10 +139,10 @@ impl<M: Store> Cast<M> {
     }
 
     /// When something has to be done about the rank that fetches for this host.
-    pub(super) fn sharing_wake(&self, timing: &Timing) -> Option<Duration> {
+    pub(super) fn sharing_wake(&self, timing: &SwarmTiming) -> Option<Duration> {
         self.sharing.map(|sharing| match sharing {
-            Sharing::Asked { since } => since + timing.answer,
-            Sharing::Told { since } => since + timing.stall,
+            HostSharing::Asked { since } => since + timing.answer,
+            HostSharing::Told { since } => since + timing.stall,
         })
     }
 
@@ -229,13 +230,13 @@ impl<M: Store> Cast<M> {
     }
 
     /// Bytes of a block have come, up to `until_bytes`: what the node is to be told.
-    pub(super) fn arrived(&mut self, now: Duration, peer: usize, block: usize, until_bytes: usize) -> Vec<Event> {
+    pub(super) fn arrived(&mut self, now: Duration, peer: usize, block: usize, until_bytes: usize) -> Vec<SwarmEvent> {
         if until_bytes <= self.here_bytes(block) {
             return Vec::new();
         }
         self.meter.note_came(now, peer, block, until_bytes - self.here_bytes(block));
         self.partial.insert(block, until_bytes);
-        let mut events = vec![Event::Arrived { block, until_bytes }];
+        let mut events = vec![SwarmEvent::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {
             if block < self.digests.len() {
                 events.push(self.check(block, peer));

@@ -1,15 +1,16 @@
 //! The driver: carries out what the nodes of a rank want, and tells them what comes of it.
 
-use super::cast::{Cast, Holding, Sharing};
-use super::frame::{self, Digest, Word};
-use super::inbox::{Inbox, Read};
+use super::cast::{BroadcastRun, Holding, HostSharing};
+use super::frame::{self, Digest, FrameKind};
+use super::inbox::{FrameInbox, Read};
 use super::meter::Meter;
 use super::outbox::{Outbox, Sent};
 use super::{Store, UNSENT_BYTES_MAX, Wires};
 use crate::fabric::Want;
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
-    Action, BLOCKS_MAX, Corruption, Event, Failure, Have, Manifest, Message, Node, Timing, step_bytes,
+    Action, BLOCKS_MAX, CorruptBlock, Have, Manifest, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode, SwarmTiming,
+    step_bytes,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -27,10 +28,10 @@ const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Why a rank ends without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Ending {
+pub enum BroadcastEnding {
     /// As the machine says.
     #[error(transparent)]
-    Failure(#[from] Failure),
+    Failure(#[from] MemberFailure),
     /// This rank has no room for it.
     #[error("no memory for a value of {bytes} bytes: {cause}")]
     Memory {
@@ -53,7 +54,7 @@ pub enum Ending {
 #[derive(Debug)]
 pub enum News<M> {
     /// It is here, or will not come. Given once.
-    Ended(Result<Arc<M>, Ending>),
+    Ended(Result<Arc<M>, BroadcastEnding>),
     /// The user of another rank tells something.
     Told {
         /// Who.
@@ -75,13 +76,13 @@ pub enum News<M> {
         /// Who is lost, and never said that it has.
         lost: Vec<usize>,
         /// Blocks that were wrong, with the sources to blame.
-        corruptions: Vec<Corruption>,
+        corruptions: Vec<CorruptBlock>,
     },
 }
 
 #[derive(Default)]
 struct Peer {
-    inbox: Inbox,
+    inbox: FrameInbox,
     outbox: Outbox,
     /// Blocks of which the last bytes may still wait in the socket.
     leaving: Vec<(u32, usize)>,
@@ -94,24 +95,24 @@ pub type Maker<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
 pub struct Driver<M> {
     rank: usize,
     size: usize,
-    timing: Timing,
+    timing: SwarmTiming,
     make: Maker<M>,
-    casts: BTreeMap<u32, Cast<M>>,
+    casts: BTreeMap<u32, BroadcastRun<M>>,
     /// The number of the next value.
     next: u32,
     /// What came for values that have not begun here.
-    early: Vec<(u32, usize, Word)>,
+    early: Vec<(u32, usize, FrameKind)>,
     peers: BTreeMap<usize, Peer>,
     lost: BTreeSet<usize>,
     /// What nodes are to be told.
-    events: VecDeque<(u32, Event)>,
+    events: VecDeque<(u32, SwarmEvent)>,
     news: Vec<(u32, News<M>)>,
     scratch: Box<[u8]>,
 }
 
 impl<M: Store> Driver<M> {
     /// The driver of a rank of a group of `size`.
-    pub fn new(rank: usize, size: usize, timing: Timing, make: Maker<M>) -> Driver<M> {
+    pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: Maker<M>) -> Driver<M> {
         Driver {
             rank,
             size,
@@ -140,11 +141,11 @@ impl<M: Store> Driver<M> {
         order: Vec<usize>,
     ) -> u32 {
         let number = self.next;
-        let node = Node::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
-        let mut cast = Cast::given(node, value, digests);
+        let node = SwarmNode::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
+        let mut cast = BroadcastRun::given(node, value, digests);
         cast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
         self.casts.insert(number, cast);
-        self.events.push_back((number, Event::Start));
+        self.events.push_back((number, SwarmEvent::Start));
         self.begin(now);
         number
     }
@@ -157,7 +158,7 @@ impl<M: Store> Driver<M> {
         let is_whole = cast.fill(digests);
         let informed = if is_whole { std::mem::take(&mut cast.informed) } else { cast.informed.clone() };
         for to in informed {
-            self.push(number, to, &Word::Digests { first_block, digests: digests.to_vec() });
+            self.push(number, to, &FrameKind::Digests { first_block, digests: digests.to_vec() });
         }
         if is_whole {
             self.tell_sharers(number);
@@ -173,22 +174,22 @@ impl<M: Store> Driver<M> {
     /// Notes that a value comes from `root`: its number. It is fetched once this rank [wants](Self::want) it, by
     /// `leader` if there is one, whose memory it is then.
     pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
-        self.expect_as(now, Cast::awaited(root, leader))
+        self.expect_as(now, BroadcastRun::awaited(root, leader))
     }
 
     /// Fetches from `root` a value with these `digests` into `memory`, which has some of its blocks: its number.
     pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
-        let number = self.expect_as(now, Cast::begun(root, memory, digests, have));
+        let number = self.expect_as(now, BroadcastRun::begun(root, memory, digests, have));
         self.want(now, number);
         number
     }
 
-    fn expect_as(&mut self, now: Duration, cast: Cast<M>) -> u32 {
+    fn expect_as(&mut self, now: Duration, cast: BroadcastRun<M>) -> u32 {
         let (number, root) = (self.next, cast.root);
         self.casts.insert(number, cast);
         if !self.peers.contains_key(&root) {
             // By the end of the link the root learns of this rank's.
-            self.push(number, root, &Word::Here);
+            self.push(number, root, &FrameKind::Here);
         }
         self.begin(now);
         number
@@ -214,7 +215,7 @@ impl<M: Store> Driver<M> {
 
     /// Tells the user of another rank something about a value.
     pub fn tell(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
-        self.push(number, to, &Word::Told { bytes });
+        self.push(number, to, &FrameKind::Told { bytes });
     }
 
     /// Fetches a value that was expected.
@@ -229,8 +230,8 @@ impl<M: Store> Driver<M> {
     fn ask_leader(&mut self, now: Duration, number: u32, leader: usize) {
         let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
         cast.is_over = false;
-        cast.sharing = Some(Sharing::Asked { since: now });
-        self.push(number, leader, &Word::Share);
+        cast.sharing = Some(HostSharing::Asked { since: now });
+        self.push(number, leader, &FrameKind::Share);
     }
 
     /// Asks the leader again, from time to time; one that does not answer fetches for nobody.
@@ -238,7 +239,7 @@ impl<M: Store> Driver<M> {
         let due = self.casts.iter().filter(|(_, cast)| cast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
         for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
             match (self.casts[&number].sharing, self.casts[&number].leader) {
-                (Some(Sharing::Told { .. }), Some(leader)) => self.ask_leader(now, number, leader),
+                (Some(HostSharing::Told { .. }), Some(leader)) => self.ask_leader(now, number, leader),
                 _ => self.start(now, number),
             }
         }
@@ -247,9 +248,9 @@ impl<M: Store> Driver<M> {
     fn start(&mut self, now: Duration, number: u32) {
         let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_awaited()) else { return };
         (cast.is_over, cast.sharing) = (false, None);
-        let node = Node::receiver(self.rank, cast.root, self.size, self.timing, now);
+        let node = SwarmNode::receiver(self.rank, cast.root, self.size, self.timing, now);
         cast.node = Some(node.with_blocks(cast.found.clone()));
-        self.events.push_back((number, Event::Start));
+        self.events.push_back((number, SwarmEvent::Start));
     }
 
     /// The user needs a value no longer. This rank goes on to give it to those who fetch it. The root keeps it until
@@ -259,7 +260,7 @@ impl<M: Store> Driver<M> {
             cast.is_kept = false;
             let root = cast.root;
             if root != self.rank {
-                self.push(number, root, &Word::LetGo);
+                self.push(number, root, &FrameKind::LetGo);
             }
         }
         self.sweep();
@@ -277,7 +278,7 @@ impl<M: Store> Driver<M> {
 
     /// When it wants to be turned, at the latest.
     pub fn wake(&self) -> Option<Duration> {
-        let wake = |cast: &Cast<M>| cast.sharing_wake(&self.timing).or_else(|| cast.node.as_ref()?.wake());
+        let wake = |cast: &BroadcastRun<M>| cast.sharing_wake(&self.timing).or_else(|| cast.node.as_ref()?.wake());
         self.casts.values().filter_map(wake).min()
     }
 
@@ -314,9 +315,9 @@ impl<M: Store> Driver<M> {
             }
             self.settle(now);
         }
-        let due = |cast: &Cast<M>| cast.node.as_ref().and_then(Node::wake).is_some_and(|wake| wake <= now);
+        let due = |cast: &BroadcastRun<M>| cast.node.as_ref().and_then(SwarmNode::wake).is_some_and(|wake| wake <= now);
         let due: Vec<u32> = self.casts.iter().filter(|(_, cast)| due(cast)).map(|(&number, _)| number).collect();
-        self.events.extend(due.into_iter().map(|number| (number, Event::Tick)));
+        self.events.extend(due.into_iter().map(|number| (number, SwarmEvent::Tick)));
         self.look_after_sharing(now);
         self.tell_moved();
         self.settle(now);
@@ -329,7 +330,7 @@ impl<M: Store> Driver<M> {
         loop {
             let Some(link) = wires.link(peer)? else { return Ok(false) };
             let Some(it) = self.peers.get_mut(&peer) else { return Ok(false) };
-            if let Inbox::Chunk(coming) = it.inbox {
+            if let FrameInbox::Chunk(coming) = it.inbox {
                 let cast = self.casts.get_mut(&coming.cast);
                 let room = cast.and_then(|it| it.room(peer, coming.block, coming.at_bytes, coming.left_bytes));
                 let is_wanted = room.is_some();
@@ -382,7 +383,7 @@ impl<M: Store> Driver<M> {
             }
         }
         if !it.leaving.is_empty() && link.unsent_bytes()? < LEAVING_BYTES_MAX {
-            let out = it.leaving.drain(..).map(|(cast, block)| (cast, Event::Sent { to: peer, block }));
+            let out = it.leaving.drain(..).map(|(cast, block)| (cast, SwarmEvent::Sent { to: peer, block }));
             self.events.extend(out);
         }
         if it.outbox.is_overfull() {
@@ -394,7 +395,7 @@ impl<M: Store> Driver<M> {
     fn lose(&mut self, now: Duration, peer: usize) {
         self.peers.remove(&peer);
         self.lost.insert(peer);
-        let is_left = |cast: &Cast<M>| cast.sharing.is_some() && cast.leader == Some(peer);
+        let is_left = |cast: &BroadcastRun<M>| cast.sharing.is_some() && cast.leader == Some(peer);
         let left: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_left(cast)).map(|(&number, _)| number).collect();
         left.into_iter().for_each(|number| self.start(now, number));
         for cast in self.casts.values_mut() {
@@ -404,12 +405,12 @@ impl<M: Store> Driver<M> {
         self.news.extend(self.casts.keys().map(|&number| (number, News::Lost { peer })));
         for (&number, cast) in self.casts.iter_mut().filter(|(_, cast)| cast.node.is_some()) {
             if cast.told.insert(peer) {
-                self.events.push_back((number, Event::Lost { peer }));
+                self.events.push_back((number, SwarmEvent::Lost { peer }));
             }
         }
     }
 
-    fn take_word(&mut self, now: Duration, number: u32, from: usize, word: Word) {
+    fn take_word(&mut self, now: Duration, number: u32, from: usize, word: FrameKind) {
         if number >= self.next {
             if self.early.len() < EARLY_MAX {
                 self.early.push((number, from, word));
@@ -420,17 +421,17 @@ impl<M: Store> Driver<M> {
             return self.answer_for_gone(number, from, &word);
         }
         match word {
-            Word::Here => {}
-            Word::LetGo => {
+            FrameKind::Here => {}
+            FrameKind::LetGo => {
                 self.casts.get_mut(&number).expect("it was found").open.remove(&from);
             }
-            Word::Told { bytes } => self.news.push((number, News::Told { from, bytes })),
-            Word::Share => self.share(now, number, from),
-            Word::Coming => {
+            FrameKind::Told { bytes } => self.news.push((number, News::Told { from, bytes })),
+            FrameKind::Share => self.share(now, number, from),
+            FrameKind::Coming => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
-                cast.sharing = cast.sharing.map(|_| Sharing::Told { since: now });
+                cast.sharing = cast.sharing.map(|_| HostSharing::Told { since: now });
             }
-            Word::Shared { place, length_bytes } => {
+            FrameKind::Shared { place, length_bytes } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
                 if let (None, Holding::Here(value), true) = (cast.sharing, &cast.holding, cast.leader == Some(from)) {
                     // Who cannot follow keeps the memory that the leader has left.
@@ -449,20 +450,20 @@ impl<M: Store> Driver<M> {
                     None => {}
                 }
             }
-            Word::Digests { first_block, digests } => {
+            FrameKind::Digests { first_block, digests } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
-                let manifest = cast.node.as_ref().and_then(Node::manifest);
+                let manifest = cast.node.as_ref().and_then(SwarmNode::manifest);
                 if manifest.is_some_and(|it| first_block.saturating_add(digests.len()) <= it.block_count()) {
                     let events = cast.learn(first_block, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
             }
-            Word::Alone | Word::Released => {
+            FrameKind::Alone | FrameKind::Released => {
                 if self.casts[&number].sharing.is_some() {
                     self.start(now, number);
                 }
             }
-            Word::Said { message, digests } => {
+            FrameKind::Said { message, digests } => {
                 // A rank that has not asked for the value is needed for it: the root is lost.
                 self.start(now, number);
                 self.settle(now);
@@ -476,17 +477,17 @@ impl<M: Store> Driver<M> {
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
                 match message {
-                    Message::Released => {
+                    SwarmMessage::Released => {
                         cast.is_over = true;
                         cast.meter.note_released();
                     }
-                    Message::Join | Message::Rejoin { .. } => {
+                    SwarmMessage::Join | SwarmMessage::Rejoin { .. } => {
                         cast.is_over = false;
                         self.news.push((number, News::Reopened));
                     }
                     _ => {}
                 }
-                self.events.push_back((number, Event::Received { from, message }));
+                self.events.push_back((number, SwarmEvent::Received { from, message }));
             }
         }
     }
@@ -499,7 +500,7 @@ impl<M: Store> Driver<M> {
             cast.sharers.insert(with);
             return self.tell_sharers(number);
         }
-        let word = if cast.has_failed { Word::Alone } else { Word::Coming };
+        let word = if cast.has_failed { FrameKind::Alone } else { FrameKind::Coming };
         cast.sharers.insert(with);
         self.push(number, with, &word);
     }
@@ -509,13 +510,13 @@ impl<M: Store> Driver<M> {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         let sharers = std::mem::take(&mut cast.sharers);
         let Holding::Here(value) = &cast.holding else {
-            return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &Word::Alone));
+            return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &FrameKind::Alone));
         };
         if sharers.is_empty() {
             return;
         }
         let place = value.place();
-        let word = Word::Shared { place, length_bytes: value.len() };
+        let word = FrameKind::Shared { place, length_bytes: value.len() };
         cast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
         sharers.into_iter().for_each(|sharer| self.push(number, sharer, &word));
     }
@@ -532,18 +533,18 @@ impl<M: Store> Driver<M> {
     }
 
     /// Somebody speaks of a value that was released here.
-    fn answer_for_gone(&mut self, number: u32, from: usize, word: &Word) {
+    fn answer_for_gone(&mut self, number: u32, from: usize, word: &FrameKind) {
         let answer = match word {
-            Word::Said { message: Message::Request { block, .. }, .. } => {
-                Word::Said { message: Message::Refused { block: *block }, digests: Vec::new() }
+            FrameKind::Said { message: SwarmMessage::Request { block, .. }, .. } => {
+                FrameKind::Said { message: SwarmMessage::Refused { block: *block }, digests: Vec::new() }
             }
-            Word::Share => Word::Released,
+            FrameKind::Share => FrameKind::Released,
             _ => return,
         };
         self.push(number, from, &answer);
     }
 
-    fn push(&mut self, number: u32, to: usize, word: &Word) {
+    fn push(&mut self, number: u32, to: usize, word: &FrameKind) {
         if !self.lost.contains(&to) {
             self.peers.entry(to).or_default().outbox.push_word(frame::word(number, word));
         }
@@ -556,8 +557,8 @@ impl<M: Store> Driver<M> {
             let Some(node) = &mut cast.node else { continue };
             let actions = node.handle(now, event);
             if let Err(error) = cast.prepare(&*self.make) {
-                let bytes = cast.node.as_ref().and_then(Node::manifest).map_or(0, |manifest| manifest.bytes);
-                self.end(number, Err(Ending::Memory { bytes, cause: error.to_string() }));
+                let bytes = cast.node.as_ref().and_then(SwarmNode::manifest).map_or(0, |manifest| manifest.bytes);
+                self.end(number, Err(BroadcastEnding::Memory { bytes, cause: error.to_string() }));
                 continue;
             }
             actions.into_iter().for_each(|action| self.act(number, action));
@@ -569,21 +570,21 @@ impl<M: Store> Driver<M> {
         match action {
             Action::Tell { to, .. } if self.lost.contains(&to) => {
                 if cast.told.insert(to) {
-                    self.events.push_back((number, Event::Lost { peer: to }));
+                    self.events.push_back((number, SwarmEvent::Lost { peer: to }));
                 }
             }
             Action::Tell { to, message } => {
                 let digests = if manifest_of(&message).is_some() { cast.digests.clone() } else { Vec::new() };
-                if let (Message::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
+                if let (SwarmMessage::Welcome { .. }, Holding::Filling(_)) = (&message, &cast.holding) {
                     cast.informed.insert(to);
                 }
-                self.push(number, to, &Word::Said { message, digests });
+                self.push(number, to, &FrameKind::Said { message, digests });
             }
             Action::Send { to, block, from_bytes } => {
                 let outbox = self.peers.get_mut(&to).map(|peer| &mut peer.outbox);
                 match outbox {
                     Some(outbox) if from_bytes < cast.block_length(block) => outbox.begin(number, block, from_bytes),
-                    _ => self.events.push_back((number, Event::Sent { to, block })),
+                    _ => self.events.push_back((number, SwarmEvent::Sent { to, block })),
                 }
             }
             Action::Stop { to, block } => {
@@ -611,7 +612,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// A value will not come, whatever its node says.
-    fn end(&mut self, number: u32, ending: Result<Arc<M>, Ending>) {
+    fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
         self.news.push((number, News::Ended(ending)));
         self.tell_sharers(number);
         self.drop_cast(number);
@@ -619,10 +620,10 @@ impl<M: Store> Driver<M> {
 
     /// This rank lacks what the link to `peer` needs: without it, others would seem to be lost.
     fn end_those_to_come(&mut self, peer: usize, what: &str) {
-        let is_to_come = |cast: &Cast<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
+        let is_to_come = |cast: &BroadcastRun<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
         let to_come: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_to_come(cast)).map(|(&it, _)| it).collect();
         for number in to_come {
-            self.end(number, Err(Ending::Lacking { peer, what: what.to_string() }));
+            self.end(number, Err(BroadcastEnding::Lacking { peer, what: what.to_string() }));
         }
     }
 
@@ -634,16 +635,16 @@ impl<M: Store> Driver<M> {
 
     /// Forgets values that neither the user nor others need.
     fn sweep(&mut self) {
-        let is_done = |cast: &Cast<M>| cast.is_over && !cast.is_kept && cast.open.is_empty();
+        let is_done = |cast: &BroadcastRun<M>| cast.is_over && !cast.is_kept && cast.open.is_empty();
         let done: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_done(cast)).map(|(&number, _)| number).collect();
         done.into_iter().for_each(|number| self.drop_cast(number));
     }
 }
 
-fn manifest_of(message: &Message) -> Option<&Manifest> {
+fn manifest_of(message: &SwarmMessage) -> Option<&Manifest> {
     match message {
-        Message::Welcome { manifest, .. } => Some(manifest),
-        Message::Rejoin { manifest, .. } => manifest.as_ref(),
+        SwarmMessage::Welcome { manifest, .. } => Some(manifest),
+        SwarmMessage::Rejoin { manifest, .. } => manifest.as_ref(),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 //! The check in the header covers the header and words. Chunks are covered by the digest of their block.
 
 use super::MemoryPlace;
-use ripieno_plan::swarm::Message;
+use ripieno_plan::swarm::SwarmMessage;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -19,9 +19,9 @@ pub type Digest = [u8; 8];
 
 /// What ranks tell each other about one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) enum Word {
+pub(super) enum FrameKind {
     /// A message of the machines. With a manifest go the digests of its first blocks.
-    Said { message: Message, digests: Vec<Digest> },
+    Said { message: SwarmMessage, digests: Vec<Digest> },
     /// From the root: the digests of more blocks.
     Digests { first_block: usize, digests: Vec<Digest> },
     /// To the root: I will ask for this value, perhaps.
@@ -44,7 +44,7 @@ pub(super) enum Word {
 
 /// What follows a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Header {
+pub(super) enum FrameHeader {
     Word { cast: u32, length_bytes: usize, check: u32 },
     Chunk { cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
 }
@@ -54,7 +54,7 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 }
 
 /// A word's frame.
-pub(super) fn word(cast: u32, word: &Word) -> Vec<u8> {
+pub(super) fn word(cast: u32, word: &FrameKind) -> Vec<u8> {
     let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
     assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
     framed(cast, &body)
@@ -95,21 +95,21 @@ fn check(fields: &[u8], body: &[u8]) -> u32 {
     hash.digest() as u32
 }
 
-impl Header {
+impl FrameHeader {
     /// What the bytes say, if they are a header.
-    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
+    pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<FrameHeader> {
         let short = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
         let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
         let (cast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
         match short(0)? {
             WORD if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
-                Some(Header::Word { cast, length_bytes, check: found })
+                Some(FrameHeader::Word { cast, length_bytes, check: found })
             }
             CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
                 let from_bytes: usize = long(20)?.try_into().ok()?;
                 // No block ends beyond what can be counted.
                 from_bytes.checked_add(length_bytes)?;
-                Some(Header::Chunk { cast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
+                Some(FrameHeader::Chunk { cast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
             }
             _ => None,
         }
@@ -117,7 +117,7 @@ impl Header {
 }
 
 /// The word of a frame, if header and bytes are as they were sent.
-pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<Word> {
+pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
     let is_right = check(&fields(WORD, cast, body.len(), 0, 0)[..28], body) == found;
     is_right.then(|| postcard::from_bytes(body).ok())?
 }
@@ -130,11 +130,13 @@ mod tests {
 
     #[test]
     fn words_come_back_as_they_left_and_a_wrong_bit_is_found() {
-        let message = Message::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
-        let said = Word::Said { message, digests: vec![[7; 8]; 3] };
+        let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
+        let said = FrameKind::Said { message, digests: vec![[7; 8]; 3] };
         let frame = word(5, &said);
         let (header, body) = frame.split_first_chunk().unwrap();
-        let Some(Header::Word { cast: 5, length_bytes, check }) = Header::decode(header) else { panic!("{header:?}") };
+        let Some(FrameHeader::Word { cast: 5, length_bytes, check }) = FrameHeader::decode(header) else {
+            panic!("{header:?}")
+        };
         assert_eq!((length_bytes, read_word(5, check, body)), (body.len(), Some(said)));
         for bit in 0..8 * body.len() {
             let mut wrong = body.to_vec();
@@ -146,20 +148,20 @@ mod tests {
     #[test]
     fn a_chunk_with_a_wrong_header_is_none() {
         let header = chunk(3, 1 << 40, 17, 4096);
-        let right = Header::Chunk { cast: 3, block: 1 << 40, from_bytes: 17, length_bytes: 4096 };
-        assert_eq!(Header::decode(&header), Some(right));
+        let right = FrameHeader::Chunk { cast: 3, block: 1 << 40, from_bytes: 17, length_bytes: 4096 };
+        assert_eq!(FrameHeader::decode(&header), Some(right));
         for bit in 0..8 * HEADER_BYTES {
             let mut wrong = header;
             wrong[bit / 8] ^= 1 << (bit % 8);
-            assert_ne!(Header::decode(&wrong), Some(right), "{bit}");
+            assert_ne!(FrameHeader::decode(&wrong), Some(right), "{bit}");
         }
     }
 
     proptest! {
         #[test]
         fn any_bytes_are_read_without_harm(header: [u8; HEADER_BYTES], body: Vec<u8>) {
-            let _ = Header::decode(&header);
-            let _ = postcard::from_bytes::<Word>(&body);
+            let _ = FrameHeader::decode(&header);
+            let _ = postcard::from_bytes::<FrameKind>(&body);
         }
     }
 }

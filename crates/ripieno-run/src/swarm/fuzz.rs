@@ -3,15 +3,15 @@
 //! Checks would keep nearly all damage from whatever lies behind them, so that frames get right ones. Their tape is,
 //! for each: which value, whether a word or a chunk, the length of its bytes, and these.
 
-use super::frame::{self, Word};
+use super::frame::{self, FrameKind};
 use super::*;
-use ripieno_fuzz::{Counting, Fuzz};
-use ripieno_plan::swarm::{Discipline, Failure, Have, Manifest, Meeting, Message, Timing};
+use ripieno_fuzz::{Fuzz, FuzzAllocator};
+use ripieno_plan::swarm::{Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
 use std::sync::Arc;
 use std::time::Duration;
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
 const BLOCK_BYTES: usize = 100;
 const VALUE_BYTES: usize = 450;
@@ -21,43 +21,43 @@ const MEMORY_BYTES_MAX: usize = 1 << 20;
 const TURNS: u32 = 8;
 
 #[derive(Debug)]
-struct Memory(Vec<u8>);
+struct FuzzMemory(Vec<u8>);
 
-impl std::ops::Deref for Memory {
+impl std::ops::Deref for FuzzMemory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl std::ops::DerefMut for Memory {
+impl std::ops::DerefMut for FuzzMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }
 
-fn made(bytes: usize) -> io::Result<Memory> {
-    if bytes > MEMORY_BYTES_MAX { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(Memory(vec![0; bytes])) }
+fn made(bytes: usize) -> io::Result<FuzzMemory> {
+    if bytes > MEMORY_BYTES_MAX { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(FuzzMemory(vec![0; bytes])) }
 }
 
-impl Store for Memory {
+impl Store for FuzzMemory {
     fn place(&self) -> MemoryPlace {
         MemoryPlace { process: 1, descriptor: 1, inode: 1 }
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Memory> {
+    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<FuzzMemory> {
         if place.inode == 1 { made(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> io::Result<()> {
-        Memory::at(place, 0).map(drop)
+        FuzzMemory::at(place, 0).map(drop)
     }
 }
 
 /// A link that gives what it holds and takes everything.
-struct Given(Vec<u8>, usize);
+struct FuzzLink(Vec<u8>, usize);
 
-impl Link for Given {
+impl Link for FuzzLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         Ok(parts.iter().map(|part| part.len()).sum())
     }
@@ -89,7 +89,7 @@ impl Link for Given {
 }
 
 /// One peer speaks; links to the others are never made.
-struct OnePeer(usize, Given, bool);
+struct OnePeer(usize, FuzzLink, bool);
 
 impl Wires for OnePeer {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
@@ -109,8 +109,8 @@ fn manifest(discipline: Discipline) -> Manifest {
     Manifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
 }
 
-fn meetings(ranks: [usize; 2]) -> Vec<Meeting> {
-    ranks.map(|with| Meeting { with, instead_of: Some(1) }).into()
+fn meetings(ranks: [usize; 2]) -> Vec<NeighborOffer> {
+    ranks.map(|with| NeighborOffer { with, instead_of: Some(1) }).into()
 }
 
 fn digests() -> Vec<Digest> {
@@ -129,7 +129,7 @@ fn entry(cast: u8, is_chunk: bool, bytes: &[u8]) -> Vec<u8> {
     [&[cast, u8::from(is_chunk)], &(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
 }
 
-fn word(cast: u8, word: &Word) -> Vec<u8> {
+fn word(cast: u8, word: &FrameKind) -> Vec<u8> {
     entry(cast, false, &postcard::to_stdvec(word).unwrap())
 }
 
@@ -157,68 +157,70 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
 
 /// What the root says to a receiver, and what members say to each other and to the root.
 fn tapes() -> Vec<Vec<u8>> {
-    let said = |message: Message| Word::Said { message, digests: digests() };
+    let said = |message: SwarmMessage| FrameKind::Said { message, digests: digests() };
     let mut tapes = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
         let welcome =
-            Message::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: meetings([0, 2]) };
+            SwarmMessage::Welcome { manifest: manifest(discipline), sources: vec![0], neighbours: meetings([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
-        let fetches = (0..5).flat_map(|block| word(0, &said(Message::Fetch { block, source: 0 })));
-        let offer = said(Message::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
+        let fetches = (0..5).flat_map(|block| word(0, &said(SwarmMessage::Fetch { block, source: 0 })));
+        let offer = said(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
         let parts = [word(0, &said(welcome)), word(0, &offer), fetches.collect(), chunks.collect()];
-        tapes.push([parts.concat(), word(0, &said(Message::Released))].concat());
+        tapes.push([parts.concat(), word(0, &said(SwarmMessage::Released))].concat());
     }
     let have = || Box::new(Have::all(5));
     let messages = [
-        Message::Join,
-        Message::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
-        Message::Ask { part: 1, instead_of: 2 },
-        Message::Stalled { sources: vec![0, 2] },
-        Message::Found { have: have() },
-        Message::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },
-        Message::Corrupt { block: 2, source: 0 },
-        Message::Done,
-        Message::Alive,
-        Message::Source { stripe: 0, source: 2 },
-        Message::Meet { neighbours: meetings([1, 2]) },
-        Message::Wait,
-        Message::Probe,
-        Message::Gone { rank: 2 },
-        Message::Summon,
-        Message::Failed(Failure::CutOff { root: 0 }),
-        Message::Request { block: 1, from_bytes: 50 },
-        Message::Cancel { block: 1 },
-        Message::Refused { block: 1 },
-        Message::Have { block: 4 },
+        SwarmMessage::Join,
+        SwarmMessage::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
+        SwarmMessage::Ask { part: 1, instead_of: 2 },
+        SwarmMessage::Stalled { sources: vec![0, 2] },
+        SwarmMessage::Found { have: have() },
+        SwarmMessage::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },
+        SwarmMessage::Corrupt { block: 2, source: 0 },
+        SwarmMessage::Done,
+        SwarmMessage::Alive,
+        SwarmMessage::Source { stripe: 0, source: 2 },
+        SwarmMessage::Meet { neighbours: meetings([1, 2]) },
+        SwarmMessage::Wait,
+        SwarmMessage::Probe,
+        SwarmMessage::Gone { rank: 2 },
+        SwarmMessage::Summon,
+        SwarmMessage::Failed(MemberFailure::CutOff { root: 0 }),
+        SwarmMessage::Request { block: 1, from_bytes: 50 },
+        SwarmMessage::Cancel { block: 1 },
+        SwarmMessage::Refused { block: 1 },
+        SwarmMessage::Have { block: 4 },
     ];
     tapes.push(messages.iter().flat_map(|it| word(0, &said(it.clone()))).collect());
-    tapes.extend(messages.into_iter().map(|message| [word(0, &said(Message::Join)), word(0, &said(message))].concat()));
+    tapes.extend(
+        messages.into_iter().map(|message| [word(0, &said(SwarmMessage::Join)), word(0, &said(message))].concat()),
+    );
     let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
     let words = [
-        Word::Digests { first_block: 1, digests: digests()[1..].to_vec() },
-        Word::Here,
-        Word::LetGo,
-        Word::Released,
-        Word::Share,
-        Word::Coming,
-        Word::Shared { place, length_bytes: VALUE_BYTES },
-        Word::Alone,
-        Word::Told { bytes: b"told".to_vec() },
+        FrameKind::Digests { first_block: 1, digests: digests()[1..].to_vec() },
+        FrameKind::Here,
+        FrameKind::LetGo,
+        FrameKind::Released,
+        FrameKind::Share,
+        FrameKind::Coming,
+        FrameKind::Shared { place, length_bytes: VALUE_BYTES },
+        FrameKind::Alone,
+        FrameKind::Told { bytes: b"told".to_vec() },
     ];
     tapes.extend(words.iter().map(|it| [word(0, it), word(1, it)].concat()));
     tapes
 }
 
 /// Lets the driver read what a peer says; how it ended for it.
-fn driven(mut driver: Driver<Memory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8>) {
-    let mut wires = OnePeer(peer, Given(frames(tape), 0), false);
+fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8>) {
+    let mut wires = OnePeer(peer, FuzzLink(frames(tape), 0), false);
     let mut kinds = Vec::new();
     for turn in 1..=TURNS {
         driver.turn(Duration::from_secs(turn.into()), &mut wires);
         kinds.extend(driver.take_news().iter().map(|(_, news)| match news {
             News::Ended(Ok(_)) => 0,
-            News::Ended(Err(Ending::Failure(_))) => 1,
+            News::Ended(Err(BroadcastEnding::Failure(_))) => 1,
             News::Ended(Err(_)) => 2,
             News::Told { .. } => 3,
             News::Lost { .. } => 4,
@@ -229,8 +231,8 @@ fn driven(mut driver: Driver<Memory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8
     (wires.2, kinds)
 }
 
-fn driver(rank: usize) -> Driver<Memory> {
-    Driver::new(rank, 3, Timing::default(), Box::new(made))
+fn driver(rank: usize) -> Driver<FuzzMemory> {
+    Driver::new(rank, 3, SwarmTiming::default(), Box::new(made))
 }
 
 fn fuzz(name: &'static str) -> Fuzz {
@@ -259,7 +261,7 @@ fn a_root_bears_what_a_damaged_member_says() {
     ] {
         fuzz(name).run(|tape| {
             let mut root = driver(0);
-            let offered = Arc::new(Memory(value()));
+            let offered = Arc::new(FuzzMemory(value()));
             root.offer(Duration::ZERO, offered, manifest(discipline), digests(), order.clone());
             driven(root, 1, tape)
         });

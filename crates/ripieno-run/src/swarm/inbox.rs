@@ -1,6 +1,6 @@
 //! What comes from one peer: where in its stream of frames this rank stands.
 
-use super::frame::{HEADER_BYTES, Header, Word, read_word};
+use super::frame::{FrameHeader, FrameKind, HEADER_BYTES, read_word};
 use crate::link::{Link, LinkError};
 
 /// A chunk that comes in.
@@ -14,7 +14,7 @@ pub(super) struct Coming {
 }
 
 #[derive(Debug, Default)]
-pub(super) enum Inbox {
+pub(super) enum FrameInbox {
     #[default]
     Header,
     Word {
@@ -32,28 +32,28 @@ pub(super) enum Read {
     Nothing,
     /// Some bytes, of nothing whole.
     Some,
-    Word(u32, Word),
+    Word(u32, FrameKind),
 }
 
-impl Inbox {
+impl FrameInbox {
     /// Reads on, unless a chunk comes, which is for whoever has memory for it.
     pub(super) fn read(&mut self, link: &mut dyn Link) -> Result<Read, LinkError> {
         match self {
-            Inbox::Header => {
+            FrameInbox::Header => {
                 let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else { return Ok(Read::Nothing) };
                 link.consume(HEADER_BYTES);
-                *self = match Header::decode(&bytes) {
-                    Some(Header::Word { cast, length_bytes, check }) => {
-                        Inbox::Word { cast, check, body: vec![0; length_bytes], filled: 0 }
+                *self = match FrameHeader::decode(&bytes) {
+                    Some(FrameHeader::Word { cast, length_bytes, check }) => {
+                        FrameInbox::Word { cast, check, body: vec![0; length_bytes], filled: 0 }
                     }
-                    Some(Header::Chunk { cast, block, from_bytes, length_bytes }) => {
-                        Inbox::Chunk(Coming { cast, block, at_bytes: from_bytes, left_bytes: length_bytes })
+                    Some(FrameHeader::Chunk { cast, block, from_bytes, length_bytes }) => {
+                        FrameInbox::Chunk(Coming { cast, block, at_bytes: from_bytes, left_bytes: length_bytes })
                     }
                     None => return Err(garbled()),
                 };
                 Ok(Read::Some)
             }
-            Inbox::Word { cast, check, body, filled } => {
+            FrameInbox::Word { cast, check, body, filled } => {
                 let count = link.receive(&mut body[*filled..])?;
                 *filled += count;
                 if *filled < body.len() {
@@ -61,20 +61,20 @@ impl Inbox {
                 }
                 let word = read_word(*cast, *check, body).ok_or_else(garbled)?;
                 let cast = *cast;
-                *self = Inbox::Header;
+                *self = FrameInbox::Header;
                 Ok(Read::Word(cast, word))
             }
-            Inbox::Chunk(_) => Ok(Read::Some),
+            FrameInbox::Chunk(_) => Ok(Read::Some),
         }
     }
 
     /// So many bytes of a chunk have come.
     pub(super) fn advance(&mut self, count: usize) {
-        if let Inbox::Chunk(coming) = self {
+        if let FrameInbox::Chunk(coming) = self {
             coming.at_bytes += count;
             coming.left_bytes -= count;
             if coming.left_bytes == 0 {
-                *self = Inbox::Header;
+                *self = FrameInbox::Header;
             }
         }
     }

@@ -10,7 +10,7 @@ const FETCHES_RECORDED_MAX: usize = 1 << 16;
 
 /// A block, or part of one, that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct MeteredBlock {
     /// Which.
     pub block: usize,
     /// From whom.
@@ -25,9 +25,9 @@ pub struct Fetched {
 
 /// What has come, in the order of blocks.
 #[derive(Clone, Debug, Default)]
-pub struct Record {
+pub struct FetchRecord {
     /// Of each block from each sender.
-    pub fetches: Vec<Fetched>,
+    pub fetches: Vec<MeteredBlock>,
     /// Bytes of blocks for which the record had no room.
     pub left_out_bytes: usize,
 }
@@ -40,13 +40,13 @@ pub struct Meter {
     gave_bytes: AtomicU64,
     is_released: AtomicBool,
     is_recorded: AtomicBool,
-    record: Mutex<Recorded>,
+    record: Mutex<FetchLog>,
 }
 
 /// By block and sender.
 #[derive(Debug, Default)]
-struct Recorded {
-    fetches: BTreeMap<(usize, usize), Fetched>,
+struct FetchLog {
+    fetches: BTreeMap<(usize, usize), MeteredBlock>,
     left_out_bytes: usize,
 }
 
@@ -77,12 +77,12 @@ impl Meter {
     }
 
     /// What was recorded so far.
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> FetchRecord {
         let recorded = self.recorded();
-        Record { fetches: recorded.fetches.values().copied().collect(), left_out_bytes: recorded.left_out_bytes }
+        FetchRecord { fetches: recorded.fetches.values().copied().collect(), left_out_bytes: recorded.left_out_bytes }
     }
 
-    fn recorded(&self) -> MutexGuard<'_, Recorded> {
+    fn recorded(&self) -> MutexGuard<'_, FetchLog> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +100,7 @@ impl Meter {
         match recorded.fetches.get_mut(&(block, from)) {
             Some(fetched) => (fetched.bytes, fetched.last) = (fetched.bytes + count, now),
             None if has_room => {
-                let fetched = Fetched { block, from, bytes: count, first: now, last: now };
+                let fetched = MeteredBlock { block, from, bytes: count, first: now, last: now };
                 recorded.fetches.insert((block, from), fetched);
             }
             None => recorded.left_out_bytes += count,
@@ -129,7 +129,8 @@ mod tests {
         for (ms, from, count) in [(2, 3, 20), (3, 3, 5), (4, 1, 7)] {
             meter.note_came(at(ms), from, 0, count);
         }
-        let fetched = |from, bytes, first, last| Fetched { block: 0, from, bytes, first: at(first), last: at(last) };
+        let fetched =
+            |from, bytes, first, last| MeteredBlock { block: 0, from, bytes, first: at(first), last: at(last) };
         assert_eq!(meter.record().fetches, [fetched(1, 7, 4, 4), fetched(3, 25, 2, 3)]);
         (1..=FETCHES_RECORDED_MAX).for_each(|block| meter.note_came(at(5), 1, block, 2));
         let record = meter.record();

@@ -21,10 +21,10 @@ mod outbox;
 #[cfg(test)]
 mod tests;
 
-pub use blocks::Blocks;
-pub use driver::{Driver, Ending, Maker, News};
+pub use blocks::BlockDigests;
+pub use driver::{BroadcastEnding, Driver, Maker, News};
 pub use frame::Digest;
-pub use meter::{Fetched, Meter, Record};
+pub use meter::{FetchRecord, Meter, MeteredBlock};
 
 use crate::link::{Link, LinkError};
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! What waits to be sent to one peer: words first, then chunks of the blocks that it streams from here, in turn.
 
 use super::Store;
-use super::cast::Cast;
+use super::cast::BroadcastRun;
 use super::frame::{self, HEADER_BYTES};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::step_bytes;
@@ -24,7 +24,7 @@ pub(super) struct Sent {
 
 /// A block that flows to a peer.
 #[derive(Debug)]
-struct Stream {
+struct BlockStream {
     cast: u32,
     block: usize,
     /// The first byte that has not been sent.
@@ -33,7 +33,7 @@ struct Stream {
 
 /// A frame of which some bytes may be out.
 #[derive(Debug)]
-enum Frame {
+enum PendingFrame {
     Owned(Vec<u8>),
     Chunk { header: [u8; HEADER_BYTES], cast: u32, block: usize, from_bytes: usize, length_bytes: usize },
 }
@@ -42,8 +42,8 @@ enum Frame {
 pub(super) struct Outbox {
     words: VecDeque<Vec<u8>>,
     words_bytes: usize,
-    streams: VecDeque<Stream>,
-    current: Option<(Frame, usize)>,
+    streams: VecDeque<BlockStream>,
+    current: Option<(PendingFrame, usize)>,
 }
 
 impl Outbox {
@@ -58,7 +58,7 @@ impl Outbox {
     }
 
     pub(super) fn begin(&mut self, cast: u32, block: usize, from_bytes: usize) {
-        self.streams.push_back(Stream { cast, block, next_bytes: from_bytes });
+        self.streams.push_back(BlockStream { cast, block, next_bytes: from_bytes });
     }
 
     pub(super) fn stop(&mut self, cast: u32, block: usize) {
@@ -66,20 +66,20 @@ impl Outbox {
     }
 
     /// A value goes: what is half sent of it is kept aside, so that the frame comes to its end.
-    pub(super) fn forget<M: Store>(&mut self, number: u32, cast: &Cast<M>) {
+    pub(super) fn forget<M: Store>(&mut self, number: u32, cast: &BroadcastRun<M>) {
         self.streams.retain(|stream| stream.cast != number);
         if let Some((frame, _)) = &mut self.current
-            && let Frame::Chunk { header, cast: of, block, from_bytes, length_bytes } = frame
+            && let PendingFrame::Chunk { header, cast: of, block, from_bytes, length_bytes } = frame
             && *of == number
         {
             let bytes = &cast.block(*block)[*from_bytes..*from_bytes + *length_bytes];
-            *frame = Frame::Owned([&header[..], bytes].concat());
+            *frame = PendingFrame::Owned([&header[..], bytes].concat());
         }
     }
 
     /// Whether anything could be sent now.
-    pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, Cast<M>>) -> bool {
-        let can_go = |stream: &Stream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
+    pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
+        let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
         self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
     }
 
@@ -87,14 +87,14 @@ impl Outbox {
     pub(super) fn send<M: Store>(
         &mut self,
         link: &mut dyn Link,
-        casts: &BTreeMap<u32, Cast<M>>,
+        casts: &BTreeMap<u32, BroadcastRun<M>>,
         sent: &mut Vec<Sent>,
     ) -> Result<usize, LinkError> {
         let mut moved_bytes = 0;
         while let Some((frame, done_bytes)) = self.take_frame(casts) {
             let (first, second): (&[u8], &[u8]) = match &frame {
-                Frame::Owned(bytes) => (bytes, &[]),
-                Frame::Chunk { header, cast, block, from_bytes, length_bytes } => {
+                PendingFrame::Owned(bytes) => (bytes, &[]),
+                PendingFrame::Chunk { header, cast, block, from_bytes, length_bytes } => {
                     (header, &casts[cast].block(*block)[*from_bytes..*from_bytes + *length_bytes])
                 }
             };
@@ -114,26 +114,31 @@ impl Outbox {
         Ok(moved_bytes)
     }
 
-    fn take_frame<M: Store>(&mut self, casts: &BTreeMap<u32, Cast<M>>) -> Option<(Frame, usize)> {
+    fn take_frame<M: Store>(&mut self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> Option<(PendingFrame, usize)> {
         if let Some(current) = self.current.take() {
             return Some(current);
         }
         if let Some(word) = self.words.pop_front() {
             self.words_bytes -= word.len();
-            return Some((Frame::Owned(word), 0));
+            return Some((PendingFrame::Owned(word), 0));
         }
-        let can_go = |stream: &Stream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
+        let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
         let mut stream = self.streams.iter().position(can_go).and_then(|index| self.streams.remove(index))?;
         let (cast, block, from_bytes) = (stream.cast, stream.block, stream.next_bytes);
         let length_bytes = stream.length(&casts[&cast]);
         stream.next_bytes += length_bytes;
         self.streams.push_back(stream);
         let header = frame::chunk(cast, block, from_bytes, length_bytes);
-        Some((Frame::Chunk { header, cast, block, from_bytes, length_bytes }, 0))
+        Some((PendingFrame::Chunk { header, cast, block, from_bytes, length_bytes }, 0))
     }
 
-    fn end_chunk<M: Store>(&mut self, frame: &Frame, casts: &BTreeMap<u32, Cast<M>>, sent: &mut Vec<Sent>) {
-        let Frame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
+    fn end_chunk<M: Store>(
+        &mut self,
+        frame: &PendingFrame,
+        casts: &BTreeMap<u32, BroadcastRun<M>>,
+        sent: &mut Vec<Sent>,
+    ) {
+        let PendingFrame::Chunk { cast, block, from_bytes, length_bytes, .. } = *frame else { return };
         let mut is_last = false;
         if from_bytes + length_bytes == casts[&cast].block_length(block) {
             let count = self.streams.len();
@@ -145,9 +150,9 @@ impl Outbox {
     }
 }
 
-impl Stream {
+impl BlockStream {
     /// How much can go now.
-    fn length<M: Store>(&self, cast: &Cast<M>) -> usize {
+    fn length<M: Store>(&self, cast: &BroadcastRun<M>) -> usize {
         let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block_length(self.block));
         let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
         if length_bytes < step_bytes(block_bytes) && here_bytes < block_bytes { 0 } else { length_bytes }

@@ -1,8 +1,8 @@
 //! Drivers over pipes that hold next to nothing, by a made-up clock.
 
-use super::{Blocks, Digest, Driver, Ending, MemoryPlace, Meter, News, Store, Wires};
+use super::{BlockDigests, BroadcastEnding, Digest, Driver, MemoryPlace, Meter, News, Store, Wires};
 use crate::link::{Link, LinkError};
-use ripieno_plan::swarm::{Discipline, Failure, Manifest, Timing};
+use ripieno_plan::swarm::{Discipline, Manifest, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,9 +14,9 @@ const TURN: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Memory that others find by its place, once it has one.
-struct Memory(Vec<u8>, Mutex<Option<MemoryPlace>>);
+struct TestMemory(Vec<u8>, Mutex<Option<MemoryPlace>>);
 
-impl std::fmt::Debug for Memory {
+impl std::fmt::Debug for TestMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} bytes", self.0.len())
     }
@@ -27,26 +27,26 @@ thread_local! {
     static FOLLOWED: std::cell::RefCell<Vec<MemoryPlace>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-impl std::ops::Deref for Memory {
+impl std::ops::Deref for TestMemory {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         &self.0
     }
 }
 
-impl std::ops::DerefMut for Memory {
+impl std::ops::DerefMut for TestMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }
 
-impl Memory {
-    fn new(bytes: Vec<u8>) -> Memory {
-        Memory(bytes, Mutex::default())
+impl TestMemory {
+    fn new(bytes: Vec<u8>) -> TestMemory {
+        TestMemory(bytes, Mutex::default())
     }
 }
 
-impl Store for Memory {
+impl Store for TestMemory {
     fn place(&self) -> MemoryPlace {
         *self.1.lock().unwrap().get_or_insert_with(|| {
             SHARED.with_borrow_mut(|shared| {
@@ -56,8 +56,8 @@ impl Store for Memory {
         })
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<Memory> {
-        SHARED.with_borrow(|shared| Ok(Memory::new(shared[place.descriptor as usize][..length_bytes].to_vec())))
+    fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<TestMemory> {
+        SHARED.with_borrow(|shared| Ok(TestMemory::new(shared[place.descriptor as usize][..length_bytes].to_vec())))
     }
 
     fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> std::io::Result<()> {
@@ -209,11 +209,11 @@ impl Wires for PipeWires {
     }
 }
 
-struct World {
+struct SwarmWorld {
     net: Arc<Mutex<Net>>,
-    ranks: Vec<(Driver<Memory>, PipeWires)>,
+    ranks: Vec<(Driver<TestMemory>, PipeWires)>,
     now: Duration,
-    outcomes: BTreeMap<usize, Result<Arc<Memory>, Ending>>,
+    outcomes: BTreeMap<usize, Result<Arc<TestMemory>, BroadcastEnding>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
     told: Vec<(usize, usize, Vec<u8>)>,
     /// By whom, of which value, which peer is missed.
@@ -226,23 +226,24 @@ fn value(bytes: usize) -> Vec<u8> {
 }
 
 /// What a root gives, with the digests of its blocks.
-fn given(bytes: usize) -> (Arc<Memory>, Vec<Digest>) {
+fn given(bytes: usize) -> (Arc<TestMemory>, Vec<Digest>) {
     let value = value(bytes);
-    let digests = Blocks::of(&value, BLOCK_BYTES).digests;
-    (Arc::new(Memory::new(value)), digests)
+    let digests = BlockDigests::of(&value, BLOCK_BYTES).digests;
+    (Arc::new(TestMemory::new(value)), digests)
 }
 
-impl World {
-    fn new(size: usize) -> World {
+impl SwarmWorld {
+    fn new(size: usize) -> SwarmWorld {
         let net = Arc::new(Mutex::new(Net::default()));
         let rank = |rank| {
-            let driver = Driver::new(rank, size, Timing::default(), Box::new(|bytes| Ok(Memory::new(vec![0; bytes]))));
+            let driver =
+                Driver::new(rank, size, SwarmTiming::default(), Box::new(|bytes| Ok(TestMemory::new(vec![0; bytes]))));
             let wires = PipeWires { rank, net: net.clone(), links: BTreeMap::new(), closed: BTreeSet::new() };
             (driver, wires)
         };
         let ranks = (0..size).map(rank).collect();
         let (now, outcomes) = (Duration::ZERO, BTreeMap::new());
-        World { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new(), missed: Vec::new() }
+        SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new(), missed: Vec::new() }
     }
 
     /// Everybody begins a value; all want it at once.
@@ -295,7 +296,7 @@ impl World {
         has_moved
     }
 
-    fn run_until(&mut self, is_over: impl Fn(&World) -> bool) {
+    fn run_until(&mut self, is_over: impl Fn(&SwarmWorld) -> bool) {
         while !is_over(self) {
             // What comes of a loss may be sent in the next turn only.
             if !self.turn() && !self.turn() {
@@ -322,7 +323,7 @@ fn everybody_gets_the_bytes_from_every_root() {
         for size in [1, 2, 3, 5] {
             for root in 0..size {
                 for bytes in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, 9 * BLOCK_BYTES + 17] {
-                    let mut world = World::new(size);
+                    let mut world = SwarmWorld::new(size);
                     world.begin(root, bytes, discipline);
                     world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
                     let others: Vec<usize> = (0..size).filter(|&rank| rank != root).collect();
@@ -343,7 +344,7 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
     let bytes = block_count * BLOCK_BYTES;
     let digests = given(bytes).1;
     for discipline in disciplines() {
-        let mut world = World::new(size);
+        let mut world = SwarmWorld::new(size);
         let number = world.begin_with(0, bytes, discipline, 1);
         let meters: Vec<Arc<Meter>> = (1..size).map(|_| Arc::default()).collect();
         meters.iter().zip(1..).for_each(|(meter, rank)| world.ranks[rank].0.watch(number, meter.clone()));
@@ -367,7 +368,7 @@ fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
     let bytes = 20 * BLOCK_BYTES;
     let digests = given(bytes).1;
     for is_tampered in [false, true] {
-        let mut world = World::new(4);
+        let mut world = SwarmWorld::new(4);
         let number = world.begin_with(0, bytes, Discipline::Chain, 1);
         let meter: Arc<Meter> = Arc::default();
         world.ranks[3].0.watch(number, meter.clone());
@@ -392,7 +393,7 @@ fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
 fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
     let bytes = 20 * BLOCK_BYTES;
     for (discipline, dies) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
-        let mut world = World::new(4);
+        let mut world = SwarmWorld::new(4);
         let number = world.begin_with(1, bytes, discipline, 7);
         (0..30).for_each(|_| _ = world.turn());
         if dies {
@@ -402,7 +403,7 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
         }
         world.run_until(|world| world.outcomes.len() == 3);
         for ending in world.outcomes.values() {
-            let is_named = matches!(ending, Err(Ending::Failure(Failure::RootLost { root: 1, .. })));
+            let is_named = matches!(ending, Err(BroadcastEnding::Failure(MemberFailure::RootLost { root: 1, .. })));
             assert!(is_named, "{discipline:?}: {ending:?}");
         }
     }
@@ -410,7 +411,7 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
 
 #[test]
 fn several_values_come_at_once_by_the_same_links() {
-    let mut world = World::new(4);
+    let mut world = SwarmWorld::new(4);
     let (one, other) = (5 * BLOCK_BYTES, 7 * BLOCK_BYTES);
     world.begin(0, one, Discipline::Chain);
     world.begin(2, other, Discipline::CSB);
@@ -435,7 +436,7 @@ fn the_rest_get_the_bytes_when_one_dies_half_way() {
     let bytes = 60 * BLOCK_BYTES;
     for (discipline, is_silent) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
         for victim in 1..6 {
-            let mut world = World::new(6);
+            let mut world = SwarmWorld::new(6);
             world.begin(0, bytes, discipline);
             (0..25).for_each(|_| _ = world.turn());
             assert!(world.outcomes.is_empty());
@@ -452,7 +453,7 @@ fn the_rest_get_the_bytes_when_one_dies_half_way() {
 fn a_wrong_block_is_fetched_again_and_its_source_is_named() {
     let bytes = 20 * BLOCK_BYTES;
     for discipline in disciplines() {
-        let mut world = World::new(4);
+        let mut world = SwarmWorld::new(4);
         world.begin(0, bytes, discipline);
         world.net.lock().unwrap().tampered.insert(0, 3 * BLOCK_BYTES);
         world.run_until(|world| world.outcomes.len() == 3 && world.settled.is_some());
@@ -469,7 +470,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
     for discipline in disciplines() {
         let mut endings = BTreeSet::new();
         for turns in [5, 20, 40, 60, 80, 100, 130, 200] {
-            let mut world = World::new(5);
+            let mut world = SwarmWorld::new(5);
             world.begin(2, bytes, discipline);
             (0..turns).for_each(|_| _ = world.turn());
             world.net.lock().unwrap().dead.insert(2);
@@ -478,7 +479,8 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
                 match &world.outcomes[&rank] {
                     Ok(_) => assert!(world.right(rank, bytes), "{discipline:?} {turns}"),
                     Err(ending) => {
-                        let is_named = matches!(ending, Ending::Failure(Failure::RootLost { root: 2, .. }));
+                        let is_named =
+                            matches!(ending, BroadcastEnding::Failure(MemberFailure::RootLost { root: 2, .. }));
                         assert!(is_named, "{discipline:?} {turns}: {ending}");
                     }
                 }
@@ -493,7 +495,7 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
 #[test]
 fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
     let (size, bytes) = (3, 5 * BLOCK_BYTES);
-    let mut world = World::new(size);
+    let mut world = SwarmWorld::new(size);
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
     let now = world.now;
     let (given, digests) = given(bytes);
@@ -518,14 +520,14 @@ fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
 /// Rank 0 gives a value to others, which have some blocks of it; how many bytes have come to each of them.
 fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
     let size = parts.len() + 1;
-    let mut world = World::new(size);
+    let mut world = SwarmWorld::new(size);
     let (given, digests) = given(bytes);
-    let blocks = Blocks { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
+    let blocks = BlockDigests { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
     let number = world.ranks[0].0.offer(world.now, given, manifest, digests.clone(), (1..size).collect());
     let mut meters = Vec::new();
     for (rank, part) in (1..size).zip(parts) {
-        let (have, memory) = (blocks.found_in(part), Memory::new(part.clone()));
+        let (have, memory) = (blocks.found_in(part), TestMemory::new(part.clone()));
         let driver = &mut world.ranks[rank].0;
         assert_eq!(driver.fetch_into(world.now, 0, memory, digests.clone(), have), number);
         meters.push(Arc::new(Meter::default()));
@@ -554,7 +556,7 @@ fn who_has_blocks_already_fetches_the_others_only_and_gives_what_it_has() {
 
 #[test]
 fn what_users_tell_each_other_comes_in_order() {
-    let mut world = World::new(2);
+    let mut world = SwarmWorld::new(2);
     let number = world.begin(0, 3 * BLOCK_BYTES, Discipline::Chain);
     for bytes in [b"first".to_vec(), b"second".to_vec()] {
         world.ranks[1].0.tell(number, 0, bytes);
@@ -565,7 +567,7 @@ fn what_users_tell_each_other_comes_in_order() {
 
 #[test]
 fn who_dies_before_a_value_begins_here_is_missed_there_too() {
-    let mut world = World::new(3);
+    let mut world = SwarmWorld::new(3);
     let (first, now) = (world.begin(0, 1, Discipline::Chain), world.now);
     let second = world.ranks[2].0.expect(now, 0, None);
     world.run_until(|world| world.outcomes.len() == 2);
@@ -581,7 +583,7 @@ fn who_dies_before_a_value_begins_here_is_missed_there_too() {
 fn who_lacks_what_links_need_names_itself_and_not_the_root() {
     let bytes = 5 * BLOCK_BYTES;
     for discipline in disciplines() {
-        let mut world = World::new(3);
+        let mut world = SwarmWorld::new(3);
         world.net.lock().unwrap().lacking.insert(1);
         world.begin(0, bytes, discipline);
         world.run_until(|world| world.outcomes.len() == 2);
@@ -594,16 +596,17 @@ fn who_lacks_what_links_need_names_itself_and_not_the_root() {
 #[test]
 fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
     let bytes = 5 * BLOCK_BYTES;
-    let mut world = World::new(3);
-    world.ranks[1].0 = Driver::new(1, 3, Timing::default(), Box::new(|_| Err(std::io::ErrorKind::OutOfMemory.into())));
+    let mut world = SwarmWorld::new(3);
+    world.ranks[1].0 =
+        Driver::new(1, 3, SwarmTiming::default(), Box::new(|_| Err(std::io::ErrorKind::OutOfMemory.into())));
     world.begin(0, bytes, Discipline::BITTORRENT);
     world.run_until(|world| world.outcomes.len() == 2);
-    assert!(matches!(world.outcomes[&1], Err(Ending::Memory { .. })));
+    assert!(matches!(world.outcomes[&1], Err(BroadcastEnding::Memory { .. })));
     assert!(world.right(2, bytes));
 }
 
 /// Ranks 1, 2 and 3 share a host, 0 is elsewhere.
-fn begin_on_two_hosts(world: &mut World, bytes: usize) -> u32 {
+fn begin_on_two_hosts(world: &mut SwarmWorld, bytes: usize) -> u32 {
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
     let (given, digests) = given(bytes);
     let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![]);
@@ -615,7 +618,7 @@ fn begin_on_two_hosts(world: &mut World, bytes: usize) -> u32 {
 fn who_comes_late_gets_another_source_where_the_first_has_let_go() {
     let bytes = 9 * BLOCK_BYTES;
     for discipline in disciplines() {
-        let mut world = World::new(3);
+        let mut world = SwarmWorld::new(3);
         let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, 2);
         let (given, digests) = given(bytes);
         let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![1]);
@@ -633,7 +636,7 @@ fn who_comes_late_gets_another_source_where_the_first_has_let_go() {
 #[test]
 fn one_of_a_host_fetches_when_the_first_of_them_asks() {
     let bytes = 9 * BLOCK_BYTES;
-    let mut world = World::new(4);
+    let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
     world.ranks[2].0.want(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&2));
@@ -648,7 +651,7 @@ fn one_of_a_host_fetches_when_the_first_of_them_asks() {
 #[test]
 fn who_has_mapped_a_value_is_told_where_it_has_moved() {
     let bytes = 3 * BLOCK_BYTES;
-    let mut world = World::new(4);
+    let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
     (1..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
     world.run_until(|world| world.outcomes.len() == 3);
@@ -664,7 +667,7 @@ fn who_has_mapped_a_value_is_told_where_it_has_moved() {
 fn who_waits_for_a_rank_of_its_host_that_dies_or_says_nothing_fetches_itself() {
     let bytes = 20 * BLOCK_BYTES;
     for is_silent in [false, true] {
-        let mut world = World::new(4);
+        let mut world = SwarmWorld::new(4);
         let number = begin_on_two_hosts(&mut world, bytes);
         (2..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
         (0..20).for_each(|_| _ = world.turn());

@@ -1,7 +1,7 @@
 //! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
 #![allow(dead_code)]
 
-use ripieno_run::{Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Remote, Topology, Want};
+use ripieno_run::{Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, Remote, Topology, Want};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,11 +11,11 @@ type Pipe = Arc<Mutex<VecDeque<u8>>>;
 
 /// How many bytes a rank sends before it dies; none are left once it is dead.
 #[derive(Clone)]
-pub struct Life(Arc<AtomicUsize>);
+pub struct SendBudget(Arc<AtomicUsize>);
 
-impl Life {
-    fn for_ever() -> Life {
-        Life(Arc::new(AtomicUsize::new(usize::MAX)))
+impl SendBudget {
+    fn for_ever() -> SendBudget {
+        SendBudget(Arc::new(AtomicUsize::new(usize::MAX)))
     }
     /// Lets the rank die when it has sent `bytes` more.
     pub fn end_after(&self, bytes: usize) {
@@ -47,8 +47,8 @@ pub struct Narrow {
     expected: usize,
     /// How often it was asked for or given a message.
     messages: usize,
-    own: Life,
-    peer: Life,
+    own: SendBudget,
+    peer: SendBudget,
 }
 
 impl Narrow {
@@ -135,26 +135,26 @@ impl Link for Narrow {
 }
 
 /// Nobody sleeps here for longer than a yield.
-struct Awake(Arc<Mutex<Option<Failure>>>);
+struct Awake(Arc<Mutex<Option<JobFailure>>>);
 
 impl Remote for Awake {
     fn wake(&self) {}
-    fn report(&self, failure: Failure) {
+    fn report(&self, failure: JobFailure) {
         self.0.lock().unwrap().get_or_insert(failure);
     }
 }
 
 /// One rank's world.
-pub struct World {
+pub struct RankWorld {
     pub rank: usize,
-    pub life: Life,
+    pub life: SendBudget,
     links: Vec<Option<Narrow>>,
-    failure: Arc<Mutex<Option<Failure>>>,
+    failure: Arc<Mutex<Option<JobFailure>>>,
     stalls: usize,
     start: Instant,
 }
 
-impl Fabric for World {
+impl Fabric for RankWorld {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -170,15 +170,15 @@ impl Fabric for World {
     fn has_failed(&self) -> bool {
         self.failure.lock().unwrap().is_some()
     }
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         self.failure.lock().unwrap().clone()
     }
-    fn report(&mut self, failure: Failure) {
+    fn report(&mut self, failure: JobFailure) {
         self.failure.lock().unwrap().get_or_insert(failure);
     }
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
         let failure =
-            Failure::RankFailed { rank: peer, host: "here".into(), cause: cause.into(), traceback: String::new() };
+            JobFailure::RankFailed { rank: peer, host: "here".into(), cause: cause.into(), traceback: String::new() };
         self.failure.lock().unwrap().get_or_insert(failure).clone()
     }
     fn now(&self) -> Duration {
@@ -194,7 +194,7 @@ impl Fabric for World {
     fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
         self.stalls += 1;
         let cause = format!("stalled, waiting for {peers:?}");
-        self.report(Failure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
+        self.report(JobFailure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
     }
     fn remote(&self) -> Arc<dyn Remote> {
         Arc::new(Awake(self.failure.clone()))
@@ -208,10 +208,10 @@ impl Fabric for World {
 }
 
 /// The worlds of `p` ranks whose links hold `capacity` bytes and take `at_once`.
-pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
+pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
     let pipes: Vec<Vec<Pipe>> = (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect();
     let failure = Arc::new(Mutex::new(None));
-    let lives: Vec<Life> = (0..p).map(|_| Life::for_ever()).collect();
+    let lives: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();
     let link = |rank: usize, peer: usize| Narrow {
         out: pipes[rank][peer].clone(),
         incoming: pipes[peer][rank].clone(),
@@ -225,7 +225,7 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<World> {
     };
     let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
     (0..p)
-        .map(|rank| World {
+        .map(|rank| RankWorld {
             rank,
             life: lives[rank].clone(),
             links: links(rank),

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 /// One thing that happens in a world.
 #[derive(Clone, Debug)]
-pub enum Happening {
-    Message { from: usize, source: Bytes, to: usize, target: Bytes, is_reduced: bool },
-    Local { rank: usize, source: Bytes, target: Bytes, is_combined: bool },
-    Fill { rank: usize, target: Bytes, with: Constant },
+pub enum PlanStep {
+    Message { from: usize, source: SpanBytes, to: usize, target: SpanBytes, is_reduced: bool },
+    Local { rank: usize, source: SpanBytes, target: SpanBytes, is_combined: bool },
+    Fill { rank: usize, target: SpanBytes, with: Constant },
 }
 
 /// A span, or rows of one.
 #[derive(Clone, Debug)]
-pub struct Bytes {
+pub struct SpanBytes {
     span: Span,
     rows: Option<Rows>,
 }
 
 /// How large a world is.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct PlanScale {
     pub rank_count: usize,
     /// How many replicas of each rank there are.
     pub replicas: usize,
@@ -37,7 +37,7 @@ pub const OPS: [Op; 4] = [Op::Sum, Op::Prod, Op::Max, Op::And];
 pub const BUFFER_COUNT: usize = 2;
 
 /// What each buffer of each rank holds.
-pub type State = Vec<Vec<Vec<i32>>>;
+pub type BufferContents = Vec<Vec<Vec<i32>>>;
 
 /// The next number of a sequence that `state` starts: splitmix64.
 pub fn random(state: &mut u64, below: usize) -> usize {
@@ -47,17 +47,17 @@ pub fn random(state: &mut u64, below: usize) -> usize {
     ((z ^ (z >> 31)) % below as u64) as usize
 }
 
-fn span(seed: &mut u64, scale: Scale, element_count: usize) -> Span {
+fn span(seed: &mut u64, scale: PlanScale, element_count: usize) -> Span {
     let buffer = Buffer(random(seed, BUFFER_COUNT) as u16);
     Span::whole(buffer, scale.element_count, 4)
         .elements(random(seed, scale.element_count - element_count + 1), element_count)
 }
 
 /// Rows of `element_count` elements in all, or a span of so many.
-fn part(seed: &mut u64, scale: Scale, element_count: usize) -> Bytes {
+fn part(seed: &mut u64, scale: PlanScale, element_count: usize) -> SpanBytes {
     let width = 1 + random(seed, 20.min(element_count.max(3)));
     if random(seed, 2) == 0 || !element_count.is_multiple_of(width) {
-        return Bytes { span: span(seed, scale, element_count), rows: None };
+        return SpanBytes { span: span(seed, scale, element_count), rows: None };
     }
     let mut missing = element_count / width;
     let row_count = missing + random(seed, scale.element_count / width - missing + 1);
@@ -67,58 +67,58 @@ fn part(seed: &mut u64, scale: Scale, element_count: usize) -> Bytes {
         is_chosen
     };
     let numbers: Arc<[u32]> = (0..row_count as u32).filter(is_chosen).collect();
-    Bytes { span: span(seed, scale, row_count * width), rows: Some(Rows::new(numbers, 4 * width)) }
+    SpanBytes { span: span(seed, scale, row_count * width), rows: Some(Rows::new(numbers, 4 * width)) }
 }
 
-pub fn happening(seed: &mut u64, scale: Scale) -> Happening {
+pub fn happening(seed: &mut u64, scale: PlanScale) -> PlanStep {
     let element_count = match random(seed, 4) {
         0 => scale.element_count,
         1 => random(seed, 3.min(scale.element_count)),
         _ => random(seed, scale.element_count + 1),
     };
     let (from, to) = (random(seed, scale.rank_count), random(seed, scale.rank_count));
-    let whole = |span| Bytes { span, rows: None };
+    let whole = |span| SpanBytes { span, rows: None };
     match (from == to, random(seed, 2) == 0) {
         (true, _) if random(seed, 4) == 0 => {
             let with = [Constant::Zero, Constant::Identity(scale.op)][random(seed, 2)];
-            Happening::Fill { rank: to, target: part(seed, scale, element_count), with }
+            PlanStep::Fill { rank: to, target: part(seed, scale, element_count), with }
         }
         (true, is_combined) => {
             let (one, other) = (part(seed, scale, element_count), whole(span(seed, scale, element_count)));
             let (source, target) = if is_combined { (other, one) } else { (one, other) };
             match source.span.overlaps(&target.span) {
                 true => happening(seed, scale),
-                false => Happening::Local { rank: from, source, target, is_combined },
+                false => PlanStep::Local { rank: from, source, target, is_combined },
             }
         }
         (false, is_reduced) => {
             let source = part(seed, scale, element_count);
             let target =
                 if is_reduced { part(seed, scale, element_count) } else { whole(span(seed, scale, element_count)) };
-            Happening::Message { from, source, to, target, is_reduced }
+            PlanStep::Message { from, source, to, target, is_reduced }
         }
     }
 }
 
 /// Every rank's plan: its part in what happens, in order.
-pub fn plans(happenings: &[Happening], scale: Scale) -> Vec<Plan> {
+pub fn plans(happenings: &[PlanStep], scale: PlanScale) -> Vec<Plan> {
     let (mut plans, op) = (vec![Plan::new(); scale.rank_count], scale.op);
     for happening in happenings {
         match happening.clone() {
-            Happening::Message { from, source, to, target, is_reduced } => {
+            PlanStep::Message { from, source, to, target, is_reduced } => {
                 plans[from].push(Operation::Send { to, span: source.span, rows: source.rows });
                 plans[to].push(match is_reduced {
                     true => Operation::Reduce { from, span: target.span, rows: target.rows, op },
                     false => Operation::Receive { from, span: target.span },
                 });
             }
-            Happening::Local { rank, source: Bytes { span: from, rows }, target, is_combined: false } => {
+            PlanStep::Local { rank, source: SpanBytes { span: from, rows }, target, is_combined: false } => {
                 plans[rank].push(Operation::Copy { from, to: target.span, rows });
             }
-            Happening::Local { rank, source, target: Bytes { span: to, rows }, is_combined: true } => {
+            PlanStep::Local { rank, source, target: SpanBytes { span: to, rows }, is_combined: true } => {
                 plans[rank].push(Operation::Combine { from: source.span, to, rows, op });
             }
-            Happening::Fill { rank, target: Bytes { span, rows }, with } => {
+            PlanStep::Fill { rank, target: SpanBytes { span, rows }, with } => {
                 plans[rank].push(Operation::Fill { span, rows, with });
             }
         }
@@ -140,7 +140,7 @@ pub fn without_zeros(plan: &Plan, op: Op) -> Plan {
 }
 
 /// Which elements of its buffer a part has, in order.
-fn elements(part: &Bytes) -> Vec<usize> {
+fn elements(part: &SpanBytes) -> Vec<usize> {
     let first = part.span.start_bytes / 4;
     match &part.rows {
         None => (first..first + part.span.element_count()).collect(),
@@ -175,18 +175,18 @@ fn constant(with: Constant) -> i32 {
 }
 
 /// One happening after the other.
-pub fn serially(happenings: &[Happening], op: Op, mut state: State) -> State {
+pub fn serially(happenings: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
     for happening in happenings {
         let (from, source, to, target, is_reduced) = match happening {
-            Happening::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
-            Happening::Local { rank, source, target, is_combined } => (rank, source, rank, target, is_combined),
-            Happening::Fill { rank, target, with } => {
+            PlanStep::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
+            PlanStep::Local { rank, source, target, is_combined } => (rank, source, rank, target, is_combined),
+            PlanStep::Fill { rank, target, with } => {
                 let buffer = &mut state[*rank][target.span.buffer.0 as usize];
                 elements(target).iter().for_each(|&i| buffer[i] = constant(*with));
                 continue;
             }
         };
-        let read = |buffers: &Vec<Vec<i32>>, part: &Bytes| -> Vec<i32> {
+        let read = |buffers: &Vec<Vec<i32>>, part: &SpanBytes| -> Vec<i32> {
             elements(part).iter().map(|&i| buffers[part.span.buffer.0 as usize][i]).collect()
         };
         let values = read(&state[*from], source);

@@ -5,15 +5,17 @@ mod common;
 mod happening;
 
 use common::worlds;
-use happening::{BUFFER_COUNT, Happening, OPS, Scale, State, happening, plans, random, serially, without_zeros};
+use happening::{
+    BUFFER_COUNT, BufferContents, OPS, PlanScale, PlanStep, happening, plans, random, serially, without_zeros,
+};
 use ripieno_plan::{Collective, Plan, Promise, check::check};
-use ripieno_run::{Call, CallKind, Element, Executor, Memory, Prepared, Replicas, Schedule};
+use ripieno_run::{BufferMemory, Call, CallKind, Element, Executor, PreparedCall, Replicas, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// All ranks at once, over narrow links; each rank begins every run but the last, moves them on a little, and waits in
 /// the last one. The values of each run, at each replica of each rank.
-fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
+fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> Vec<BufferContents> {
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
     let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
@@ -21,7 +23,7 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
     let replicas = Replicas::new(scale.rank_count * scale.replicas, scale.replicas);
     let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {
-        let rank = |mut world: common::World| {
+        let rank = |mut world: common::RankWorld| {
             scope.spawn(move || {
                 let rank = replicas.logical(world.rank);
                 let mut executor = Executor::default();
@@ -39,8 +41,8 @@ fn executed(runs: &[Vec<Plan>], scale: Scale, states: &[State]) -> Vec<State> {
                         1 => Schedule::new(plan),
                         _ => Schedule::replicated(plan, replicas, world.rank),
                     });
-                    let (prepared, sequence) = (Prepared::new(0, call, schedule).unwrap(), number as u64);
-                    let buffers: Vec<Memory<'static>> = buffers.drain(..).map(Memory::Write).collect();
+                    let (prepared, sequence) = (PreparedCall::new(0, call, schedule).unwrap(), number as u64);
+                    let buffers: Vec<BufferMemory<'static>> = buffers.drain(..).map(BufferMemory::Write).collect();
                     if number < last {
                         let ended = ended.clone();
                         let end = Box::new(move |result: Result<_, _>| {
@@ -80,14 +82,14 @@ fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
 
 /// Draws `run_count` runs, and compares what the executor makes of all of them, in flight at once, with one happening
 /// after the other.
-fn holds(seed: u64, scale: Scale, run_count: usize) {
+fn holds(seed: u64, scale: PlanScale, run_count: usize) {
     let mut draws = seed;
-    let runs: Vec<Vec<Happening>> =
+    let runs: Vec<Vec<PlanStep>> =
         (0..run_count).map(|_| (0..scale.happening_count).map(|_| happening(&mut draws, scale)).collect()).collect();
     let plans: Vec<Vec<Plan>> = runs.iter().map(|happenings| plans(happenings, scale)).collect();
     let mut vector = || (0..scale.element_count).map(|_| random(&mut draws, 1 << 20) as i32).collect();
     let mut state = || (0..scale.rank_count).map(|_| (0..BUFFER_COUNT).map(|_| vector()).collect()).collect();
-    let states: Vec<State> = (0..run_count).map(|_| state()).collect();
+    let states: Vec<BufferContents> = (0..run_count).map(|_| state()).collect();
 
     let nothing_promised = vec![Promise::nothing(); scale.rank_count];
     for plans in &plans {
@@ -107,7 +109,7 @@ fn holds(seed: u64, scale: Scale, run_count: usize) {
 fn overlapping_operations_end_as_if_one_came_after_the_other() {
     for seed in 0..400 {
         let mut draws = seed;
-        let scale = Scale {
+        let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 3),
             replicas: 1,
             element_count: 1 + random(&mut draws, 24),
@@ -124,7 +126,7 @@ fn overlapping_operations_end_as_if_one_came_after_the_other() {
 fn runs_in_flight_end_as_if_one_came_after_the_other() {
     for seed in 1000..1200 {
         let mut draws = seed;
-        let scale = Scale {
+        let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 3),
             replicas: 1,
             element_count: 1 + random(&mut draws, 24),
@@ -141,7 +143,7 @@ fn runs_in_flight_end_as_if_one_came_after_the_other() {
 fn replicas_that_race_end_as_if_one_happening_came_after_the_other() {
     for seed in 2000..2100 {
         let mut draws = seed;
-        let scale = Scale {
+        let scale = PlanScale {
             rank_count: 2 + random(&mut draws, 2),
             replicas: 2,
             element_count: 1 + random(&mut draws, 24),
@@ -157,7 +159,7 @@ fn replicas_that_race_end_as_if_one_happening_came_after_the_other() {
 #[test]
 fn they_do_so_in_segments_and_relay_units() {
     for seed in 0..8 {
-        let scale = Scale {
+        let scale = PlanScale {
             rank_count: 3,
             replicas: 1 + seed as usize / OPS.len(),
             element_count: 25_000,

@@ -1,14 +1,14 @@
 //! The balance: rates of flows, and when each comes to where something happens.
 
-use super::flow::State;
-use super::stage::{EQUAL, Event, Stage};
+use super::flow::FlowState;
+use super::stage::{EQUAL, PlayEvent, PlayState};
 use crate::fair::{Demand, rates};
 use std::collections::BTreeSet;
 
 /// After so many rounds of balancing, what was balanced once stays in.
 const ROUNDS_APART: usize = 8;
 
-impl Stage<'_> {
+impl PlayState<'_> {
     /// Gives flows their fair rates, and those that these concern.
     pub(super) fn balance(&mut self) {
         let mut all: BTreeSet<u32> = BTreeSet::new();
@@ -32,7 +32,7 @@ impl Stage<'_> {
     /// Active flows, and all that share a wire with one of them.
     fn sharing(&self, some: BTreeSet<u32>) -> BTreeSet<u32> {
         let mut found: BTreeSet<u32> =
-            some.into_iter().filter(|&flow| self.flows[flow as usize].state == State::Active).collect();
+            some.into_iter().filter(|&flow| self.flows[flow as usize].state == FlowState::Active).collect();
         let mut open: Vec<u32> = found.iter().copied().collect();
         let mut seen = BTreeSet::new();
         while let Some(flow) = open.pop() {
@@ -61,7 +61,7 @@ impl Stage<'_> {
                 let number = self.waits_for.entries[index] as usize;
                 let by = self.waits[number].by;
                 let is_bound = self.met[number].threshold && !self.met[number].release;
-                if !is_bound || self.flows[by as usize].state != State::Active {
+                if !is_bound || self.flows[by as usize].state != FlowState::Active {
                     continue;
                 }
                 self.unscheduled.insert(by);
@@ -99,7 +99,7 @@ impl Stage<'_> {
     /// Notes when a flow comes to where others wait for it, to its end, or to where it must wait itself.
     pub(super) fn schedule(&mut self, flow: u32) {
         let it = &self.flows[flow as usize];
-        if it.state != State::Active {
+        if it.state != FlowState::Active {
             return;
         }
         let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), it.length * EQUAL);
@@ -132,7 +132,7 @@ impl Stage<'_> {
         (it.target, it.chased) = (target, chased);
         let version = it.version;
         if at_s < f64::INFINITY {
-            self.clock.note(at_s, Event::Flow { flow, version });
+            self.clock.note(at_s, PlayEvent::Flow { flow, version });
         }
     }
 }

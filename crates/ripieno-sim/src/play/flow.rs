@@ -7,14 +7,14 @@ use ripieno_plan::Operation;
 const AT_ONCE: f64 = 1e30;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FlowState {
     Waiting,
     Active,
     Done,
     Dead,
 }
 
-pub(super) struct Flow {
+pub(super) struct OperationFlow {
     pub(super) rank: u32,
     pub(super) operation: u32,
     /// How many messages come before it on its link.
@@ -24,7 +24,7 @@ pub(super) struct Flow {
     pub(super) uses: Uses,
     pub(super) limit: f64,
     pub(super) length: f64,
-    pub(super) state: State,
+    pub(super) state: FlowState,
     /// How far it was at `since_s`, and its rate since then.
     pub(super) position: f64,
     pub(super) since_s: f64,
@@ -37,7 +37,7 @@ pub(super) struct Flow {
     pub(super) version: u32,
 }
 
-pub(super) struct Message {
+pub(super) struct FlowMessage {
     pub(super) sender: u32,
     pub(super) receiver: u32,
     pub(super) is_receive: bool,
@@ -45,16 +45,16 @@ pub(super) struct Message {
 }
 
 /// Who comes first of those that can begin: links take turns; then as the plans have it.
-pub(super) type Turn = (u32, u32, u32, u32);
+pub(super) type StartOrder = (u32, u32, u32, u32);
 
 /// When a flow comes.
-pub(super) fn turn(flows: &[Flow], flow: u32) -> Turn {
+pub(super) fn turn(flows: &[OperationFlow], flow: u32) -> StartOrder {
     let it = &flows[flow as usize];
     (it.turn, it.operation, it.rank, flow)
 }
 
 /// An operation before it begins.
-pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Operation) -> Flow {
+pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Operation) -> OperationFlow {
     let is_combined = matches!(operation, Operation::Combine { .. }) && cluster.gamma_s_per_byte > 0.0;
     let length_bytes = operation.length_bytes();
     let port = match operation {
@@ -62,7 +62,7 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
         Operation::Receive { .. } | Operation::Reduce { .. } => Some(2 * rank as u32 + 1),
         Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => None,
     };
-    Flow {
+    OperationFlow {
         rank: rank as u32,
         operation: index as u32,
         turn: 0,
@@ -76,7 +76,7 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
         },
         limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { AT_ONCE },
         length: length_bytes as f64,
-        state: State::Waiting,
+        state: FlowState::Waiting,
         position: 0.0,
         since_s: 0.0,
         rate: 0.0,
@@ -88,11 +88,11 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
 }
 
 /// The end of a message that an operation is, if it is one.
-pub(super) fn end_of(rank: usize, operation: &Operation, flow: u32) -> Option<Message> {
+pub(super) fn end_of(rank: usize, operation: &Operation, flow: u32) -> Option<FlowMessage> {
     let (sender, receiver, is_receive) = match *operation {
         Operation::Send { to, .. } => (rank, to, false),
         Operation::Receive { from, .. } | Operation::Reduce { from, .. } => (from, rank, true),
         Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => return None,
     };
-    Some(Message { sender: sender as u32, receiver: receiver as u32, is_receive, flow })
+    Some(FlowMessage { sender: sender as u32, receiver: receiver as u32, is_receive, flow })
 }

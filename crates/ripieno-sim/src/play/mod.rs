@@ -12,11 +12,11 @@ mod flow;
 mod score;
 mod stage;
 
-use crate::cluster::{Cluster, Kind, WireName};
+use crate::cluster::{Cluster, ConnectionKind, WireName};
 use ripieno_plan::Plan;
-use ripieno_plan::simulate::Transfer;
+use ripieno_plan::simulate::SimulatedTransfer;
 use score::Score;
-use stage::Stage;
+use stage::PlayState;
 use std::fmt;
 
 /// Operations of all ranks together: more do not fit the memory of a usual machine.
@@ -28,16 +28,16 @@ pub struct Played {
     /// When each rank was done; none, if it never was.
     pub finish_s: Vec<Option<f64>>,
     /// The messages that arrived, in the order in which they did.
-    pub transfers: Vec<Transfer>,
+    pub transfers: Vec<SimulatedTransfer>,
     /// Bytes that each rank sent, those that never arrived among them.
     pub sent_bytes: Vec<usize>,
     /// The wires that carried something.
-    pub loads: Vec<Load>,
+    pub loads: Vec<WireLoad>,
 }
 
 /// What one wire carried.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Load {
+pub struct WireLoad {
     /// Which wire.
     pub wire: WireName,
     /// What it carried.
@@ -85,13 +85,13 @@ impl Played {
     }
 
     /// The wire that was busy longest.
-    pub fn busiest(&self) -> Option<&Load> {
+    pub fn busiest(&self) -> Option<&WireLoad> {
         self.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s))
     }
 
     /// Bytes of the messages that arrived by each kind of link.
-    pub fn bytes_by_kind(&self, cluster: &Cluster) -> [(Kind, usize); 3] {
-        let mut sums = [(Kind::Memory, 0), (Kind::Cable, 0), (Kind::Uplink, 0)];
+    pub fn bytes_by_kind(&self, cluster: &Cluster) -> [(ConnectionKind, usize); 3] {
+        let mut sums = [(ConnectionKind::Memory, 0), (ConnectionKind::Cable, 0), (ConnectionKind::Uplink, 0)];
         for transfer in &self.transfers {
             sums[cluster.kind(transfer.sender, transfer.receiver) as usize].1 += transfer.length_bytes;
         }
@@ -101,7 +101,7 @@ impl Played {
 
 /// Plays one plan per rank.
 pub fn play(cluster: &Cluster, plans: impl Iterator<Item = Plan>) -> Result<Played, Unplayable> {
-    let mut stage = Stage::ready(cluster, Score::of(cluster, plans)?);
+    let mut stage = PlayState::ready(cluster, Score::of(cluster, plans)?);
     stage.run();
     Ok(stage.played())
 }

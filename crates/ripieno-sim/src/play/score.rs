@@ -1,18 +1,18 @@
 //! The score: all flows of a play, which of them are the ends of one message, and what each waits for.
 
-use super::flow::{Flow, Message, end_of, flow};
+use super::flow::{FlowMessage, OperationFlow, end_of, flow};
 use super::{OPERATIONS_MAX, Unplayable};
 use crate::cluster::Cluster;
-use crate::waits::{Wait, of_plan};
+use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
 
 /// All ranks' plans, wired up.
 pub(super) struct Score {
     pub(super) rank_count: usize,
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Vec<OperationFlow>,
     /// Per message: the flows at its ends.
     pub(super) pairs: Vec<[u32; 2]>,
-    pub(super) waits: Vec<Wait>,
+    pub(super) waits: Vec<OperationWait>,
 }
 
 impl Score {
@@ -46,9 +46,9 @@ impl Score {
 /// Pairs each send with the receive that it meets; messages of a link follow each other, and receives their sends.
 fn matched(
     cluster: &Cluster,
-    mut messages: Vec<Message>,
-    flows: &mut [Flow],
-    waits: &mut Vec<Wait>,
+    mut messages: Vec<FlowMessage>,
+    flows: &mut [OperationFlow],
+    waits: &mut Vec<OperationWait>,
 ) -> Result<Vec<[u32; 2]>, Unplayable> {
     messages.sort_by_key(|message| (message.sender, message.receiver, message.is_receive, message.flow));
     let mut pairs = Vec::with_capacity(messages.len() / 2);
@@ -66,14 +66,20 @@ fn matched(
             let [send, receive] = pair;
             let length = flows[send as usize].length;
             pair.iter().for_each(|&end| flows[end as usize].turn = number as u32);
-            waits.push(Wait { on: send, by: receive, at: 0.0, threshold: stored.min(length), release: length });
+            waits.push(OperationWait {
+                on: send,
+                by: receive,
+                at: 0.0,
+                threshold: stored.min(length),
+                release: length,
+            });
             let queue = cluster.queue_bytes.map(|bytes| stored.max(bytes as f64));
             if let Some(queue) = queue.filter(|&queue| queue < length) {
-                waits.push(Wait { on: receive, by: send, at: queue, threshold: 0.0, release: length });
+                waits.push(OperationWait { on: receive, by: send, at: queue, threshold: 0.0, release: length });
             }
             for (earlier, end) in before.into_iter().flatten().zip(pair) {
                 let length = flows[earlier as usize].length;
-                waits.push(Wait { on: earlier, by: end, at: 0.0, threshold: length, release: length });
+                waits.push(OperationWait { on: earlier, by: end, at: 0.0, threshold: length, release: length });
             }
             before = Some(pair);
             pairs.push(pair);

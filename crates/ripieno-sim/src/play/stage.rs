@@ -1,12 +1,12 @@
 //! The stage: what happens on a cluster while plans are played, one event after the other.
 
-use super::flow::{Flow, State, Turn, turn};
+use super::flow::{FlowState, OperationFlow, StartOrder, turn};
 use super::score::Score;
-use super::{Load, Played};
+use super::{Played, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
-use crate::waits::Wait;
-use ripieno_plan::simulate::Transfer;
+use crate::waits::OperationWait;
+use ripieno_plan::simulate::SimulatedTransfer;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
@@ -19,49 +19,49 @@ pub(super) struct Met {
     pub(super) release: bool,
 }
 
-pub(super) enum Event {
+pub(super) enum PlayEvent {
     Flow { flow: u32, version: u32 },
     Death { node: usize },
     Cut { ends: [usize; 2] },
 }
 
-pub(super) struct Stage<'a> {
+pub(super) struct PlayState<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) rank_count: usize,
-    pub(super) flows: Vec<Flow>,
+    pub(super) flows: Vec<OperationFlow>,
     /// Per message: the flows at its ends.
     pub(super) pairs: Vec<[u32; 2]>,
     /// Per flow: its message, if it is an end of one.
     pub(super) pair_of: Vec<Option<u32>>,
     pub(super) starts_s: Vec<f64>,
-    pub(super) waits: Vec<Wait>,
+    pub(super) waits: Vec<OperationWait>,
     pub(super) met: Vec<Met>,
     /// Per flow: its waits, and those for it.
-    pub(super) waits_of: Lists,
-    pub(super) waits_for: Lists,
+    pub(super) waits_of: IndexLists,
+    pub(super) waits_for: IndexLists,
     /// Per wire: the active flows, what it carried, and how long that takes.
     pub(super) users: Vec<Vec<u32>>,
     pub(super) carried: Vec<(f64, f64)>,
     /// Per port: whether a message of one segment has it, and which want it.
     pub(super) is_taken: Vec<bool>,
-    pub(super) queued: Vec<BinaryHeap<Reverse<Turn>>>,
-    pub(super) candidates: BinaryHeap<Reverse<Turn>>,
-    pub(super) clock: Clock<Event>,
+    pub(super) queued: Vec<BinaryHeap<Reverse<StartOrder>>>,
+    pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
+    pub(super) clock: Clock<PlayEvent>,
     /// Flows whose rates may be wrong, and those whose next event may be.
     pub(super) unbalanced: BTreeSet<u32>,
     pub(super) unscheduled: BTreeSet<u32>,
-    pub(super) transfers: Vec<Transfer>,
+    pub(super) transfers: Vec<SimulatedTransfer>,
     pub(super) finish_s: Vec<f64>,
 }
 
 /// Lists of numbers by number.
-pub(super) struct Lists {
+pub(super) struct IndexLists {
     pub(super) starts: Vec<u32>,
     pub(super) entries: Vec<u32>,
 }
 
-impl Lists {
-    pub(super) fn of(count: usize, keys: impl Iterator<Item = u32> + Clone) -> Lists {
+impl IndexLists {
+    pub(super) fn of(count: usize, keys: impl Iterator<Item = u32> + Clone) -> IndexLists {
         let mut starts = vec![0u32; count + 1];
         keys.clone().for_each(|key| starts[key as usize + 1] += 1);
         (0..count).for_each(|key| starts[key + 1] += starts[key]);
@@ -71,7 +71,7 @@ impl Lists {
             entries[next[key as usize] as usize] = entry as u32;
             next[key as usize] += 1;
         }
-        Lists { starts, entries }
+        IndexLists { starts, entries }
     }
 
     pub(super) fn range(&self, key: usize) -> std::ops::Range<usize> {
@@ -83,9 +83,9 @@ impl Lists {
     }
 }
 
-impl<'a> Stage<'a> {
+impl<'a> PlayState<'a> {
     /// All ranks before their first operation.
-    pub(super) fn ready(cluster: &'a Cluster, score: Score) -> Stage<'a> {
+    pub(super) fn ready(cluster: &'a Cluster, score: Score) -> PlayState<'a> {
         let Score { rank_count, mut flows, pairs, waits } = score;
         let count = flows.len();
         waits.iter().filter(|wait| wait.at == 0.0).for_each(|wait| flows[wait.by as usize].pending += 1);
@@ -94,17 +94,17 @@ impl<'a> Stage<'a> {
             ends.iter().for_each(|&end| pair_of[end as usize] = Some(number as u32));
         }
         let mut clock = Clock::default();
-        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, Event::Death { node }));
-        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, Event::Cut { ends }));
-        Stage {
+        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, PlayEvent::Death { node }));
+        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, PlayEvent::Cut { ends }));
+        PlayState {
             cluster,
             rank_count,
             starts_s: vec![0.0; pairs.len()],
             pair_of,
             pairs,
             met: vec![Met::default(); waits.len()],
-            waits_of: Lists::of(count, waits.iter().map(|wait| wait.by)),
-            waits_for: Lists::of(count, waits.iter().map(|wait| wait.on)),
+            waits_of: IndexLists::of(count, waits.iter().map(|wait| wait.by)),
+            waits_for: IndexLists::of(count, waits.iter().map(|wait| wait.on)),
             waits,
             users: vec![Vec::new(); cluster.wire_count()],
             carried: vec![(0.0, 0.0); cluster.wire_count()],
@@ -145,20 +145,20 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn happen(&mut self, event: PlayEvent) {
         match event {
-            Event::Flow { flow, version } => {
+            PlayEvent::Flow { flow, version } => {
                 let it = &self.flows[flow as usize];
-                if it.version == version && it.state == State::Active {
+                if it.version == version && it.state == FlowState::Active {
                     self.come(flow);
                 }
             }
-            Event::Death { node } => {
+            PlayEvent::Death { node } => {
                 let at = self.cluster.topology.clone();
                 let dying = (0..self.flows.len()).filter(|&flow| at.node(self.flows[flow].rank as usize) == node);
                 dying.collect::<Vec<_>>().into_iter().for_each(|flow| self.die(flow as u32));
             }
-            Event::Cut { ends: [one, other] } => {
+            PlayEvent::Cut { ends: [one, other] } => {
                 let is_between = |pair: &[u32; 2]| {
                     let ranks = pair.map(|end| self.flows[end as usize].rank as usize);
                     ranks == [one, other] || ranks == [other, one]
@@ -206,10 +206,10 @@ impl<'a> Stage<'a> {
             self.met[number] = Met { threshold, release };
             let waiting = &mut self.flows[wait.by as usize];
             match waiting.state {
-                State::Active => {
+                FlowState::Active => {
                     self.unbalanced.insert(wait.by);
                 }
-                State::Waiting if threshold && !met.threshold && wait.at == 0.0 => {
+                FlowState::Waiting if threshold && !met.threshold && wait.at == 0.0 => {
                     waiting.pending -= 1;
                     if waiting.pending == 0 {
                         self.candidates.push(Reverse(turn(&self.flows, wait.by)));
@@ -220,10 +220,10 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn begin(&mut self, turn: Turn) {
+    fn begin(&mut self, turn: StartOrder) {
         let flow = turn.3;
         let it = &self.flows[flow as usize];
-        if it.state != State::Waiting {
+        if it.state != FlowState::Waiting {
             return;
         }
         if let Some(port) = it.port.filter(|_| it.is_one_segment) {
@@ -235,7 +235,7 @@ impl<'a> Stage<'a> {
         }
         let now_s = self.clock.now_s();
         let it = &mut self.flows[flow as usize];
-        (it.state, it.since_s) = (State::Active, now_s);
+        (it.state, it.since_s) = (FlowState::Active, now_s);
         let uses = it.uses;
         uses.iter().for_each(|(wire, _)| self.users[wire].push(flow));
         if let Some(pair) = self.pair_of[flow as usize]
@@ -250,13 +250,13 @@ impl<'a> Stage<'a> {
 
     fn end(&mut self, flow: u32) {
         let now_s = self.clock.now_s();
-        self.leave(flow, State::Done);
+        self.leave(flow, FlowState::Done);
         let it = &self.flows[flow as usize];
         self.finish_s[it.rank as usize] = now_s;
         let Some(pair) = self.pair_of[flow as usize] else { return };
         let [send, receive] = self.pairs[pair as usize].map(|end| &self.flows[end as usize]);
         if self.pairs[pair as usize][1] == flow {
-            self.transfers.push(Transfer {
+            self.transfers.push(SimulatedTransfer {
                 sender: send.rank as usize,
                 send: send.operation as usize,
                 receiver: receive.rank as usize,
@@ -270,24 +270,24 @@ impl<'a> Stage<'a> {
 
     fn die(&mut self, flow: u32) {
         match self.flows[flow as usize].state {
-            State::Waiting => self.flows[flow as usize].state = State::Dead,
-            State::Active => {
+            FlowState::Waiting => self.flows[flow as usize].state = FlowState::Dead,
+            FlowState::Active => {
                 let position = self.position(flow);
                 self.put(flow, position);
-                self.leave(flow, State::Dead);
+                self.leave(flow, FlowState::Dead);
                 for &wait in self.waits_for.at(flow as usize) {
                     let by = self.waits[wait as usize].by;
-                    if self.flows[by as usize].state == State::Active {
+                    if self.flows[by as usize].state == FlowState::Active {
                         self.unbalanced.insert(by);
                     }
                 }
             }
-            State::Done | State::Dead => {}
+            FlowState::Done | FlowState::Dead => {}
         }
     }
 
     /// A flow gives back its wires and its port.
-    fn leave(&mut self, flow: u32, state: State) {
+    fn leave(&mut self, flow: u32, state: FlowState) {
         let it = &mut self.flows[flow as usize];
         (it.state, it.rate) = (state, 0.0);
         let (uses, position, port) = (it.uses, it.position, it.port.filter(|_| it.is_one_segment));
@@ -319,7 +319,7 @@ impl<'a> Stage<'a> {
 
     /// How far a wait lets its flow be, and how fast that grows.
     pub(super) fn bound(&self, wait: usize) -> (f64, f64) {
-        let Wait { on, at, threshold, .. } = self.waits[wait];
+        let OperationWait { on, at, threshold, .. } = self.waits[wait];
         if !self.met[wait].threshold {
             return (at, 0.0);
         }
@@ -330,14 +330,14 @@ impl<'a> Stage<'a> {
         let mut is_done = vec![true; self.rank_count];
         let mut sent_bytes = vec![0.0; self.rank_count];
         for flow in &self.flows {
-            is_done[flow.rank as usize] &= flow.state == State::Done;
+            is_done[flow.rank as usize] &= flow.state == FlowState::Done;
         }
         for [send, _] in &self.pairs {
             let send = &self.flows[*send as usize];
             sent_bytes[send.rank as usize] += send.position;
         }
         let finish_s = self.finish_s.iter().zip(is_done).map(|(&finish_s, is_done)| is_done.then_some(finish_s));
-        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
+        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| WireLoad {
             wire: self.cluster.name(wire),
             bytes: bytes.round() as usize,
             busy_s,

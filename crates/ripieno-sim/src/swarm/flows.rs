@@ -21,7 +21,7 @@ pub(super) type FlowNumber = u32;
 pub(super) const NO_FLOW: FlowNumber = u32::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Flow {
+pub(super) struct BlockFlow {
     pub(super) cast: usize,
     pub(super) sender: usize,
     pub(super) receiver: usize,
@@ -64,7 +64,7 @@ pub(super) struct Arrival {
 
 pub(super) struct Flows {
     segment_bytes: Option<usize>,
-    all: Vec<Flow>,
+    all: Vec<BlockFlow>,
     free: Vec<FlowNumber>,
     users: Vec<Vec<FlowNumber>>,
     /// By rank.
@@ -74,24 +74,24 @@ pub(super) struct Flows {
     copies: Vec<Vec<Vec<Copy>>>,
     /// How many are behind.
     behind_count: usize,
-    unbalanced: Marked,
-    unscheduled: Marked,
+    unbalanced: MarkedFlow,
+    unscheduled: MarkedFlow,
     /// Flows that share wires, and these wires: empty but while they are looked for.
-    concerned: Marked,
-    seen: Marked,
+    concerned: MarkedFlow,
+    seen: MarkedFlow,
     pub(super) wire_bytes: Vec<(f64, f64)>,
 }
 
 /// A set of numbers from 0 on: large, and asked for as a whole.
 #[derive(Debug, Default)]
-struct Marked {
+struct MarkedFlow {
     marks: Vec<bool>,
     /// Those that have a mark, and some that have none any more.
     list: Vec<u32>,
     count: usize,
 }
 
-impl Marked {
+impl MarkedFlow {
     fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -141,15 +141,15 @@ impl Flows {
             ins: vec![Vec::new(); p],
             copies: block_counts.iter().map(|&count| vec![vec![Copy::NONE; count]; p]).collect(),
             behind_count: 0,
-            unbalanced: Marked::default(),
-            unscheduled: Marked::default(),
-            concerned: Marked::default(),
-            seen: Marked::default(),
+            unbalanced: MarkedFlow::default(),
+            unscheduled: MarkedFlow::default(),
+            concerned: MarkedFlow::default(),
+            seen: MarkedFlow::default(),
             wire_bytes: vec![(0.0, 0.0); cluster.wire_count()],
         }
     }
 
-    pub(super) fn flow(&self, number: FlowNumber) -> &Flow {
+    pub(super) fn flow(&self, number: FlowNumber) -> &BlockFlow {
         &self.all[number as usize]
     }
 
@@ -185,7 +185,7 @@ impl Flows {
             [cluster.sending(sender, receiver, length_bytes), cluster.receiving(sender, receiver, length_bytes, false)];
         let prefix = self.copies[cast][receiver][block].prefix;
         let version = self.free.last().map_or(0, |&free| self.flow(free).version + 1);
-        let flow = Flow {
+        let flow = BlockFlow {
             cast,
             sender,
             receiver,
@@ -224,7 +224,7 @@ impl Flows {
     }
 
     /// Ends a flow where it is: the receiver keeps what came.
-    pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> Flow {
+    pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> BlockFlow {
         let position = self.position(number, now_s);
         let is_tainted = self.is_tainted(number);
         let it = &mut self.all[number as usize];
@@ -254,12 +254,12 @@ impl Flows {
     }
 
     /// How much of a flow has passed.
-    pub(super) fn passed(&self, flow: &Flow) -> f64 {
+    pub(super) fn passed(&self, flow: &BlockFlow) -> f64 {
         flow.position - flow.from_bytes
     }
 
     /// The whole block has come and was checked; who gets it from here may go on, or has got what is wrong.
-    pub(super) fn check(&mut self, flow: &Flow) -> bool {
+    pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.cast, flow.receiver, flow.block);
         let is_right = !copy.is_tainted;
         *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
@@ -348,7 +348,7 @@ impl Flows {
     }
 
     /// Flows of the same block from the receiver of a flow.
-    fn followers(&self, flow: &Flow) -> Vec<FlowNumber> {
+    fn followers(&self, flow: &BlockFlow) -> Vec<FlowNumber> {
         if self.behind_count == 0 {
             return Vec::new();
         }

@@ -9,10 +9,10 @@ mod search;
 mod stage;
 
 use crate::cluster::Cluster;
-use crate::play::Load;
-use ripieno_plan::swarm::{Corruption, Discipline, Failure, Manifest, Timing};
+use crate::play::WireLoad;
+use ripieno_plan::swarm::{CorruptBlock, Discipline, Manifest, MemberFailure, SwarmTiming};
 pub use search::search_block_bytes;
-use stage::Stage;
+use stage::SwarmState;
 use std::fmt;
 
 /// Blocks of all ranks together: more do not fit the memory of a usual machine.
@@ -20,7 +20,7 @@ pub const COPIES_MAX: usize = 100_000_000;
 
 /// One value that is broadcast.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cast {
+pub struct SimulatedBroadcast {
     /// Who has it.
     pub root: usize,
     /// How long it is.
@@ -39,9 +39,9 @@ pub struct Cast {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Casting {
     /// The values.
-    pub casts: Vec<Cast>,
+    pub casts: Vec<SimulatedBroadcast>,
     /// The times of the protocol.
-    pub timing: Timing,
+    pub timing: SwarmTiming,
     /// Ranks that come late, and when.
     pub late: Vec<(usize, f64)>,
     /// Ranks that stand still from then on.
@@ -63,10 +63,10 @@ pub struct Casting {
 impl Casting {
     /// One value of `bytes` from `root`, without anything going wrong.
     pub fn of(root: usize, bytes: usize, discipline: Discipline) -> Casting {
-        let cast = Cast { root, bytes, block_bytes: None, discipline, order: None, start_s: 0.0 };
+        let cast = SimulatedBroadcast { root, bytes, block_bytes: None, discipline, order: None, start_s: 0.0 };
         Casting {
             casts: vec![cast],
-            timing: Timing::default(),
+            timing: SwarmTiming::default(),
             late: Vec::new(),
             stops: Vec::new(),
             corruptions: Vec::new(),
@@ -81,7 +81,7 @@ impl Casting {
 
 /// What became of one rank.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum RankOutcome {
     /// It has the value.
     Done {
         /// Since when.
@@ -94,7 +94,7 @@ pub enum Outcome {
         /// Since when.
         at_s: f64,
         /// Why.
-        failure: Failure,
+        failure: MemberFailure,
     },
     /// It died, or stood still, before it had it.
     Lost {
@@ -117,12 +117,12 @@ pub struct Settled {
     /// Who was lost before.
     pub lost: Vec<usize>,
     /// Blocks that came wrong, and the sources to blame.
-    pub corruptions: Vec<Corruption>,
+    pub corruptions: Vec<CorruptBlock>,
 }
 
 /// A block, or part of one, that came from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fetched {
+pub struct SimulatedFetch {
     /// Which value.
     pub cast: usize,
     /// Who sent it.
@@ -145,15 +145,15 @@ pub struct Swarmed {
     /// Of each value, how it was cut.
     pub manifests: Vec<Manifest>,
     /// Of each value, what became of each rank.
-    pub outcomes: Vec<Vec<Outcome>>,
+    pub outcomes: Vec<Vec<RankOutcome>>,
     /// Of each value, what the tracker said.
     pub settled: Vec<Option<Settled>>,
     /// Bytes that each rank sent, those of wrong and broken blocks among them.
     pub sent_bytes: Vec<usize>,
     /// The wires that carried something.
-    pub loads: Vec<Load>,
+    pub loads: Vec<WireLoad>,
     /// What came from whom, if asked for.
-    pub fetched: Vec<Fetched>,
+    pub fetched: Vec<SimulatedFetch>,
     /// Messages of the protocol.
     pub message_count: usize,
     /// When the last thing happened.
@@ -164,7 +164,7 @@ impl Swarmed {
     /// When the last rank that has the value had it.
     pub fn time_s(&self, cast: usize) -> f64 {
         let done_s = self.outcomes[cast].iter().filter_map(|outcome| match outcome {
-            Outcome::Done { at_s, .. } => Some(*at_s),
+            RankOutcome::Done { at_s, .. } => Some(*at_s),
             _ => None,
         });
         done_s.fold(0.0, f64::max)
@@ -219,7 +219,7 @@ pub fn swarm(cluster: &Cluster, asked: &Casting) -> Result<Swarmed, Uncast> {
 
 /// The same, unless it is interrupted, which is asked from time to time.
 pub fn swarm_unless(cluster: &Cluster, asked: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Uncast> {
-    let mut stage = Stage::ready(cluster, asked)?;
+    let mut stage = SwarmState::ready(cluster, asked)?;
     stage.run(is_interrupted)?;
     Ok(stage.swarmed())
 }

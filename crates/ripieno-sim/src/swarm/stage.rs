@@ -1,11 +1,11 @@
 //! The stage: nodes of all ranks, their messages and blocks, and what goes wrong, by the virtual clock.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
-use super::{Cast, Casting, Fetched, Outcome, Settled, Swarmed, Uncast};
+use super::{Casting, RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, Swarmed, Uncast};
 use crate::clock::Clock;
-use crate::cluster::{Cluster, Kind};
-use crate::play::Load;
-use ripieno_plan::swarm::{Action, Event, Manifest, Message, Node};
+use crate::cluster::{Cluster, ConnectionKind};
+use crate::play::WireLoad;
+use ripieno_plan::swarm::{Action, Manifest, SwarmEvent, SwarmMessage, SwarmNode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ const UNINTERRUPTED_COUNT: usize = 256;
 const LATER_S: f64 = 1e-6;
 
 #[derive(Clone, Debug)]
-enum Noted {
+enum ScheduledEvent {
     Arrival(Arrival),
     Balance,
     Begin { cast: usize, rank: usize },
-    Message { cast: usize, from: usize, to: usize, message: Message },
+    Message { cast: usize, from: usize, to: usize, message: SwarmMessage },
     Lost { rank: usize, peer: usize },
     Tick { cast: usize, rank: usize },
     Death { node: usize },
@@ -30,7 +30,7 @@ enum Noted {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Life {
+enum NodeLife {
     Awaited,
     Here,
     Stopped,
@@ -38,27 +38,27 @@ enum Life {
 }
 
 struct TickingNode {
-    node: Node,
+    node: SwarmNode,
     /// When its next tick is noted.
     tick_s: f64,
 }
 
-pub(super) struct Stage<'a> {
+pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
     asked: &'a Casting,
     manifests: Vec<Manifest>,
-    clock: Clock<Noted>,
+    clock: Clock<ScheduledEvent>,
     flows: Flows,
     /// By value and rank.
     parts: Vec<Vec<TickingNode>>,
-    lives: Vec<Life>,
+    lives: Vec<NodeLife>,
     contacts: Vec<BTreeSet<usize>>,
     cut: BTreeSet<[usize; 2]>,
     corruptions: Vec<(usize, f64)>,
-    outcomes: Vec<Vec<Outcome>>,
+    outcomes: Vec<Vec<RankOutcome>>,
     settled: Vec<Option<Settled>>,
     sent_bytes: Vec<f64>,
-    fetched: Vec<Fetched>,
+    fetched: Vec<SimulatedFetch>,
     unfinished_count: usize,
     message_count: usize,
     is_balance_noted: bool,
@@ -66,12 +66,13 @@ pub(super) struct Stage<'a> {
     turn: f64,
 }
 
-impl<'a> Stage<'a> {
-    pub(super) fn ready(cluster: &'a Cluster, asked: &'a Casting) -> Result<Stage<'a>, Uncast> {
+impl<'a> SwarmState<'a> {
+    pub(super) fn ready(cluster: &'a Cluster, asked: &'a Casting) -> Result<SwarmState<'a>, Uncast> {
         let p = cluster.topology.size();
         let late: BTreeMap<usize, f64> = asked.late.iter().copied().collect();
         let here_count = p - late.len();
-        let manifest = |cast: &Cast| Manifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
+        let manifest =
+            |cast: &SimulatedBroadcast| Manifest::new(cast.bytes, cast.block_bytes, cast.discipline, here_count);
         let manifests: Vec<Manifest> = asked.casts.iter().map(manifest).collect();
         let block_counts: Vec<usize> = manifests.iter().map(Manifest::block_count).collect();
         super::check(p, asked, &block_counts)?;
@@ -84,9 +85,9 @@ impl<'a> Stage<'a> {
             let node = |rank: usize| {
                 let now = time(cast.start_s);
                 let node = if rank == cast.root {
-                    Node::root(rank, p, *manifest, order.clone(), asked.timing, asked.seed + number as u64, now)
+                    SwarmNode::root(rank, p, *manifest, order.clone(), asked.timing, asked.seed + number as u64, now)
                 } else {
-                    Node::receiver(rank, cast.root, p, asked.timing, now)
+                    SwarmNode::receiver(rank, cast.root, p, asked.timing, now)
                 };
                 TickingNode { node, tick_s: f64::INFINITY }
             };
@@ -97,16 +98,17 @@ impl<'a> Stage<'a> {
             for rank in 0..p {
                 clock.note(
                     late.get(&rank).copied().unwrap_or(0.0).max(cast.start_s),
-                    Noted::Begin { cast: number, rank },
+                    ScheduledEvent::Begin { cast: number, rank },
                 );
             }
         }
         let faults = &cluster.faults;
-        faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, Noted::Death { node }));
-        faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, Noted::Cut { ends }));
-        asked.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, Noted::Stop { rank }));
-        let lives = (0..p).map(|rank| if late.contains_key(&rank) { Life::Awaited } else { Life::Here }).collect();
-        Ok(Stage {
+        faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, ScheduledEvent::Death { node }));
+        faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, ScheduledEvent::Cut { ends }));
+        asked.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
+        let lives =
+            (0..p).map(|rank| if late.contains_key(&rank) { NodeLife::Awaited } else { NodeLife::Here }).collect();
+        Ok(SwarmState {
             cluster,
             asked,
             clock,
@@ -116,7 +118,7 @@ impl<'a> Stage<'a> {
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
             corruptions: asked.corruptions.clone(),
-            outcomes: vec![vec![Outcome::Waiting; p]; manifests.len()],
+            outcomes: vec![vec![RankOutcome::Waiting; p]; manifests.len()],
             settled: vec![None; manifests.len()],
             manifests,
             sent_bytes: vec![0.0; p],
@@ -147,18 +149,19 @@ impl<'a> Stage<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let is_settled =
-            |(cast, settled): (&Cast, &Option<Settled>)| settled.is_some() || self.lives[cast.root] != Life::Here;
+        let is_settled = |(cast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
+            settled.is_some() || self.lives[cast.root] != NodeLife::Here
+        };
         self.unfinished_count == 0 && self.asked.casts.iter().zip(&self.settled).all(is_settled)
     }
 
     fn balance(&mut self) {
         if self.asked.balance_s == 0.0 {
-            self.flows.settle(&mut self.clock, f64::INFINITY, Noted::Arrival);
+            self.flows.settle(&mut self.clock, f64::INFINITY, ScheduledEvent::Arrival);
         } else if !self.is_balance_noted && !self.flows.is_settled() {
             self.is_balance_noted = true;
             self.turn = self.next_turn();
-            self.clock.note(self.turn * self.asked.balance_s, Noted::Balance);
+            self.clock.note(self.turn * self.asked.balance_s, ScheduledEvent::Balance);
         }
     }
 
@@ -166,38 +169,38 @@ impl<'a> Stage<'a> {
         ((self.clock.now_s() / self.asked.balance_s).floor() + 1.0).max(self.turn + 1.0)
     }
 
-    fn happen(&mut self, noted: Noted) {
+    fn happen(&mut self, noted: ScheduledEvent) {
         let now_s = self.clock.now_s();
         match noted {
-            Noted::Arrival(arrival) => {
+            ScheduledEvent::Arrival(arrival) => {
                 if self.flows.has_ended(arrival, now_s) {
                     self.arrive(arrival);
                 }
             }
-            Noted::Balance => {
+            ScheduledEvent::Balance => {
                 self.is_balance_noted = false;
                 let until_s = self.next_turn() * self.asked.balance_s;
-                self.flows.settle(&mut self.clock, until_s, Noted::Arrival);
+                self.flows.settle(&mut self.clock, until_s, ScheduledEvent::Arrival);
             }
-            Noted::Begin { cast, rank } => {
-                if self.lives[rank] == Life::Awaited {
-                    self.lives[rank] = Life::Here;
+            ScheduledEvent::Begin { cast, rank } => {
+                if self.lives[rank] == NodeLife::Awaited {
+                    self.lives[rank] = NodeLife::Here;
                 }
                 if rank == self.asked.casts[cast].root {
-                    self.finish(cast, rank, Outcome::Done { at_s: now_s, is_right: true });
+                    self.finish(cast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
                 }
-                self.handle(cast, rank, Event::Start);
+                self.handle(cast, rank, SwarmEvent::Start);
             }
-            Noted::Message { cast, from, to, message } => {
+            ScheduledEvent::Message { cast, from, to, message } => {
                 if !self.is_reachable(from, to) {
                     return;
                 }
-                let event = Event::Received { from, message };
+                let event = SwarmEvent::Received { from, message };
                 // What comes of these depends on no byte that comes.
                 let is_free = matches!(
                     event,
-                    Event::Received {
-                        message: Message::Have { .. } | Message::Request { .. } | Message::Offer { .. },
+                    SwarmEvent::Received {
+                        message: SwarmMessage::Have { .. } | SwarmMessage::Request { .. } | SwarmMessage::Offer { .. },
                         ..
                     }
                 );
@@ -206,26 +209,26 @@ impl<'a> Stage<'a> {
                 }
                 self.handle(cast, to, event);
             }
-            Noted::Lost { rank, peer } => {
+            ScheduledEvent::Lost { rank, peer } => {
                 for cast in 0..self.parts.len() {
                     self.tell_progress(cast, rank);
-                    self.handle(cast, rank, Event::Lost { peer });
+                    self.handle(cast, rank, SwarmEvent::Lost { peer });
                 }
             }
-            Noted::Tick { cast, rank } => {
+            ScheduledEvent::Tick { cast, rank } => {
                 // What happens at once may be noted for a moment later.
                 if self.parts[cast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
                     self.parts[cast][rank].tick_s = f64::INFINITY;
                     self.tell_progress(cast, rank);
-                    self.handle(cast, rank, Event::Tick);
+                    self.handle(cast, rank, SwarmEvent::Tick);
                 }
             }
-            Noted::Death { node } => {
+            ScheduledEvent::Death { node } => {
                 let at = self.cluster.topology.clone();
                 (0..at.size()).filter(|&rank| at.node(rank) == node).for_each(|rank| self.die(rank));
             }
-            Noted::Stop { rank } => self.stop(rank),
-            Noted::Cut { ends } => self.sever(ends),
+            ScheduledEvent::Stop { rank } => self.stop(rank),
+            ScheduledEvent::Cut { ends } => self.sever(ends),
         }
     }
 
@@ -235,15 +238,15 @@ impl<'a> Stage<'a> {
         self.note_fetched(&flow);
         let is_right = self.flows.check(&flow);
         let (cast, block) = (flow.cast, flow.block);
-        self.handle(cast, flow.sender, Event::Sent { to: flow.receiver, block });
-        self.handle(cast, flow.receiver, Event::Checked { block, from: flow.sender, is_right });
+        self.handle(cast, flow.sender, SwarmEvent::Sent { to: flow.receiver, block });
+        self.handle(cast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_right });
     }
 
-    fn note_fetched(&mut self, flow: &super::flows::Flow) {
+    fn note_fetched(&mut self, flow: &super::flows::BlockFlow) {
         let passed = self.flows.passed(flow);
         self.sent_bytes[flow.sender] += passed;
         if self.asked.keeps_fetches && passed > 0.0 {
-            self.fetched.push(Fetched {
+            self.fetched.push(SimulatedFetch {
                 cast: flow.cast,
                 sender: flow.sender,
                 receiver: flow.receiver,
@@ -256,7 +259,7 @@ impl<'a> Stage<'a> {
     }
 
     fn is_reachable(&self, one: usize, other: usize) -> bool {
-        self.lives[other] == Life::Here && !self.cut.contains(&[one.min(other), one.max(other)])
+        self.lives[other] == NodeLife::Here && !self.cut.contains(&[one.min(other), one.max(other)])
     }
 
     /// Tells a node how far its fetches are.
@@ -267,13 +270,13 @@ impl<'a> Stage<'a> {
             let flow = self.flows.flow(number);
             if flow.cast == cast {
                 let (block, until_bytes) = (flow.block, self.flows.position(number, now_s) as usize);
-                self.parts[cast][rank].node.handle(time(now_s), Event::Arrived { block, until_bytes });
+                self.parts[cast][rank].node.handle(time(now_s), SwarmEvent::Arrived { block, until_bytes });
             }
         }
     }
 
-    fn handle(&mut self, cast: usize, rank: usize, event: Event) {
-        if self.lives[rank] != Life::Here {
+    fn handle(&mut self, cast: usize, rank: usize, event: SwarmEvent) {
+        if self.lives[rank] != NodeLife::Here {
             return;
         }
         let now_s = self.clock.now_s();
@@ -282,7 +285,7 @@ impl<'a> Stage<'a> {
         let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + LATER_S);
         if wake_s < part.tick_s {
             part.tick_s = wake_s;
-            self.clock.note(wake_s, Noted::Tick { cast, rank });
+            self.clock.note(wake_s, ScheduledEvent::Tick { cast, rank });
         }
         actions.into_iter().for_each(|action| self.act(cast, rank, action));
     }
@@ -295,34 +298,34 @@ impl<'a> Stage<'a> {
             Action::Stop { to, block } => self.stop_flow(cast, rank, to, block),
             Action::Done => {
                 let is_right = self.flows.copies(cast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
-                self.finish(cast, rank, Outcome::Done { at_s: now_s, is_right });
+                self.finish(cast, rank, RankOutcome::Done { at_s: now_s, is_right });
             }
-            Action::Failed(failure) => self.finish(cast, rank, Outcome::Failed { at_s: now_s, failure }),
+            Action::Failed(failure) => self.finish(cast, rank, RankOutcome::Failed { at_s: now_s, failure }),
             Action::Settled { acknowledged, lost, corruptions } => {
                 self.settled[cast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
             }
         }
     }
 
-    fn tell(&mut self, cast: usize, from: usize, to: usize, message: Message) {
-        if let Message::Cancel { block } = message {
+    fn tell(&mut self, cast: usize, from: usize, to: usize, message: SwarmMessage) {
+        if let SwarmMessage::Cancel { block } = message {
             // What still comes is void.
             self.stop_flow(cast, to, from, block);
         }
         self.message_count += 1;
         let alpha_s = match self.cluster.kind(from, to) {
-            Kind::Memory => self.cluster.memory.alpha_s,
-            Kind::Cable => self.cluster.cable.alpha_s,
-            Kind::Uplink => self.cluster.uplink.alpha_s,
+            ConnectionKind::Memory => self.cluster.memory.alpha_s,
+            ConnectionKind::Cable => self.cluster.cable.alpha_s,
+            ConnectionKind::Uplink => self.cluster.uplink.alpha_s,
         };
         let at_s = self.clock.now_s() + alpha_s;
         let is_cut = self.cut.contains(&[from.min(to), from.max(to)]);
-        if is_cut || matches!(self.lives[to], Life::Dead | Life::Awaited) {
-            return self.clock.note(at_s, Noted::Lost { rank: from, peer: to });
+        if is_cut || matches!(self.lives[to], NodeLife::Dead | NodeLife::Awaited) {
+            return self.clock.note(at_s, ScheduledEvent::Lost { rank: from, peer: to });
         }
         self.contacts[from].insert(to);
         self.contacts[to].insert(from);
-        self.clock.note(at_s, Noted::Message { cast, from, to, message });
+        self.clock.note(at_s, ScheduledEvent::Message { cast, from, to, message });
     }
 
     fn send(&mut self, cast: usize, sender: usize, receiver: usize, block: usize) {
@@ -360,25 +363,25 @@ impl<'a> Stage<'a> {
     }
 
     fn die(&mut self, rank: usize) {
-        if self.lives[rank] == Life::Dead {
+        if self.lives[rank] == NodeLife::Dead {
             return;
         }
-        self.lives[rank] = Life::Dead;
+        self.lives[rank] = NodeLife::Dead;
         for number in self.flows_of(rank) {
             self.break_off(number);
         }
         self.end_all(rank);
         let at_s = self.clock.now_s() + self.asked.notice_s;
         let contacts = std::mem::take(&mut self.contacts[rank]);
-        contacts.into_iter().for_each(|other| self.clock.note(at_s, Noted::Lost { rank: other, peer: rank }));
+        contacts.into_iter().for_each(|other| self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
     }
 
     /// A rank stands still, and nobody is told.
     fn stop(&mut self, rank: usize) {
-        if self.lives[rank] == Life::Dead {
+        if self.lives[rank] == NodeLife::Dead {
             return;
         }
-        self.lives[rank] = Life::Stopped;
+        self.lives[rank] = NodeLife::Stopped;
         let now_s = self.clock.now_s();
         self.flows_of(rank).into_iter().for_each(|number| self.flows.freeze(number, now_s));
         self.end_all(rank);
@@ -386,7 +389,7 @@ impl<'a> Stage<'a> {
 
     fn end_all(&mut self, rank: usize) {
         let at_s = self.clock.now_s();
-        (0..self.parts.len()).for_each(|cast| self.finish(cast, rank, Outcome::Lost { at_s }));
+        (0..self.parts.len()).for_each(|cast| self.finish(cast, rank, RankOutcome::Lost { at_s }));
     }
 
     fn sever(&mut self, [one, other]: [usize; 2]) {
@@ -399,14 +402,14 @@ impl<'a> Stage<'a> {
         between.into_iter().for_each(|number| self.break_off(number));
         if self.contacts[one].contains(&other) {
             let at_s = self.clock.now_s() + self.asked.notice_s;
-            self.clock.note(at_s, Noted::Lost { rank: one, peer: other });
-            self.clock.note(at_s, Noted::Lost { rank: other, peer: one });
+            self.clock.note(at_s, ScheduledEvent::Lost { rank: one, peer: other });
+            self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: one });
         }
     }
 
     /// The first end of a rank is its outcome; who had the value and is lost later had it.
-    fn finish(&mut self, cast: usize, rank: usize, outcome: Outcome) {
-        if self.outcomes[cast][rank] == Outcome::Waiting {
+    fn finish(&mut self, cast: usize, rank: usize, outcome: RankOutcome) {
+        if self.outcomes[cast][rank] == RankOutcome::Waiting {
             self.outcomes[cast][rank] = outcome;
             self.unfinished_count -= 1;
             // The tracker has still to learn of it.
@@ -418,7 +421,7 @@ impl<'a> Stage<'a> {
         let end_s = self.clock.now_s();
         let open: Vec<u32> = (0..self.lives.len()).flat_map(|rank| self.flows.ins[rank].clone()).collect();
         open.into_iter().for_each(|number| self.break_off(number));
-        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| Load {
+        let load = |(wire, &(bytes, busy_s)): (usize, &(f64, f64))| WireLoad {
             wire: self.cluster.name(wire),
             bytes: bytes.round() as usize,
             busy_s,

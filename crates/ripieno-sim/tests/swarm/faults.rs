@@ -2,7 +2,7 @@
 
 use super::*;
 use ripieno_plan::next_random;
-use ripieno_sim::Faults;
+use ripieno_sim::ClusterFaults;
 
 const BYTES: usize = 4 * MIB;
 
@@ -13,7 +13,7 @@ fn asked(discipline: Discipline) -> Casting {
     asked
 }
 
-fn with(p: usize, faults: Faults) -> Cluster {
+fn with(p: usize, faults: ClusterFaults) -> Cluster {
     Cluster { faults, ..cluster(p) }
 }
 
@@ -57,7 +57,7 @@ fn any_one_rank_may_die_at_any_time() {
                 for percent in [0, 1, 10, 50, 90, 99, 110] {
                     let at_s = undisturbed_s * f64::from(percent) / 100.0;
                     let asked = asked(discipline);
-                    let found = played(&with(p, Faults::default().death(dead, at_s)), &asked);
+                    let found = played(&with(p, ClusterFaults::default().death(dead, at_s)), &asked);
                     let told = format!("{name}, p {p}, rank {dead} dies at {percent}%");
                     hold(&told, &asked, &found, &[dead]);
                     hold_bytes(&told, &asked, &found, p, 1);
@@ -127,7 +127,7 @@ fn any_link_between_receivers_may_be_cut() {
             for one in 1..p {
                 for other in one + 1..p {
                     let asked = asked(discipline);
-                    let found = played(&with(p, Faults::default().cut(one, other, 0.15)), &asked);
+                    let found = played(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &asked);
                     hold(&format!("{name}, p {p}, {one} and {other} cut"), &asked, &found, &[]);
                 }
             }
@@ -138,14 +138,14 @@ fn any_link_between_receivers_may_be_cut() {
 #[test]
 fn who_is_cut_off_from_the_root_fails_and_names_it() {
     for (name, discipline) in disciplines() {
-        let found = played(&with(4, Faults::default().cut(0, 2, 0.15)), &asked(discipline));
+        let found = played(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &asked(discipline));
         for (rank, outcome) in found.outcomes[0].iter().enumerate() {
             match outcome {
-                Outcome::Failed { failure, .. } => {
-                    assert_eq!((rank, failure), (2, &Failure::CutOff { root: 0 }), "{name}");
+                RankOutcome::Failed { failure, .. } => {
+                    assert_eq!((rank, failure), (2, &MemberFailure::CutOff { root: 0 }), "{name}");
                 }
                 outcome => {
-                    assert!(matches!(outcome, Outcome::Done { is_right: true, .. }), "{name}, {rank}: {outcome:?}")
+                    assert!(matches!(outcome, RankOutcome::Done { is_right: true, .. }), "{name}, {rank}: {outcome:?}")
                 }
             }
         }
@@ -198,9 +198,10 @@ fn the_root_may_die_once_the_others_have_everything_together() {
             asked.keeps_fetches = true;
             let together_s = together_s(&played(&cluster(p), &asked));
             for (share, fails) in [(0.2, true), (0.9, true), (0.999, true), (1.0001, false), (1.01, false)] {
-                let found = played(&with(p, Faults::default().death(0, together_s * share)), &asked);
+                let found = played(&with(p, ClusterFaults::default().death(0, together_s * share)), &asked);
                 hold(&format!("{name}, p {p}, root dies at {share}"), &asked, &found, &[0]);
-                let failed_count = found.outcomes[0].iter().filter(|it| matches!(it, Outcome::Failed { .. })).count();
+                let failed_count =
+                    found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Failed { .. })).count();
                 assert_eq!(failed_count > 0, fails, "{name}, p {p}, root dies at {share}: {:?}", found.outcomes);
             }
         }
@@ -208,9 +209,9 @@ fn the_root_may_die_once_the_others_have_everything_together() {
 }
 
 /// Says how a schedule that panics is played again.
-struct Replay(u64);
+struct FaultReplay(u64);
 
-impl Drop for Replay {
+impl Drop for FaultReplay {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("seed {0} failed; again: RIPIENO_SWARM_SEEDS={0}..{1} make soak", self.0, self.0 + 1);
@@ -220,7 +221,7 @@ impl Drop for Replay {
 
 /// A random schedule: up to a third of the ranks die or stand still, blocks come wrong, links are cut.
 fn random(seed: u64) {
-    let _replay = Replay(seed);
+    let _replay = FaultReplay(seed);
     let mut state = seed;
     let mut draw = |below: usize| (next_random(&mut state) % below as u64) as usize;
     let (name, discipline) = disciplines().nth(draw(Discipline::NAMES.len())).unwrap();
@@ -230,7 +231,7 @@ fn random(seed: u64) {
     asked.casts[0].block_bytes = Some([32 << 10, 100_000, 256 << 10][draw(3)]);
     asked.seed = seed;
     let longest_s = asked.casts[0].bytes as f64 * BETA * 1.5;
-    let mut faults = Faults::default();
+    let mut faults = ClusterFaults::default();
     let mut lost = Vec::new();
     for _ in 0..1 + draw(p.div_ceil(3)) {
         let (rank, at_s) = (draw(p), longest_s * draw(1000) as f64 / 1000.0);
@@ -272,7 +273,7 @@ fn the_same_seed_ends_the_same() {
         let times = || {
             let mut asked = asked(discipline);
             asked.keeps_fetches = true;
-            played(&with(9, Faults::default().death(3, 0.2).slow(5, 3.0)), &asked).fetched
+            played(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &asked).fetched
         };
         assert_eq!(times(), times(), "{name}");
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use ripieno_plan::{Topology, next_random};
-use ripieno_sim::{Faults, Link};
+use ripieno_sim::{ClusterFaults, LinkCost};
 use std::sync::Arc;
 
 const BYTES: usize = 64 * MIB;
@@ -59,7 +59,7 @@ fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
     let (racks, hosts) = (4, 8);
     let topology = Topology::new((0..racks * hosts).collect(), (0..racks * hosts).map(|rank| rank / hosts).collect());
     let plain = cluster(racks * hosts);
-    let uplink = Link { beta_s_per_byte: BETA, ..plain.uplink };
+    let uplink = LinkCost { beta_s_per_byte: BETA, ..plain.uplink };
     let cluster = Cluster { topology: Arc::new(topology), uplink, ..plain };
     let time_s = |order: Vec<usize>| {
         let mut asked = Casting::of(0, BYTES, Discipline::Chain);
@@ -79,7 +79,7 @@ fn three_of_32_receivers_may_be_killed_half_way() {
     for name in ["chain", "splitstream", "csb", "bittorrent"] {
         let undisturbed = multiple(&cluster(33), named(name));
         let at_s = undisturbed * BYTES as f64 * BETA / 2.0;
-        let faults = [5, 16, 27].into_iter().fold(Faults::default(), |faults, rank| faults.death(rank, at_s));
+        let faults = [5, 16, 27].into_iter().fold(ClusterFaults::default(), |faults, rank| faults.death(rank, at_s));
         let asked = Casting::of(0, BYTES, named(name));
         let found = played(&Cluster { faults, ..cluster(33) }, &asked);
         hold(name, &asked, &found, &[5, 16, 27]);
@@ -96,11 +96,11 @@ fn a_host_at_a_fifth_of_the_rate_holds_up_itself_alone() {
         // The first rank is also the first that asks.
         for slow in [1, 5] {
             let asked = Casting::of(0, BYTES, named(name));
-            let found = played(&Cluster { faults: Faults::default().slow(slow, 5.0), ..cluster(33) }, &asked);
+            let found = played(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &asked);
             hold(name, &asked, &found, &[]);
             let others = found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != slow);
             let others_s = others.map(|(_, it)| match it {
-                Outcome::Done { at_s, .. } => *at_s,
+                RankOutcome::Done { at_s, .. } => *at_s,
                 other => panic!("{name}: {other:?}"),
             });
             let ratio = others_s.fold(0.0, f64::max) / (undisturbed * BYTES as f64 * BETA);

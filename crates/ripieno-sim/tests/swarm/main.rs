@@ -4,9 +4,9 @@ mod faults;
 mod figures;
 
 use ripieno_plan::simulate::Model;
-use ripieno_plan::swarm::{Discipline, Failure};
+use ripieno_plan::swarm::{Discipline, MemberFailure};
 use ripieno_sim::Cluster;
-use ripieno_sim::swarm::{Casting, Outcome, Swarmed, Uncast, swarm, swarm_unless};
+use ripieno_sim::swarm::{Casting, RankOutcome, Swarmed, Uncast, swarm, swarm_unless};
 use std::cell::Cell;
 
 /// Seconds per byte of 100 Mbit/s.
@@ -32,16 +32,18 @@ fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
         let is_root_lost = ranks_lost.contains(&cast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
-                Outcome::Done { is_right, .. } => assert!(is_right, "{told}: rank {rank} has wrong bytes"),
-                Outcome::Lost { .. } => assert!(ranks_lost.contains(&rank), "{told}: rank {rank} was not to be lost"),
-                Outcome::Failed { failure, .. } => {
+                RankOutcome::Done { is_right, .. } => assert!(is_right, "{told}: rank {rank} has wrong bytes"),
+                RankOutcome::Lost { .. } => {
+                    assert!(ranks_lost.contains(&rank), "{told}: rank {rank} was not to be lost")
+                }
+                RankOutcome::Failed { failure, .. } => {
                     assert!(is_root_lost, "{told}: rank {rank} failed though the root lives: {failure}");
                     assert!(
-                        matches!(failure, Failure::RootLost { root, .. } if *root == cast.root),
+                        matches!(failure, MemberFailure::RootLost { root, .. } if *root == cast.root),
                         "{told}: rank {rank}: {failure}"
                     );
                 }
-                Outcome::Waiting => panic!("{told}: rank {rank} waits for ever, until {} s", found.end_s),
+                RankOutcome::Waiting => panic!("{told}: rank {rank} waits for ever, until {} s", found.end_s),
             }
         }
     }
@@ -52,7 +54,7 @@ fn hold(told: &str, asked: &Casting, found: &Swarmed, ranks_lost: &[usize]) {
         for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != cast.root) {
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
-                Outcome::Lost { .. } => assert!(lost != acknowledged, "{told}: rank {rank} is lost: {settled:?}"),
+                RankOutcome::Lost { .. } => assert!(lost != acknowledged, "{told}: rank {rank} is lost: {settled:?}"),
                 _ => assert!(acknowledged || ranks_lost.contains(&rank), "{told}: rank {rank} has it: {settled:?}"),
             }
         }

@@ -9,7 +9,7 @@
 
 mod slot;
 
-use crate::bias::{Bias, Entered, this_thread};
+use crate::biased_lock::{BiasedLock, EnterResult, this_thread};
 use crate::choice::Overrides;
 use crate::communicator_state::CommunicatorState;
 use crate::error::Error;
@@ -18,8 +18,8 @@ use crate::pool::BufferPool;
 use crate::runtime::Runtime;
 use crate::ticket::Waiters;
 use ripieno_run::recorder::Gauge;
-use ripieno_run::{Executor, Fabric, Failure, Remote};
-use slot::{Given, Slot, Turns, Whereabouts};
+use ripieno_run::{Executor, Fabric, JobFailure, Remote};
+use slot::{CoreSlot, CoreState, LentCore, LockTurns};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -52,23 +52,23 @@ pub(crate) const MEETING_NUMBERS: u32 = 1 << 28;
 const PATIENCE: Duration = Duration::from_millis(250);
 
 /// Asked by a thread that waits: whether its user does not want to wait any longer.
-type Interrupt = Arc<dyn Fn() -> bool + Send + Sync>;
+type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A core and the ways to it.
-pub(crate) struct Shared {
-    /// Whose the core is as long as [`Whereabouts::Given`].
-    bias: Bias<AtomicU64>,
+pub(crate) struct CoreShared {
+    /// Whose the core is as long as [`CoreState::Given`].
+    bias: BiasedLock<AtomicU64>,
     /// Where the core lies then, as long as that thread is not inside.
-    given: Given,
+    given: LentCore,
     /// Locked for moments only, by threads that never wait for anything else meanwhile.
-    slot: Mutex<Slot>,
+    slot: Mutex<CoreSlot>,
     /// How many threads wait for the core; changed with the slot locked.
     wanted: AtomicUsize,
     /// Told to them that the core is free, that a call in flight has ended or that the world is closed.
     freed: Condvar,
     /// Told that there is something for the background thread to do, or that the world is closed.
     changed: Condvar,
-    interrupt: Mutex<Option<Interrupt>>,
+    interrupt: Mutex<Option<WaitInterrupt>>,
     /// This rank of the world.
     rank: usize,
     remote: Arc<dyn Remote>,
@@ -80,23 +80,23 @@ pub(crate) struct Shared {
 }
 
 /// The core, held.
-pub(crate) struct Held<'a> {
+pub(crate) struct CoreGuard<'a> {
     /// `None` once the world is closed.
     core: Option<Box<Core>>,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<CoreShared>,
     /// The number of this thread if it has it by the bias.
     by_bias: Option<u64>,
 }
 
-impl Shared {
-    pub fn new(core: Core) -> Arc<Shared> {
+impl CoreShared {
+    pub fn new(core: Core) -> Arc<CoreShared> {
         let (rank, remote, gauge) = (core.fabric.rank(), core.fabric.remote(), core.executor.recorder.gauge.clone());
-        Arc::new_cyclic(|own: &Weak<Shared>| Shared {
-            bias: Bias::default(),
-            given: Given::default(),
-            slot: Mutex::new(Slot {
-                core: Whereabouts::Free(Box::new(core)),
-                turns: Turns::default(),
+        Arc::new_cyclic(|own: &Weak<CoreShared>| CoreShared {
+            bias: BiasedLock::default(),
+            given: LentCore::default(),
+            slot: Mutex::new(CoreSlot {
+                core: CoreState::Free(Box::new(core)),
+                turns: LockTurns::default(),
                 retired: Vec::new(),
             }),
             wanted: AtomicUsize::new(0),
@@ -112,7 +112,7 @@ impl Shared {
     }
 
     /// Asks `interrupt` whenever somebody has waited, for the core or in a call.
-    pub fn set_interrupt(self: &Arc<Shared>, interrupt: Interrupt) -> Result<(), Error> {
+    pub fn set_interrupt(self: &Arc<CoreShared>, interrupt: WaitInterrupt) -> Result<(), Error> {
         let asked = interrupt.clone();
         self.hold()?.core().executor.interrupt = Some(Box::new(move || asked()));
         *lock(&self.interrupt) = Some(interrupt);
@@ -122,7 +122,7 @@ impl Shared {
     /// Waits for the core, which the background thread gives at once, a caller that is blocked when it is done. Who is
     /// interrupted meanwhile has told the job, which ends the call that it waited for.
     #[inline]
-    pub fn hold(self: &Arc<Shared>) -> Result<Held<'_>, Error> {
+    pub fn hold(self: &Arc<CoreShared>) -> Result<CoreGuard<'_>, Error> {
         if let Some(held) = self.enter() {
             return Ok(held);
         }
@@ -131,24 +131,24 @@ impl Shared {
 
     /// The core, if it is given to this thread.
     #[inline]
-    pub fn enter(self: &Arc<Shared>) -> Option<Held<'_>> {
+    pub fn enter(self: &Arc<CoreShared>) -> Option<CoreGuard<'_>> {
         let me = this_thread();
         match self.bias.enter(me) {
-            Entered::No => None,
-            Entered::Yes => {
+            EnterResult::No => None,
+            EnterResult::Yes => {
                 // SAFETY: the bias lets this thread in alone.
                 let core = unsafe { self.given.take() };
-                Some(Held { core, shared: self, by_bias: Some(me) })
+                Some(CoreGuard { core, shared: self, by_bias: Some(me) })
             }
-            Entered::TakenBack => {
+            EnterResult::TakenBack => {
                 self.tell_end();
                 None
             }
         }
     }
 
-    /// As [`Shared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
-    pub fn hold_unless(self: &Arc<Shared>, is_over: &dyn Fn() -> bool) -> Result<Option<Held<'_>>, Error> {
+    /// As [`CoreShared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
+    pub fn hold_unless(self: &Arc<CoreShared>, is_over: &dyn Fn() -> bool) -> Result<Option<CoreGuard<'_>>, Error> {
         if let Some(held) = self.enter() {
             return Ok(Some(held));
         }
@@ -183,28 +183,28 @@ impl Shared {
     }
 
     /// The core, if nobody has it.
-    fn take<'a>(self: &'a Arc<Shared>, slot: &mut Slot) -> Option<Result<Held<'a>, Error>> {
+    fn take<'a>(self: &'a Arc<CoreShared>, slot: &mut CoreSlot) -> Option<Result<CoreGuard<'a>, Error>> {
         self.take_back(slot);
-        match std::mem::replace(&mut slot.core, Whereabouts::Held) {
-            Whereabouts::Free(core) => {
+        match std::mem::replace(&mut slot.core, CoreState::Held) {
+            CoreState::Free(core) => {
                 slot.turns.note(this_thread());
-                Some(Ok(Held { core: Some(core), shared: self, by_bias: None }))
+                Some(Ok(CoreGuard { core: Some(core), shared: self, by_bias: None }))
             }
-            Whereabouts::Held => None,
-            Whereabouts::Given => {
-                slot.core = Whereabouts::Given;
+            CoreState::Held => None,
+            CoreState::Given => {
+                slot.core = CoreState::Given;
                 None
             }
-            Whereabouts::Gone => {
-                slot.core = Whereabouts::Gone;
+            CoreState::Gone => {
+                slot.core = CoreState::Gone;
                 Some(Err(Error::Closed))
             }
         }
     }
 
     /// Takes the core back from the thread that it is given to; where that is inside it stays there until it leaves.
-    fn take_back(&self, slot: &mut Slot) {
-        if !matches!(slot.core, Whereabouts::Given) || !self.bias.take_back() {
+    fn take_back(&self, slot: &mut CoreSlot) {
+        if !matches!(slot.core, CoreState::Given) || !self.bias.take_back() {
             return;
         }
         slot.turns.regret();
@@ -218,7 +218,7 @@ impl Shared {
         let interrupt = lock(&self.interrupt).clone();
         let is_interrupted = interrupt.is_some_and(|interrupt| interrupt());
         if is_interrupted {
-            self.remote.report(Failure::RankFailed {
+            self.remote.report(JobFailure::RankFailed {
                 rank: self.rank,
                 host: String::new(),
                 cause: "interrupted while it waited for the call of another thread".to_string(),
@@ -229,7 +229,7 @@ impl Shared {
     }
 
     /// Lets go of a closed communicator without waiting for the core: who drops one may hold what its holder waits for.
-    pub fn retire(self: &Arc<Shared>, number: usize) {
+    pub fn retire(self: &Arc<CoreShared>, number: usize) {
         if let Some(mut held) = self.enter() {
             held.core().communicators[number] = None;
             return;
@@ -237,16 +237,16 @@ impl Shared {
         let mut slot = lock(&self.slot);
         self.take_back(&mut slot);
         match &mut slot.core {
-            Whereabouts::Free(core) => core.communicators[number] = None,
-            Whereabouts::Held | Whereabouts::Given => slot.retired.push(number),
-            Whereabouts::Gone => {}
+            CoreState::Free(core) => core.communicators[number] = None,
+            CoreState::Held | CoreState::Given => slot.retired.push(number),
+            CoreState::Gone => {}
         }
     }
 
     /// Gives the core, which is free, to this thread.
-    fn give(&self, slot: &mut Slot) {
-        match std::mem::replace(&mut slot.core, Whereabouts::Given) {
-            Whereabouts::Free(core) => {
+    fn give(&self, slot: &mut CoreSlot) {
+        match std::mem::replace(&mut slot.core, CoreState::Given) {
+            CoreState::Free(core) => {
                 // SAFETY: nobody is inside, for nobody has the bias.
                 unsafe { self.given.put(Some(core)) };
                 self.bias.give(this_thread());
@@ -284,7 +284,7 @@ impl Shared {
     }
 
     /// Starts the background thread, unless it runs.
-    fn ensure_background(self: &Arc<Shared>) -> Result<(), Error> {
+    fn ensure_background(self: &Arc<CoreShared>) -> Result<(), Error> {
         let mut background = lock(&self.background);
         if background.is_none() {
             let shared = self.clone();
@@ -296,13 +296,13 @@ impl Shared {
     }
 
     /// The life of the background thread.
-    fn move_on(self: &Arc<Shared>) {
+    fn move_on(self: &Arc<CoreShared>) {
         let mut slot = lock(&self.slot);
         loop {
             let has_work = match &slot.core {
-                Whereabouts::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
-                Whereabouts::Held | Whereabouts::Given => false,
-                Whereabouts::Gone => return,
+                CoreState::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
+                CoreState::Held | CoreState::Given => false,
+                CoreState::Gone => return,
             };
             match has_work.then(|| self.take(&mut slot)) {
                 Some(Some(Ok(mut held))) => {
@@ -319,7 +319,7 @@ impl Shared {
     }
 
     /// Ends the runs in flight, unless this thread panics, then the links and the background thread.
-    pub fn close(self: &Arc<Shared>) {
+    pub fn close(self: &Arc<CoreShared>) {
         let held = loop {
             match self.hold() {
                 // The job has been told, so whoever holds the core gives up.
@@ -343,7 +343,7 @@ impl Shared {
     }
 }
 
-impl Waiters for Shared {
+impl Waiters for CoreShared {
     fn tell_end(&self) {
         // With the lock held, nobody is between looking and waiting.
         let _slot = lock(&self.slot);
@@ -353,7 +353,7 @@ impl Waiters for Shared {
     }
 }
 
-impl Held<'_> {
+impl CoreGuard<'_> {
     pub fn core(&mut self) -> &mut Core {
         self.core.as_mut().expect("whoever takes the core out lets this go")
     }
@@ -372,7 +372,7 @@ impl Held<'_> {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for CoreGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         match (self.by_bias, &self.core) {
@@ -388,7 +388,7 @@ impl Drop for Held<'_> {
     }
 }
 
-impl Held<'_> {
+impl CoreGuard<'_> {
     #[cold]
     #[inline(never)]
     fn drop_locked(&mut self) {
@@ -401,7 +401,7 @@ impl Held<'_> {
                 !is_idle
             }
             None => {
-                slot.core = Whereabouts::Gone;
+                slot.core = CoreState::Gone;
                 true
             }
         };

@@ -10,16 +10,16 @@ const GIVEN_AFTER: u32 = 32;
 const GIVEN_AFTER_MORE: u32 = 3;
 
 /// Where the core lies when nobody holds it.
-pub(crate) struct Slot {
-    pub core: Whereabouts,
-    pub turns: Turns,
+pub(crate) struct CoreSlot {
+    pub core: CoreState,
+    pub turns: LockTurns,
     /// Communicators that were closed while the core was held, until it is free.
     pub retired: Vec<usize>,
 }
 
 /// Which thread had the core last, and how many times in a row.
 #[derive(Default)]
-pub(crate) struct Turns {
+pub(crate) struct LockTurns {
     thread: u64,
     count: u32,
     /// How often it was given and taken back.
@@ -27,7 +27,7 @@ pub(crate) struct Turns {
 }
 
 /// Who has the core.
-pub(crate) enum Whereabouts {
+pub(crate) enum CoreState {
     Free(Box<Core>),
     Held,
     /// To one thread, which goes in and out without this lock.
@@ -38,12 +38,12 @@ pub(crate) enum Whereabouts {
 
 /// Where the core lies when it is given to a thread and that is not inside.
 #[derive(Default)]
-pub(crate) struct Given(UnsafeCell<Option<Box<Core>>>);
+pub(crate) struct LentCore(UnsafeCell<Option<Box<Core>>>);
 
 // SAFETY: a core may be used by any thread, and whoever calls `take` or `put` is alone.
-unsafe impl Sync for Given {}
+unsafe impl Sync for LentCore {}
 
-impl Given {
+impl LentCore {
     /// # Safety
     /// The caller is inside, or has the slot locked after the bias was taken back and nobody is inside.
     #[inline]
@@ -53,7 +53,7 @@ impl Given {
     }
 
     /// # Safety
-    /// As of [`Given::take`].
+    /// As of [`LentCore::take`].
     #[inline]
     pub unsafe fn put(&self, core: Option<Box<Core>>) {
         // SAFETY: the caller is alone.
@@ -61,15 +61,15 @@ impl Given {
     }
 }
 
-impl Slot {
+impl CoreSlot {
     /// Lays the core down, without what was retired meanwhile.
     pub fn put(&mut self, mut core: Box<Core>) {
         self.retired.drain(..).for_each(|number| core.communicators[number] = None);
-        self.core = Whereabouts::Free(core);
+        self.core = CoreState::Free(core);
     }
 }
 
-impl Turns {
+impl LockTurns {
     pub fn note(&mut self, thread: u64) {
         self.count = if self.thread == thread { self.count.saturating_add(1) } else { 1 };
         self.thread = thread;

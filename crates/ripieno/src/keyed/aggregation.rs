@@ -6,15 +6,15 @@
 //! key combine in the order in which they came, whatever the number of threads.
 //! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
-use super::block::{Block, BlockView, Combine, Form};
-use super::columns::{KeyKind, Keys};
-use super::homes::{Homes, PART_COUNT};
+use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
+use super::columns::{KeyColumn, KeyKind};
+use super::homes::{PART_COUNT, PartOwners};
 use super::limit::{Limited, MemoryLimit};
-use super::part::{Part, Scratch};
+use super::part::{KeyedPart, PartScratch};
 use super::parts::Parts;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
-use ripieno_kernels::keyed::{Staged, is_scattered, scatter};
+use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
 use std::ops::Range;
 
 /// The table of all keys is given up when it has taken so many bytes.
@@ -36,13 +36,13 @@ const MOST_THREADS: usize = PART_COUNT;
 /// a key combine in the order in which they are added, whatever the number of threads and the memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
-    pub(super) form: Form,
-    pub(super) homes: Homes,
+    pub(super) form: KeyedForm,
+    pub(super) homes: PartOwners,
     /// All keys, as long as they are few; then there is nothing in the parts.
-    front: Option<Part>,
-    parts: Vec<Part>,
+    front: Option<KeyedPart>,
+    parts: Vec<KeyedPart>,
     /// For each part, rows that wait.
-    staged: Vec<Staged>,
+    staged: Vec<StagingBuffer>,
     limited: Option<Limited>,
     /// What has failed half way: some of the rows are here, and nobody knows which.
     failed: Option<Error>,
@@ -54,23 +54,23 @@ impl Aggregation {
     /// # Errors
     /// The operation has no meaning on the element; or there are no ranks, more of them than a job can have, or rows of
     /// more bytes than memory.
-    pub fn new(form: Form, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
+    pub fn new(form: KeyedForm, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
         form.check_width()?;
-        let (reduction, homes) = (form.reduction()?, Homes::new(rank_count)?);
+        let (reduction, homes) = (form.reduction()?, PartOwners::new(rank_count)?);
         let part_count = homes.part_count();
         Ok(Aggregation {
             form,
             homes,
-            front: reduction.is_some().then(|| Part::new(&form, reduction)),
-            parts: (0..part_count).map(|_| Part::new(&form, reduction)).collect(),
-            staged: vec![Staged::default(); part_count],
+            front: reduction.is_some().then(|| KeyedPart::new(&form, reduction)),
+            parts: (0..part_count).map(|_| KeyedPart::new(&form, reduction)).collect(),
+            staged: vec![StagingBuffer::default(); part_count],
             limited: limit.map(|limit| Limited::new(limit, part_count)),
             failed: None,
         })
     }
 
     /// What the data looks like.
-    pub fn form(&self) -> &Form {
+    pub fn form(&self) -> &KeyedForm {
         &self.form
     }
 
@@ -86,7 +86,7 @@ impl Aggregation {
     /// is full: some rows are added and others are not, so every later call fails with the same error.
     pub fn add(
         &mut self,
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         values: &[u8],
         ranks: Option<&[u32]>,
         threads: &Threads,
@@ -114,12 +114,12 @@ impl Aggregation {
     /// Adds rows that have been checked.
     fn add_rows(
         &mut self,
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         values: &[u8],
         ranks: Option<&[u32]>,
         threads: &Threads,
     ) -> Result<(), Error> {
-        let (mut start, mut scratch) = (0, Scratch::default());
+        let (mut start, mut scratch) = (0, PartScratch::default());
         while start < keys.len() {
             let is_ahead = self.front.is_some() && ranks.is_none() && threads.count() == 1;
             let most = if is_ahead { FRONT_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
@@ -145,7 +145,7 @@ impl Aggregation {
     }
 
     /// The first of `rows` that are added together: `most`, or what the memory limit allows.
-    fn chunk(&self, keys: Keys<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
+    fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
         let mut count = rows.len().min(most);
         if let Some(limited) = &self.limited {
             while count > 1 && self.growth_bytes(keys.range(rows.start..rows.start + count)) > limited.chunk_bytes() {
@@ -158,17 +158,17 @@ impl Aggregation {
     /// Moves rows to their parts.
     fn add_to_parts(
         &mut self,
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         values: &[u8],
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         threads: &Threads,
     ) {
         let row_bytes = self.form.row_bytes();
-        if let Keys::Int64(keys) = keys
+        if let KeyColumn::Int64(keys) = keys
             && is_scattered(row_bytes)
         {
-            let ranges = self.homes.address(Keys::Int64(keys), ranks, rows.clone(), false, threads);
+            let ranges = self.homes.address(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
             let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
             let values = &values[rows.start * row_bytes..rows.end * row_bytes];
             scatter(&keys[rows], values, row_bytes, &ranges, &mut self.staged, threads);
@@ -183,7 +183,7 @@ impl Aggregation {
         let sorted: Vec<_> = ranges.iter().map(|range| range.parts.sorted()).collect();
         let operations = ROW_OPERATIONS * row_count * (1 + row_bytes / 16) / self.parts.len();
         let parts = self.parts.iter_mut().enumerate().collect();
-        threads.for_each(parts, operations, Scratch::default, |scratch, (at, part)| {
+        threads.for_each(parts, operations, PartScratch::default, |scratch, (at, part)| {
             for (range, sorted) in ranges.iter().zip(&sorted) {
                 part.add_addressed(range, sorted.rows_of(at), keys, values, scratch);
             }
@@ -193,7 +193,7 @@ impl Aggregation {
     /// With how many bytes waiting rows are combined: enough to make it worth bringing the tables into the cache.
     fn most_staged_bytes(&self) -> usize {
         let [least, most] = STAGED_BYTES;
-        let table_bytes: usize = self.parts.iter().map(Part::size_bytes).sum();
+        let table_bytes: usize = self.parts.iter().map(KeyedPart::size_bytes).sum();
         let allowed = self.limited.as_ref().map_or(most, Limited::chunk_bytes);
         (2 * table_bytes).clamp(least, most).min(allowed)
     }
@@ -203,7 +203,7 @@ impl Aggregation {
         let row_count: usize = self.staged.iter().map(|staged| staged.keys.len()).sum();
         let operations = ROW_OPERATIONS * row_count / self.parts.len();
         let parts = self.parts.iter_mut().zip(&mut self.staged).collect();
-        threads.for_each(parts, operations, Scratch::default, |scratch, (part, staged)| {
+        threads.for_each(parts, operations, PartScratch::default, |scratch, (part, staged)| {
             part.add_staged(staged, scratch);
         });
     }
@@ -224,7 +224,7 @@ impl Aggregation {
     ///
     /// # Panics
     /// If there is no such part.
-    pub fn add_block(&mut self, block: &Block, part: usize) -> Result<(), Error> {
+    pub fn add_block(&mut self, block: &KeyedBlock, part: usize) -> Result<(), Error> {
         self.add_view(&block.view(), part)
     }
 
@@ -240,7 +240,7 @@ impl Aggregation {
         self.change(|own| {
             own.spread(&Threads::new(1));
             own.make_room(own.growth_bytes(block.keys) + block.values.len())?;
-            let mut scratch = Scratch::default();
+            let mut scratch = PartScratch::default();
             own.parts[part].add_staged(&mut own.staged[part], &mut scratch);
             own.parts[part].add_block(block, &mut scratch);
             Ok(())
@@ -268,12 +268,12 @@ impl Aggregation {
     }
 
     /// What adding a row for each of these keys may take, in bytes: tables and rows double when they grow.
-    fn growth_bytes(&self, keys: Keys<'_>) -> usize {
+    fn growth_bytes(&self, keys: KeyColumn<'_>) -> usize {
         let table_bytes = match self.form.keys {
             KeyKind::Int64 => 64,
             KeyKind::Strings => 128,
         };
-        let link_bytes = if self.form.combine == Combine::Concat { 8 } else { 0 };
+        let link_bytes = if self.form.combine == KeyedCombine::Concat { 8 } else { 0 };
         2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.row_bytes())
     }
 
@@ -285,7 +285,7 @@ impl Aggregation {
         self.check_whole()?;
         self.spread(threads);
         self.add_staged(threads);
-        self.staged.fill(Staged::default());
+        self.staged.fill(StagingBuffer::default());
         if let Some(limited) = self.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
             self.make_room(limited.bytes() / 2)?;
         }
@@ -299,7 +299,7 @@ impl Aggregation {
 
     /// The memory that is held, in bytes.
     pub fn held_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().chain(&self.front).map(Part::size_bytes).sum();
+        let parts: usize = self.parts.iter().chain(&self.front).map(KeyedPart::size_bytes).sum();
         let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
         parts + staged
     }

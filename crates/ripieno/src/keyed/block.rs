@@ -1,6 +1,6 @@
 //! Blocks: distinct keys and their rows.
 
-use super::columns::{KeyKind, Keys, OwnedKeys};
+use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::{Error, argument};
 use ripieno_plan::Op;
 use ripieno_run::Element;
@@ -8,26 +8,26 @@ use ripieno_run::reduction::Reduction;
 
 /// What becomes of rows of equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Combine {
+pub enum KeyedCombine {
     /// One row, combined element by element, from the operation's identity on, in order of arrival.
     Op(Op),
     /// All of them, one after the other, in order of arrival.
     Concat,
 }
 
-impl Combine {
+impl KeyedCombine {
     /// The operation, if there is one.
     pub fn op(self) -> Option<Op> {
         match self {
-            Combine::Op(op) => Some(op),
-            Combine::Concat => None,
+            KeyedCombine::Op(op) => Some(op),
+            KeyedCombine::Concat => None,
         }
     }
 }
 
 /// What keyed data looks like, and how equal keys combine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Form {
+pub struct KeyedForm {
     /// What keys are.
     pub keys: KeyKind,
     /// Type of the values.
@@ -35,14 +35,14 @@ pub struct Form {
     /// Elements of a row; 0 for keys without values.
     pub width: usize,
     /// What becomes of rows of equal keys.
-    pub combine: Combine,
+    pub combine: KeyedCombine,
     /// The caller's own number for what it tells apart and nothing here does; ranks compare it with the rest.
     pub label: u64,
 }
 
 /// Distinct keys and their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct KeyedBlock {
     /// The keys, no two equal.
     pub keys: OwnedKeys,
     /// Rows of each key, which lie together, in order of arrival; one row per key if there are no counts.
@@ -55,7 +55,7 @@ pub struct Block {
 #[derive(Clone, Copy, Debug)]
 pub struct BlockView<'a> {
     /// The keys, no two equal.
-    pub keys: Keys<'a>,
+    pub keys: KeyColumn<'a>,
     /// Rows of each key, which lie together; one row per key if there are no counts.
     pub counts: Option<&'a [u64]>,
     /// The rows, in the order of the keys.
@@ -73,7 +73,7 @@ pub struct PartSize {
     pub rows: u64,
 }
 
-impl Form {
+impl KeyedForm {
     /// Bytes of a row.
     pub fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
@@ -85,8 +85,8 @@ impl Form {
     /// The operation has no meaning on the element.
     pub fn reduction(&self) -> Result<Option<&'static Reduction>, Error> {
         match self.combine {
-            Combine::Op(op) => Reduction::of(self.element, op).map(Some).map_err(Error::Unsupported),
-            Combine::Concat => Ok(None),
+            KeyedCombine::Op(op) => Reduction::of(self.element, op).map(Some).map_err(Error::Unsupported),
+            KeyedCombine::Concat => Ok(None),
         }
     }
 
@@ -116,7 +116,7 @@ impl Form {
     }
 }
 
-impl Block {
+impl KeyedBlock {
     /// The block, borrowed.
     ///
     /// # Panics
@@ -146,12 +146,12 @@ impl Block {
     }
 
     /// The keys and rows of all `blocks` of this form, one after the other; no key is in two of them.
-    pub fn joined(mut blocks: Vec<Block>, form: &Form) -> Block {
+    pub fn joined(mut blocks: Vec<KeyedBlock>, form: &KeyedForm) -> KeyedBlock {
         if blocks.len() == 1 {
             return blocks.remove(0);
         }
-        let count = |of: fn(&Block) -> usize| blocks.iter().map(of).sum();
-        let mut joined = Block::none(form);
+        let count = |of: fn(&KeyedBlock) -> usize| blocks.iter().map(of).sum();
+        let mut joined = KeyedBlock::none(form);
         joined.keys.reserve(count(|block| block.keys.len()), count(|block| block.size().key_bytes as usize));
         joined.values.reserve_exact(count(|block| block.values.len()));
         for block in blocks {
@@ -165,9 +165,9 @@ impl Block {
     }
 
     /// No keys, for data of this form.
-    pub fn none(form: &Form) -> Block {
-        let counts = (form.combine == Combine::Concat).then(Vec::new);
-        Block { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
+    pub fn none(form: &KeyedForm) -> KeyedBlock {
+        let counts = (form.combine == KeyedCombine::Concat).then(Vec::new);
+        KeyedBlock { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
     }
 }
 
@@ -179,7 +179,7 @@ impl BlockView<'_> {
     }
 
     /// Refuses what is no block of this form, whatever becomes of equal keys.
-    pub(super) fn check(&self, form: &Form) -> Result<(), Error> {
+    pub(super) fn check(&self, form: &KeyedForm) -> Result<(), Error> {
         if let Some(counts) = self.counts
             && counts.len() != self.keys.len()
         {

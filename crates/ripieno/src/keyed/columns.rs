@@ -25,7 +25,7 @@ impl KeyKind {
 
 /// A column of keys that lives elsewhere.
 #[derive(Clone, Copy, Debug)]
-pub enum Keys<'a> {
+pub enum KeyColumn<'a> {
     /// Integers.
     Int64(&'a [i64]),
     /// Byte strings.
@@ -46,12 +46,12 @@ pub enum OwnedKeys {
     },
 }
 
-impl Keys<'_> {
+impl KeyColumn<'_> {
     /// How many keys.
     pub fn len(&self) -> usize {
         match self {
-            Keys::Int64(keys) => keys.len(),
-            Keys::Strings(keys) => keys.len(),
+            KeyColumn::Int64(keys) => keys.len(),
+            KeyColumn::Strings(keys) => keys.len(),
         }
     }
 
@@ -63,16 +63,16 @@ impl Keys<'_> {
     /// What they are.
     pub fn kind(&self) -> KeyKind {
         match self {
-            Keys::Int64(_) => KeyKind::Int64,
-            Keys::Strings(_) => KeyKind::Strings,
+            KeyColumn::Int64(_) => KeyKind::Int64,
+            KeyColumn::Strings(_) => KeyKind::Strings,
         }
     }
 
     /// The bytes of the keys: 8 for an integer, 8 and its own for a string.
     pub fn size_bytes(&self) -> usize {
         match self {
-            Keys::Int64(keys) => size_of_val(*keys),
-            Keys::Strings(keys) => keys.len() * size_of::<i64>() + keys.size_bytes(),
+            KeyColumn::Int64(keys) => size_of_val(*keys),
+            KeyColumn::Strings(keys) => keys.len() * size_of::<i64>() + keys.size_bytes(),
         }
     }
 
@@ -82,16 +82,16 @@ impl Keys<'_> {
     /// If there are not so many.
     pub fn range(&self, rows: Range<usize>) -> Self {
         match self {
-            Keys::Int64(keys) => Keys::Int64(&keys[rows]),
-            Keys::Strings(keys) => Keys::Strings(keys.range(rows)),
+            KeyColumn::Int64(keys) => KeyColumn::Int64(&keys[rows]),
+            KeyColumn::Strings(keys) => KeyColumn::Strings(keys.range(rows)),
         }
     }
 
     /// Appends the hash of each key to `into`.
     pub(super) fn hash(&self, into: &mut Vec<u64>) {
         match self {
-            Keys::Int64(keys) => hash_ints(keys, Simd::best(), into),
-            Keys::Strings(keys) => into.extend(keys.iter().map(hash_string)),
+            KeyColumn::Int64(keys) => hash_ints(keys, Simd::best(), into),
+            KeyColumn::Strings(keys) => into.extend(keys.iter().map(hash_string)),
         }
     }
 }
@@ -133,11 +133,11 @@ impl OwnedKeys {
     ///
     /// # Panics
     /// If the offsets of strings do not cut their data.
-    pub fn view(&self) -> Keys<'_> {
+    pub fn view(&self) -> KeyColumn<'_> {
         match self {
-            OwnedKeys::Int64(keys) => Keys::Int64(keys),
+            OwnedKeys::Int64(keys) => KeyColumn::Int64(keys),
             OwnedKeys::Strings { offsets, data } => {
-                Keys::Strings(Strings::new(offsets, data).unwrap_or_else(|bad| panic!("{bad}")))
+                KeyColumn::Strings(Strings::new(offsets, data).unwrap_or_else(|bad| panic!("{bad}")))
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which part a key belongs to, and which rank a part.
 
-use super::columns::Keys;
+use super::columns::KeyColumn;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
 use ripieno_kernels::keyed::{RowParts, part_of, rehash};
@@ -16,7 +16,7 @@ const BLOCK: usize = 1024;
 
 /// Parts and the ranks that they are at home at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Homes {
+pub(super) struct PartOwners {
     pub rank_count: usize,
     pub parts_per_rank: usize,
 }
@@ -29,12 +29,12 @@ pub(super) struct Addressed {
     pub hashes: Vec<u64>,
 }
 
-impl Homes {
-    pub fn new(rank_count: usize) -> Result<Homes, Error> {
+impl PartOwners {
+    pub fn new(rank_count: usize) -> Result<PartOwners, Error> {
         if !(1..=MAX_WORLD_SIZE).contains(&rank_count) {
             return Err(argument("rank_count", rank_count, &format!("1 to {MAX_WORLD_SIZE}")));
         }
-        Ok(Homes { rank_count, parts_per_rank: PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK) })
+        Ok(PartOwners { rank_count, parts_per_rank: PART_COUNT.div_ceil(rank_count).max(PARTS_PER_RANK) })
     }
 
     pub fn part_count(&self) -> usize {
@@ -55,7 +55,7 @@ impl Homes {
     /// Where `rows` belong, in a range for each thread; `ranks` are those of all rows.
     pub fn address(
         &self,
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         with_hashes: bool,
@@ -79,7 +79,7 @@ impl Homes {
     /// The part of each of `rows`. `hashes` are left behind, or only those of a block.
     fn parts(
         &self,
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         forget: bool,

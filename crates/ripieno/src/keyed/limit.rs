@@ -4,9 +4,9 @@
 //! of rows shows in the bits of the result (sums and products of floats), it keeps the rows that come after the first
 //! run, and they are combined one after the other when the runs are merged: so the limit does not show.
 
-use super::block::{Combine, Form};
-use super::part::{Held, Part, Scratch};
-use super::spill::{Record, SpillFile};
+use super::block::{KeyedCombine, KeyedForm};
+use super::part::{KeyedPart, PartColumns, PartScratch};
+use super::spill::{SpillFile, SpillRecord};
 use crate::error::Error;
 use ripieno_plan::Op;
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub(super) struct Limited {
     limit: MemoryLimit,
     file: Option<SpillFile>,
     /// For each part, the first one first.
-    runs: Vec<Vec<Record>>,
+    runs: Vec<Vec<SpillRecord>>,
 }
 
 impl Limited {
@@ -64,8 +64,8 @@ impl Limited {
     }
 
     /// Writes a part to the file, as a run; it begins again with nothing.
-    pub fn spill(&mut self, at: usize, part: &mut Part, form: &Form) -> Result<(), Error> {
-        let Held { keys, owners, values } = part.held();
+    pub fn spill(&mut self, at: usize, part: &mut KeyedPart, form: &KeyedForm) -> Result<(), Error> {
+        let PartColumns { keys, owners, values } = part.held();
         if self.file.is_none() {
             self.file = Some(self.new_file()?);
         }
@@ -76,10 +76,10 @@ impl Limited {
     }
 
     /// The runs of a part, and what has come after them, as one part. The runs are forgotten.
-    pub fn merged(&mut self, at: usize, rest: Part, form: &Form) -> Result<Part, Error> {
+    pub fn merged(&mut self, at: usize, rest: KeyedPart, form: &KeyedForm) -> Result<KeyedPart, Error> {
         let runs = std::mem::take(&mut self.runs[at]);
         let Some(file) = &self.file else { return Ok(rest) };
-        let (mut merged, mut scratch) = (Part::new(form, form.reduction()?), Scratch::default());
+        let (mut merged, mut scratch) = (KeyedPart::new(form, form.reduction()?), PartScratch::default());
         for run in &runs {
             let keys = file.keys(run, form.keys)?;
             let numbers = merged.numbers(keys.view(), &mut scratch);
@@ -93,7 +93,7 @@ impl Limited {
                 take(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
             }
         }
-        let Held { keys, owners, values } = rest.held();
+        let PartColumns { keys, owners, values } = rest.held();
         let numbers = merged.numbers(keys, &mut scratch);
         let row_count = owners.map_or(numbers.len(), <[u32]>::len);
         take(&mut merged, &numbers, owners, 0..row_count, values);
@@ -102,7 +102,7 @@ impl Limited {
 }
 
 /// Adds rows to `part` whose keys have these numbers there: rows `rows`, or those of `owners`.
-fn take(part: &mut Part, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
+fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
     match owners {
         None => part.take(&numbers[rows], values),
         Some(owners) => {
@@ -113,6 +113,6 @@ fn take(part: &mut Part, numbers: &[u32], owners: Option<&[u32]>, rows: Range<us
 }
 
 /// Whether a combined row depends on the order in which rows were combined, even where none is lost.
-fn order_shows(form: &Form) -> bool {
-    form.element.is_float() && matches!(form.combine, Combine::Op(Op::Sum | Op::Prod))
+fn order_shows(form: &KeyedForm) -> bool {
+    form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

@@ -1,6 +1,6 @@
 //! Keyed data: rows under keys, equal keys combined.
 //!
-//! Keys are columns ([`Keys`]), values rows of bytes of one [`Form`]. An [`Aggregation`] takes rows in many adds and
+//! Keys are columns ([`KeyColumn`]), values rows of bytes of one [`KeyedForm`]. An [`Aggregation`] takes rows in many adds and
 //! combines those of equal keys as they come; sealed, it is [`Parts`]: blocks of distinct keys, by hash, each with a
 //! home rank.
 
@@ -15,8 +15,8 @@ mod regroup;
 mod spill;
 
 pub use aggregation::Aggregation;
-pub use block::{Block, BlockView, Combine, Form, PartSize};
-pub use columns::{KeyKind, Keys, OwnedKeys};
+pub use block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
+pub use columns::{KeyColumn, KeyKind, OwnedKeys};
 pub use limit::MemoryLimit;
 pub use parts::Parts;
 pub use regroup::{Regroup, Regrouped};

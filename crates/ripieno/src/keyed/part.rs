@@ -1,9 +1,9 @@
 //! One part: the keys of a range of hashes, and their rows as far as they have come.
 
-use super::block::{Block, BlockView, Form};
-use super::columns::{KeyKind, Keys, OwnedKeys};
+use super::block::{BlockView, KeyedBlock, KeyedForm};
+use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use super::homes::Addressed;
-use ripieno_kernels::keyed::{IntTable, Staged, StringTable};
+use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
 use ripieno_run::reduction::Reduction;
 
 /// Rows are combined so many at a time, between caches.
@@ -13,8 +13,8 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// Distinct keys and what has become of their rows.
 #[derive(Debug)]
-pub(super) struct Part {
-    table: Table,
+pub(super) struct KeyedPart {
+    table: KeyTable,
     row_bytes: usize,
     /// How rows of equal keys combine; without, all are kept.
     reduction: Option<&'static Reduction>,
@@ -26,14 +26,14 @@ pub(super) struct Part {
 
 /// Numbers of distinct keys, of either kind.
 #[derive(Debug)]
-enum Table {
+enum KeyTable {
     Ints(IntTable),
     Strings(StringTable),
 }
 
 /// What a thread needs while it adds rows, to whichever part.
 #[derive(Debug, Default)]
-pub(super) struct Scratch {
+pub(super) struct PartScratch {
     keys: Vec<i64>,
     hashes: Vec<u64>,
     numbers: Vec<u32>,
@@ -41,21 +41,21 @@ pub(super) struct Scratch {
 }
 
 /// What a part holds, as columns.
-pub(super) struct Held<'a> {
-    pub keys: Keys<'a>,
+pub(super) struct PartColumns<'a> {
+    pub keys: KeyColumn<'a>,
     /// Whose row each of `values` is; without, there is a row per key.
     pub owners: Option<&'a [u32]>,
     pub values: &'a [u8],
 }
 
-impl Part {
+impl KeyedPart {
     /// No rows of data of this form; with no reduction all are kept.
-    pub fn new(form: &Form, reduction: Option<&'static Reduction>) -> Part {
+    pub fn new(form: &KeyedForm, reduction: Option<&'static Reduction>) -> KeyedPart {
         let table = match form.keys {
-            KeyKind::Int64 => Table::Ints(IntTable::new()),
-            KeyKind::Strings => Table::Strings(StringTable::new()),
+            KeyKind::Int64 => KeyTable::Ints(IntTable::new()),
+            KeyKind::Strings => KeyTable::Strings(StringTable::new()),
         };
-        Part { table, row_bytes: form.row_bytes(), reduction, values: Vec::new(), owners: Vec::new() }
+        KeyedPart { table, row_bytes: form.row_bytes(), reduction, values: Vec::new(), owners: Vec::new() }
     }
 
     /// Whether nothing has come.
@@ -66,25 +66,25 @@ impl Part {
     /// The memory that the part has taken.
     pub fn size_bytes(&self) -> usize {
         let table = match &self.table {
-            Table::Ints(table) => table.size_bytes(),
-            Table::Strings(table) => table.size_bytes(),
+            KeyTable::Ints(table) => table.size_bytes(),
+            KeyTable::Strings(table) => table.size_bytes(),
         };
         table + self.values.capacity() + self.owners.capacity() * size_of::<u32>()
     }
 
     /// What has come.
-    pub fn held(&self) -> Held<'_> {
+    pub fn held(&self) -> PartColumns<'_> {
         let owners = self.reduction.is_none().then_some(self.owners.as_slice());
-        Held { keys: self.table.keys(), owners, values: &self.values }
+        PartColumns { keys: self.table.keys(), owners, values: &self.values }
     }
 
     /// Forgets what has come; from now on keeps all rows, if that is asked for.
-    pub fn restart(&mut self, form: &Form, keeps_rows: bool) {
-        *self = Part::new(form, self.reduction.filter(|_| !keeps_rows));
+    pub fn restart(&mut self, form: &KeyedForm, keeps_rows: bool) {
+        *self = KeyedPart::new(form, self.reduction.filter(|_| !keeps_rows));
     }
 
     /// Adds a row for each key.
-    pub fn add(&mut self, keys: Keys<'_>, values: &[u8], scratch: &mut Scratch) {
+    pub fn add(&mut self, keys: KeyColumn<'_>, values: &[u8], scratch: &mut PartScratch) {
         for start in (0..keys.len()).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(keys.len());
             let keys = keys.range(start..end);
@@ -97,8 +97,8 @@ impl Part {
     }
 
     /// Adds what was staged, and forgets it there.
-    pub fn add_staged(&mut self, staged: &mut Staged, scratch: &mut Scratch) {
-        self.add(Keys::Int64(&staged.keys), &staged.rows, scratch);
+    pub fn add_staged(&mut self, staged: &mut StagingBuffer, scratch: &mut PartScratch) {
+        self.add(KeyColumn::Int64(&staged.keys), &staged.rows, scratch);
         staged.keys.clear();
         staged.rows.clear();
     }
@@ -108,9 +108,9 @@ impl Part {
         &mut self,
         addressed: &Addressed,
         rows: &[u32],
-        keys: Keys<'_>,
+        keys: KeyColumn<'_>,
         values: &[u8],
-        scratch: &mut Scratch,
+        scratch: &mut PartScratch,
     ) {
         let (row_bytes, first) = (self.row_bytes, addressed.rows.start);
         for rows in rows.chunks((BLOCK_BYTES / row_bytes.max(1)).clamp(1, BLOCK_ROWS)) {
@@ -124,18 +124,25 @@ impl Part {
     }
 
     /// The numbers of the keys of `rows`, counted from `first`, to the scratch.
-    fn number_rows(&mut self, keys: Keys<'_>, first: usize, hashes: &[u64], rows: &[u32], scratch: &mut Scratch) {
-        let Scratch { keys: own_keys, hashes: own_hashes, numbers, .. } = scratch;
+    fn number_rows(
+        &mut self,
+        keys: KeyColumn<'_>,
+        first: usize,
+        hashes: &[u64],
+        rows: &[u32],
+        scratch: &mut PartScratch,
+    ) {
+        let PartScratch { keys: own_keys, hashes: own_hashes, numbers, .. } = scratch;
         numbers.clear();
         match (&mut self.table, keys) {
-            (Table::Ints(table), Keys::Int64(keys)) => {
+            (KeyTable::Ints(table), KeyColumn::Int64(keys)) => {
                 own_keys.clear();
                 own_keys.extend(rows.iter().map(|&row| keys[first + row as usize]));
                 own_hashes.clear();
                 own_hashes.extend(rows.iter().map(|&row| hashes[row as usize]));
                 table.number_all(own_keys, own_hashes, numbers);
             }
-            (Table::Strings(table), Keys::Strings(keys)) => {
+            (KeyTable::Strings(table), KeyColumn::Strings(keys)) => {
                 let number = |&row: &u32| table.number(keys.get(first + row as usize), hashes[row as usize]);
                 numbers.extend(rows.iter().map(number));
             }
@@ -144,7 +151,7 @@ impl Part {
     }
 
     /// Adds the rows of a block.
-    pub fn add_block(&mut self, block: &BlockView<'_>, scratch: &mut Scratch) {
+    pub fn add_block(&mut self, block: &BlockView<'_>, scratch: &mut PartScratch) {
         let Some(counts) = block.counts else { return self.add(block.keys, block.values, scratch) };
         let numbers = self.numbers(block.keys, scratch);
         let repeat = |(&number, &count)| std::iter::repeat_n(number, count as usize);
@@ -153,7 +160,7 @@ impl Part {
     }
 
     /// The number of each key; that of a new one is the next.
-    pub fn numbers(&mut self, keys: Keys<'_>, scratch: &mut Scratch) -> Vec<u32> {
+    pub fn numbers(&mut self, keys: KeyColumn<'_>, scratch: &mut PartScratch) -> Vec<u32> {
         scratch.hashes.clear();
         keys.hash(&mut scratch.hashes);
         let mut numbers = Vec::with_capacity(keys.len());
@@ -177,15 +184,15 @@ impl Part {
     }
 
     /// What has come, as a block.
-    pub fn into_block(self) -> Block {
+    pub fn into_block(self) -> KeyedBlock {
         let keys = self.table.into_keys();
         if self.reduction.is_some() {
-            return Block { keys, counts: None, values: self.values };
+            return KeyedBlock { keys, counts: None, values: self.values };
         }
         let mut counts = vec![0; keys.len()];
         self.owners.iter().for_each(|&owner| counts[owner as usize] += 1);
         let values = sorted(&self.values, &self.owners, &counts, self.row_bytes);
-        Block { keys, counts: Some(counts), values }
+        KeyedBlock { keys, counts: Some(counts), values }
     }
 }
 
@@ -206,33 +213,33 @@ fn sorted(rows: &[u8], owners: &[u32], counts: &[u64], row_bytes: usize) -> Vec<
     sorted
 }
 
-impl Table {
+impl KeyTable {
     fn len(&self) -> usize {
         match self {
-            Table::Ints(table) => table.len(),
-            Table::Strings(table) => table.len(),
+            KeyTable::Ints(table) => table.len(),
+            KeyTable::Strings(table) => table.len(),
         }
     }
 
-    fn keys(&self) -> Keys<'_> {
+    fn keys(&self) -> KeyColumn<'_> {
         match self {
-            Table::Ints(table) => Keys::Int64(table.keys()),
-            Table::Strings(table) => Keys::Strings(table.keys()),
+            KeyTable::Ints(table) => KeyColumn::Int64(table.keys()),
+            KeyTable::Strings(table) => KeyColumn::Strings(table.keys()),
         }
     }
 
-    fn number_all(&mut self, keys: Keys<'_>, hashes: &[u64], into: &mut Vec<u32>) {
+    fn number_all(&mut self, keys: KeyColumn<'_>, hashes: &[u64], into: &mut Vec<u32>) {
         match (self, keys) {
-            (Table::Ints(table), Keys::Int64(keys)) => table.number_all(keys, hashes, into),
-            (Table::Strings(table), Keys::Strings(keys)) => table.number_all(keys, hashes, into),
+            (KeyTable::Ints(table), KeyColumn::Int64(keys)) => table.number_all(keys, hashes, into),
+            (KeyTable::Strings(table), KeyColumn::Strings(keys)) => table.number_all(keys, hashes, into),
             _ => unreachable!("keys of another kind are refused"),
         }
     }
 
     fn into_keys(self) -> OwnedKeys {
         match self {
-            Table::Ints(table) => OwnedKeys::Int64(table.into_keys()),
-            Table::Strings(table) => {
+            KeyTable::Ints(table) => OwnedKeys::Int64(table.into_keys()),
+            KeyTable::Strings(table) => {
                 let (offsets, data) = table.into_columns();
                 OwnedKeys::Strings { offsets, data }
             }

@@ -1,6 +1,6 @@
 //! Columns of keyed data in a file without a name, which is gone with the process.
 
-use super::columns::{KeyKind, Keys, OwnedKeys};
+use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::Error;
 use ripieno_kernels::keyed::Strings;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(super) struct SpillFile {
 
 /// Keys and rows in a spill file, columns one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
+pub(super) struct SpillRecord {
     at: u64,
     pub key_count: usize,
     /// Of strings, their bytes.
@@ -70,15 +70,20 @@ impl SpillFile {
     }
 
     /// Appends keys, what links rows to them, and the rows.
-    pub fn append<T: Plain>(&mut self, keys: Keys<'_>, links: Option<&[T]>, values: &[u8]) -> Result<Record, Error> {
+    pub fn append<T: Plain>(
+        &mut self,
+        keys: KeyColumn<'_>,
+        links: Option<&[T]>,
+        values: &[u8],
+    ) -> Result<SpillRecord, Error> {
         let link_bytes = links.map_or(&[][..], bytes_of);
         let at = self.end;
         let data_bytes = match keys {
-            Keys::Int64(keys) => {
+            KeyColumn::Int64(keys) => {
                 self.write(bytes_of(keys))?;
                 0
             }
-            Keys::Strings(keys) => {
+            KeyColumn::Strings(keys) => {
                 let (offsets, data) = columns(keys);
                 self.write(bytes_of(&offsets))?;
                 self.write(data)?;
@@ -88,11 +93,11 @@ impl SpillFile {
         self.write(link_bytes)?;
         self.write(values)?;
         let key_count = keys.len();
-        Ok(Record { at, key_count, data_bytes, link_bytes: link_bytes.len(), value_bytes: values.len() })
+        Ok(SpillRecord { at, key_count, data_bytes, link_bytes: link_bytes.len(), value_bytes: values.len() })
     }
 
     /// The keys of a record.
-    pub fn keys(&self, record: &Record, kind: KeyKind) -> Result<OwnedKeys, Error> {
+    pub fn keys(&self, record: &SpillRecord, kind: KeyKind) -> Result<OwnedKeys, Error> {
         Ok(match kind {
             KeyKind::Int64 => OwnedKeys::Int64(self.read(record.at, record.key_count)?),
             KeyKind::Strings => {
@@ -106,7 +111,7 @@ impl SpillFile {
     /// Links `from` to `from + count` of a record; none if it has a row per key.
     pub fn links<T: Plain>(
         &self,
-        record: &Record,
+        record: &SpillRecord,
         kind: KeyKind,
         from: usize,
         count: usize,
@@ -118,7 +123,7 @@ impl SpillFile {
     }
 
     /// Bytes `from` to `from + count` of the rows of a record.
-    pub fn values(&self, record: &Record, kind: KeyKind, from: usize, count: usize) -> Result<Vec<u8>, Error> {
+    pub fn values(&self, record: &SpillRecord, kind: KeyKind, from: usize, count: usize) -> Result<Vec<u8>, Error> {
         self.read(record.links_at(kind) + (record.link_bytes + from) as u64, count)
     }
 
@@ -139,7 +144,7 @@ impl SpillFile {
     }
 }
 
-impl Record {
+impl SpillRecord {
     /// Where the links begin, behind the keys.
     fn links_at(&self, kind: KeyKind) -> u64 {
         let numbers = match kind {
@@ -174,9 +179,9 @@ mod tests {
     #[test]
     fn what_is_appended_comes_back() {
         let mut file = SpillFile::new(&std::env::temp_dir()).unwrap();
-        let ints = file.append(Keys::Int64(&[3, -4]), Some(&[1u32, 0, 1]), b"abc").unwrap();
+        let ints = file.append(KeyColumn::Int64(&[3, -4]), Some(&[1u32, 0, 1]), b"abc").unwrap();
         let strings = Strings::new(&[1, 1, 4], b"-xyz").unwrap();
-        let strings = file.append::<u64>(Keys::Strings(strings), None, b"de").unwrap();
+        let strings = file.append::<u64>(KeyColumn::Strings(strings), None, b"de").unwrap();
         assert_eq!(file.keys(&ints, KeyKind::Int64).unwrap(), OwnedKeys::Int64(vec![3, -4]));
         assert_eq!(file.links(&ints, KeyKind::Int64, 1, 2).unwrap(), Some(vec![0u32, 1]));
         assert_eq!(file.values(&ints, KeyKind::Int64, 2, 1).unwrap(), b"c");
@@ -190,7 +195,7 @@ mod tests {
     fn a_full_disk_is_an_error_that_names_the_directory_and_the_bytes() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut file = SpillFile::of(full, Path::new("/spills"));
-        let error = file.append::<u32>(Keys::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
+        let error = file.append::<u32>(KeyColumn::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
         assert_eq!(
             error.to_string(),
             "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); make room there, \

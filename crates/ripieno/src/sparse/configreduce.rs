@@ -7,15 +7,15 @@
 use super::configure::{check_missing, malformed, prepare};
 use super::indices::Wanting;
 use super::parcels::Parcels;
-use super::reduce::{Form, check_rows, take};
+use super::reduce::{SparseForm, check_rows, take};
 use super::team::{combine_from, fill_rows};
-use super::{Options, ending_job, place};
+use super::{SparseOptions, ending_job, place};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::pool::{BufferPool, PooledBuffer};
-use ripieno_plan::sparse::team::Team;
+use ripieno_plan::sparse::team::WorkTeam;
 use ripieno_plan::sparse::{DownMaps, Routes, RowMap};
-use ripieno_run::Memory;
+use ripieno_run::BufferMemory;
 use ripieno_run::reduction::Reduction;
 use std::ops::Range;
 
@@ -33,8 +33,8 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: Form<'_>,
-        options: &Options,
+        form: SparseForm<'_>,
+        options: &SparseOptions,
     ) -> Result<(), Error> {
         ending_job(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
     }
@@ -45,8 +45,8 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: Form<'_>,
-        options: &Options,
+        form: SparseForm<'_>,
+        options: &SparseOptions,
     ) -> Result<(), Error> {
         let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
         check_rows("values", values.len(), out_indices.len(), row_bytes)?;
@@ -88,7 +88,7 @@ impl Communicator {
         routes: &Routes,
         held: &mut PooledBuffer,
         wanted: &mut [u8],
-        form: Form<'_>,
+        form: SparseForm<'_>,
         number: u32,
     ) -> Result<(), Error> {
         let (shared, communicator) = self.place();
@@ -98,7 +98,7 @@ impl Communicator {
         let held = held.bytes_mut();
         let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
         scratch.bytes_mut()[..held.len()].copy_from_slice(held);
-        let buffers = [Memory::Read(&[]), Memory::Write(wanted), Memory::Write(scratch.bytes_mut())];
+        let buffers = [BufferMemory::Read(&[]), BufferMemory::Write(wanted), BufferMemory::Write(scratch.bytes_mut())];
         let call = form.call(number, runtime.fabric);
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
@@ -111,7 +111,7 @@ fn next(
     held: &mut PooledBuffer,
     arrived: &Parcels,
     (row_bytes, reduction): (usize, &Reduction),
-    team: &dyn Team,
+    team: &dyn WorkTeam,
 ) -> Result<PooledBuffer, Error> {
     let mut arrivals = Vec::new();
     for (&(peer, map), (sender, came)) in maps.arrivals.iter().zip(arrived.rows()) {

@@ -8,19 +8,19 @@
 use super::indices::{self, IndexRows, sorted};
 use super::parcels::Parcels;
 use super::team::RankThreads;
-use super::{Options, SparseReduce, design, ending_job};
+use super::{SparseOptions, SparseReduce, design, ending_job};
 use crate::agree::{agree, all_words, combined};
 use crate::communicator::Communicator;
 use crate::elements::hash;
 use crate::error::Error;
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, Malformed, Missing, Permutation};
+use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, MalformedKeySets, Missing, Permutation};
 
 /// Rows are designed for as if they were doubles, for their size is not known before the first reduction.
 const PRESUMED_ROW_BYTES: usize = 8;
 
 /// What all ranks know before indices travel, and what this rank has to send.
-pub(super) struct Prepared {
+pub(super) struct PreparedConfigure {
     pub size: u64,
     pub permutation: Permutation,
     pub out: IndexRows,
@@ -38,11 +38,21 @@ impl Communicator {
     /// a rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are
     /// negative, not less than the size or too many. A rank that cannot read what another sent, or has no memory for
     /// it, ends the job.
-    pub fn sparse(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
+    pub fn sparse(
+        &self,
+        out_indices: &[i64],
+        in_indices: &[i64],
+        options: &SparseOptions,
+    ) -> Result<SparseReduce, Error> {
         ending_job(self, || self.configure(out_indices, in_indices, options))
     }
 
-    fn configure(&self, out_indices: &[i64], in_indices: &[i64], options: &Options) -> Result<SparseReduce, Error> {
+    fn configure(
+        &self,
+        out_indices: &[i64],
+        in_indices: &[i64],
+        options: &SparseOptions,
+    ) -> Result<SparseReduce, Error> {
         let mut prepared = prepare(self, out_indices, in_indices, options, PRESUMED_ROW_BYTES, "")?;
         for step in 0..prepared.machine.step_count() {
             let mut parcels = Parcels::default();
@@ -61,10 +71,10 @@ pub(super) fn prepare(
     comm: &Communicator,
     out_indices: &[i64],
     in_indices: &[i64],
-    options: &Options,
+    options: &SparseOptions,
     row_bytes: usize,
     rows: &str,
-) -> Result<Prepared, Error> {
+) -> Result<PreparedConfigure, Error> {
     options.check(comm.world_size())?;
     let team = RankThreads::new(options.threads);
     let least = |name, indices| indices::check(name, indices, options.size, &team);
@@ -84,11 +94,11 @@ pub(super) fn prepare(
         None => design::degrees(comm, &out_keys, &in_keys, design::Largest { size, set }, row_bytes)?,
     };
     let machine = Configuring::new(comm.rank(), &degrees, size, out_keys, in_keys, options.dense_above);
-    Ok(Prepared { size, permutation, out, wanted, machine, degrees, team })
+    Ok(PreparedConfigure { size, permutation, out, wanted, machine, degrees, team })
 }
 
 /// If degrees are designed, the number of what that rests on: every rank must know the same.
-fn packets(comm: &Communicator, options: &Options) -> String {
+fn packets(comm: &Communicator, options: &SparseOptions) -> String {
     if options.degrees.is_some() {
         return String::new();
     }
@@ -100,7 +110,7 @@ fn packets(comm: &Communicator, options: &Options) -> String {
 }
 
 /// The error for bytes of a peer that are no keys.
-pub(super) fn malformed(error: Malformed) -> Error {
+pub(super) fn malformed(error: MalformedKeySets) -> Error {
     Error::Malformed { cause: error.to_string() }
 }
 

@@ -8,11 +8,11 @@ use crate::agree::words;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::owned_buffers::NO_MEMORY;
-use crate::task::Task;
+use crate::task::CollectiveTask;
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::density::{Curve, Empirical};
-use ripieno_plan::sparse::design::{self, Sets};
-use ripieno_run::{Element, Memory};
+use ripieno_plan::sparse::design::{self, DirectionSets};
+use ripieno_run::{BufferMemory, Element};
 
 /// From the largest set about so many keys are taken.
 const SAMPLE_KEYS: u64 = 512;
@@ -20,7 +20,7 @@ const SAMPLE_KEYS: u64 = 512;
 const MOST_KEYS: u64 = 740;
 
 /// The keys of a rank that are below a limit.
-struct Sample {
+struct DensitySample {
     out: Vec<u64>,
     wanted: Vec<u64>,
 }
@@ -59,8 +59,8 @@ pub(super) fn degrees(
     };
     let curve = |samples: &[Vec<u64>]| Curve::Empirical(Empirical::of(samples, range.max(1)));
     let (out_curve, in_curve) = (curve(&out), curve(&wanted));
-    let out = Sets { curve: &out_curve, rows: rows(&out) };
-    let wanted = Sets { curve: &in_curve, rows: rows(&wanted) };
+    let out = DirectionSets { curve: &out_curve, rows: rows(&out) };
+    let wanted = DirectionSets { curve: &in_curve, rows: rows(&wanted) };
     Ok(design::choose(p, out, wanted, row_bytes, &comm.packets()).degrees)
 }
 
@@ -69,7 +69,7 @@ fn below(keys: &[u64], range: u64) -> &[u64] {
 }
 
 /// The samples of all ranks, of at most `most` keys of either set.
-fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Result<Vec<Sample>, Error> {
+fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Result<Vec<DensitySample>, Error> {
     let (p, words_each) = (comm.world_size(), 2 + 2 * most);
     let mut own = vec![out.len() as u64, wanted.len() as u64];
     own.extend(out.iter().chain(wanted));
@@ -78,8 +78,8 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Resu
         place.copy_from_slice(&word.to_ne_bytes());
     }
     let counts = vec![words_each; p];
-    let task = Task::Allgather { chunks: &counts };
-    comm.run_once(&task, Element::U64, [Memory::Write(&mut all), NO_MEMORY])?;
+    let task = CollectiveTask::Allgather { chunks: &counts };
+    comm.run_once(&task, Element::U64, [BufferMemory::Write(&mut all), NO_MEMORY])?;
     let words: Vec<u64> = words(&all).collect();
     let sample = |(rank, words): (usize, &[u64])| {
         let (counts, keys) = words.split_at(2);
@@ -88,7 +88,7 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Resu
             return Err(Error::Malformed { cause });
         }
         let (out_count, in_count) = (counts[0] as usize, counts[1] as usize);
-        Ok(Sample { out: keys[..out_count].to_vec(), wanted: keys[out_count..][..in_count].to_vec() })
+        Ok(DensitySample { out: keys[..out_count].to_vec(), wanted: keys[out_count..][..in_count].to_vec() })
     };
     words.chunks_exact(words_each).enumerate().map(sample).collect()
 }

@@ -5,7 +5,7 @@
 use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
-use ripieno_plan::sparse::team::{Team, cut, each, ranges};
+use ripieno_plan::sparse::team::{WorkTeam, cut, each, ranges};
 use ripieno_plan::sparse::{Permutation, have_numbers};
 use ripieno_run::reduction::Reduction;
 use ripieno_run::rows::gather_rows;
@@ -50,7 +50,7 @@ pub(super) enum Wanting {
 }
 
 /// One more than the largest index, after a look at each.
-pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team: &dyn Team) -> Result<u64, Error> {
+pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team: &dyn WorkTeam) -> Result<u64, Error> {
     if indices.len() > u32::MAX as usize {
         return Err(argument(name, format!("{} indices", indices.len()), &format!("at most {}", u32::MAX)));
     }
@@ -100,7 +100,7 @@ pub(super) fn sorted(
     indices: &[i64],
     permutation: &Permutation,
     given: bool,
-    team: &dyn Team,
+    team: &dyn WorkTeam,
 ) -> (Vec<u64>, IndexRows) {
     let (mut keys, operations) = (vec![0; indices.len()], KEY_OPERATIONS * indices.len());
     let pieces = ranges(team, operations, indices.len(), 1);
@@ -125,7 +125,7 @@ impl IndexRows {
     }
 
     /// Of indices whose rows are given.
-    pub fn giving(&self, team: &dyn Team) -> Giving {
+    pub fn giving(&self, team: &dyn WorkTeam) -> Giving {
         if self.key_count < self.rows.len() {
             let mut rows = vec![0; self.rows.len()];
             let operations = LOOK_OPERATIONS * rows.len();
@@ -149,7 +149,7 @@ impl IndexRows {
 
 impl Giving {
     /// Makes `rows`, one per key, of what the caller gave.
-    pub fn fill(&self, rows: &mut [u8], given: &[u8], row_bytes: usize, reduction: &Reduction, team: &dyn Team) {
+    pub fn fill(&self, rows: &mut [u8], given: &[u8], row_bytes: usize, reduction: &Reduction, team: &dyn WorkTeam) {
         match self {
             Giving::Identity => rows.copy_from_slice(given),
             Giving::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
@@ -193,7 +193,7 @@ fn combine_given(
 
 impl Wanting {
     /// Makes the caller's rows of those of the keys.
-    pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn Team) {
+    pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
         match self {
             Wanting::Identity => wanted.copy_from_slice(rows),
             Wanting::Rows(numbers) => fill_rows(team, wanted, row_bytes, numbers.len(), |piece, wanted| {
@@ -211,18 +211,18 @@ fn is_identity(rows: &[u32]) -> bool {
 mod tests {
     use super::*;
     use ripieno_plan::Op;
-    use ripieno_plan::sparse::team::{Alone, Piece};
+    use ripieno_plan::sparse::team::{Alone, WorkPiece};
     use ripieno_run::Element;
 
     /// A team that cuts everything, however small.
-    struct Cutting(usize);
+    struct SplittingTeam(usize);
 
-    impl Team for Cutting {
+    impl WorkTeam for SplittingTeam {
         fn piece_count(&self, _operations: usize) -> usize {
             self.0
         }
 
-        fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+        fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
             Alone.compute(operations, pieces);
         }
     }
@@ -232,7 +232,7 @@ mod tests {
         let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
         let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
-            for team in [1, 2, 3].map(Cutting) {
+            for team in [1, 2, 3].map(SplittingTeam) {
                 let (keys, places) = sorted(&indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
                 places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);
@@ -251,7 +251,7 @@ mod tests {
         indices.iter().zip(&values).for_each(|(&index, value)| sums[index as usize] += value);
         let expected: Vec<u8> = indices.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        for team in [1, 2, 3, 7].map(Cutting) {
+        for team in [1, 2, 3, 7].map(SplittingTeam) {
             let (keys, places) = sorted(&indices, &permutation, true, &team);
             let (mut rows, mut back) = (vec![9; 4 * keys.len()], vec![0; 4 * indices.len()]);
             places.giving(&team).fill(&mut rows, &given, 4, reduction, &team);
@@ -265,7 +265,7 @@ mod tests {
         let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
         let row_bytes = BLOCK_BYTES + 1;
         let given: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
-        for team in [1, 2].map(Cutting) {
+        for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
             places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);

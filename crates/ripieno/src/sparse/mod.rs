@@ -17,14 +17,14 @@ mod parcels;
 mod reduce;
 mod team;
 
-pub use options::Options;
-pub use reduce::Form;
+pub use options::SparseOptions;
+pub use reduce::SparseForm;
 
 use crate::communicator::Communicator;
-use crate::core::Shared;
+use crate::core::CoreShared;
 use crate::error::Error;
 use crate::pool::BufferPool;
-use configure::{Prepared, check_missing};
+use configure::{PreparedConfigure, check_missing};
 use indices::{Giving, Wanting};
 use reduce::Planned;
 pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
@@ -35,7 +35,7 @@ use team::RankThreads;
 
 /// A configured sparse reduction of a communicator, to be run any number of times.
 pub struct SparseReduce {
-    shared: Arc<Shared>,
+    shared: Arc<CoreShared>,
     /// The number of the communicator among this rank's.
     communicator: usize,
     pool: BufferPool,
@@ -56,8 +56,8 @@ pub struct SparseReduce {
 }
 
 impl SparseReduce {
-    fn new(comm: &Communicator, prepared: Prepared, options: &Options) -> Result<SparseReduce, Error> {
-        let Prepared { size, permutation, out, wanted, machine, degrees, team } = prepared;
+    fn new(comm: &Communicator, prepared: PreparedConfigure, options: &SparseOptions) -> Result<SparseReduce, Error> {
+        let PreparedConfigure { size, permutation, out, wanted, machine, degrees, team } = prepared;
         let (routes, missing) = machine.finish(&team);
         if !options.missing_is_zero {
             check_missing(comm, &missing, &permutation)?;

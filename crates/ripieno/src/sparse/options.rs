@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 
 /// How a sparse reduction is made.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Options {
+pub struct SparseOptions {
     /// Indices are smaller than this; `None`: one more than the largest that any rank gives.
     pub size: Option<u64>,
     /// The degrees of the layers; `None`: designed from the sets of all ranks.
@@ -22,14 +22,14 @@ pub struct Options {
     pub threads: NonZeroUsize,
 }
 
-impl Default for Options {
+impl Default for SparseOptions {
     fn default() -> Self {
         let threads = NonZeroUsize::MIN;
-        Options { size: None, degrees: None, missing_is_zero: false, dense_above: DENSE_ABOVE, threads }
+        SparseOptions { size: None, degrees: None, missing_is_zero: false, dense_above: DENSE_ABOVE, threads }
     }
 }
 
-impl Options {
+impl SparseOptions {
     /// For `p` ranks and one thread, `degrees` by a text as in [`Degrees::named`].
     pub fn parse(
         size: Option<u64>,
@@ -37,10 +37,16 @@ impl Options {
         missing_is_zero: bool,
         dense_above: f64,
         p: usize,
-    ) -> Result<Options, Error> {
+    ) -> Result<SparseOptions, Error> {
         let expected = || format!("direct, binary or factors such as 8x4x2 whose product is {p}, the number of ranks");
         let degrees = degrees.map(|text| Degrees::named(text, p).map_err(|_| argument("degrees", text, &expected())));
-        Ok(Options { size, degrees: degrees.transpose()?, missing_is_zero, dense_above, ..Options::default() })
+        Ok(SparseOptions {
+            size,
+            degrees: degrees.transpose()?,
+            missing_is_zero,
+            dense_above,
+            ..SparseOptions::default()
+        })
     }
 
     /// Whether they suit `p` ranks.
@@ -59,7 +65,7 @@ impl Options {
     }
 }
 
-impl fmt::Display for Options {
+impl fmt::Display for SparseOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.size {
             Some(size) => write!(f, "size={size}, ")?,

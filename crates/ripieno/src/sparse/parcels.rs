@@ -5,19 +5,19 @@
 use crate::agree::words;
 use crate::communicator::Communicator;
 use crate::error::Error;
-use crate::task::Task;
-use ripieno_run::{Element, Memory};
+use crate::task::CollectiveTask;
+use ripieno_run::{BufferMemory, Element};
 use std::ops::Range;
 
 /// Bytes for, or from, some peers, one after the other.
 #[derive(Default)]
 pub(super) struct Parcels {
     bytes: Vec<u8>,
-    parcels: Vec<Parcel>,
+    parcels: Vec<SparseParcel>,
 }
 
 /// Where in the bytes those of a peer are.
-struct Parcel {
+struct SparseParcel {
     peer: usize,
     keys: Range<usize>,
     rows: Range<usize>,
@@ -33,7 +33,7 @@ impl Parcels {
 
     /// Gives each peer its parcel and takes those of `peers`.
     pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<Parcels, Error> {
-        let lengths = |parcel: &Parcel| [parcel.keys.len() as u64, parcel.rows.len() as u64];
+        let lengths = |parcel: &SparseParcel| [parcel.keys.len() as u64, parcel.rows.len() as u64];
         let out: Vec<u8> = self.parcels.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
         let out_peers: Vec<_> = self.parcels.iter().map(|parcel| (parcel.peer, 2)).collect();
         let in_peers: Vec<_> = peers.iter().map(|&peer| (peer, 2)).collect();
@@ -57,8 +57,8 @@ impl Parcels {
         reserved.map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })?;
         arrived.bytes.resize(length_bytes, 0);
         let (out_peers, in_peers) = (self.by_peer(), arrived.by_peer());
-        let task = Task::NeighbourExchange { out: &out_peers, into: &in_peers };
-        comm.run_once(&task, Element::U8, [Memory::Read(&self.bytes), Memory::Write(&mut arrived.bytes)])?;
+        let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
+        comm.run_once(&task, Element::U8, [BufferMemory::Read(&self.bytes), BufferMemory::Write(&mut arrived.bytes)])?;
         Ok(arrived)
     }
 
@@ -75,7 +75,7 @@ impl Parcels {
     fn note(&mut self, peer: usize, key_bytes: usize, row_bytes: usize) {
         let start = self.noted_bytes();
         let middle = start + key_bytes;
-        self.parcels.push(Parcel { peer, keys: start..middle, rows: middle..middle + row_bytes });
+        self.parcels.push(SparseParcel { peer, keys: start..middle, rows: middle..middle + row_bytes });
     }
 
     fn noted_bytes(&self) -> usize {

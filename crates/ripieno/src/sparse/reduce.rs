@@ -7,13 +7,13 @@
 use super::SparseReduce;
 use super::indices::{Giving, Wanting};
 use crate::communicator_state::CommunicatorState;
-use crate::elements::Shape;
+use crate::elements::ElementShape;
 use crate::error::{Error, argument};
 use crate::lock::lock;
 use crate::pool::{BufferPool, PooledBuffer};
 use ripieno_plan::Op;
 use ripieno_run::reduction::Reduction;
-use ripieno_run::{Call, CallKind, Element, Fabric, Memory, Schedule};
+use ripieno_run::{BufferMemory, Call, CallKind, Element, Fabric, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const KEPT_COUNT: usize = 16;
 
 /// What the rows of a reduction are, and how two become one.
 #[derive(Clone, Copy, Debug)]
-pub struct Form<'a> {
+pub struct SparseForm<'a> {
     /// Type of the elements.
     pub element: Element,
     /// Elements of a row, at least 1.
@@ -30,14 +30,14 @@ pub struct Form<'a> {
     /// How elements combine.
     pub op: Op,
     /// How the elements of a row are arranged.
-    pub row: Shape<'a>,
+    pub row: ElementShape<'a>,
 }
 
 /// What a schedule depends on.
 pub(super) type Planned = (Element, usize, Op);
 
-impl Form<'_> {
-    /// Bytes of a row, of which [`Form::reduction`] makes sure that there can be so many.
+impl SparseForm<'_> {
+    /// Bytes of a row, of which [`SparseForm::reduction`] makes sure that there can be so many.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
@@ -59,7 +59,7 @@ impl Form<'_> {
     }
 }
 
-impl fmt::Display for Form<'_> {
+impl fmt::Display for SparseForm<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())?;
         let row = self.row.words();
@@ -70,7 +70,7 @@ impl fmt::Display for Form<'_> {
 impl SparseReduce {
     /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both
     /// in the caller's order. Every rank calls it, with the same `form`.
-    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: Form<'_>) -> Result<(), Error> {
+    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
@@ -96,17 +96,17 @@ impl SparseReduce {
     }
 
     /// Runs the plan for rows of this form, from one row per key to one row per key.
-    fn run(&self, main: &[u8], output: &mut [u8], form: Form<'_>) -> Result<(), Error> {
+    fn run(&self, main: &[u8], output: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut runtime, state) = held.communicator(self.communicator)?;
         let schedule = self.schedule(state, form);
         let mut scratch = self.take(schedule.scratch_bytes())?;
-        let buffers = [Memory::Read(main), Memory::Write(output), Memory::Write(scratch.bytes_mut())];
+        let buffers = [BufferMemory::Read(main), BufferMemory::Write(output), BufferMemory::Write(scratch.bytes_mut())];
         let call = form.call(self.number, runtime.fabric);
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    fn schedule(&self, state: &CommunicatorState, form: Form<'_>) -> Arc<Schedule> {
+    fn schedule(&self, state: &CommunicatorState, form: SparseForm<'_>) -> Arc<Schedule> {
         let mut schedules = lock(&self.schedules);
         let wanted = (form.element, form.width, form.op);
         if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == wanted) {

@@ -4,7 +4,7 @@
 //! order of one thread.
 
 use ripieno_kernels::Threads;
-use ripieno_plan::sparse::team::{Piece, Team, cut, each, ranges};
+use ripieno_plan::sparse::team::{WorkPiece, WorkTeam, cut, each, ranges};
 use ripieno_run::reduction::Reduction;
 use std::num::NonZeroUsize;
 use std::ops::Range;
@@ -24,12 +24,12 @@ impl RankThreads {
     }
 }
 
-impl Team for RankThreads {
+impl WorkTeam for RankThreads {
     fn piece_count(&self, operations: usize) -> usize {
         self.0.part_count(operations)
     }
 
-    fn compute(&self, operations: usize, pieces: Vec<Piece<'_>>) {
+    fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
         let of_each = operations / pieces.len().max(1);
         self.0.for_each(pieces, of_each, || (), |(), piece| piece());
     }
@@ -37,7 +37,7 @@ impl Team for RankThreads {
 
 /// Has the team make `rows` of what `fill` makes of pieces of them. `moved_count` rows are moved for that.
 pub(super) fn fill_rows(
-    team: &dyn Team,
+    team: &dyn WorkTeam,
     rows: &mut [u8],
     row_bytes: usize,
     moved_count: usize,

@@ -1,13 +1,13 @@
 //! Columns of keys with values, aggregated by the crate and by a map.
 
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Parts};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Parts};
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Keys with their rows, of the whole data, keys ascending unless said otherwise.
-pub type KeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
+pub type TestKeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Numbers that look random; the same in every run.
 pub fn random(seed: u64) -> impl FnMut() -> u64 {
@@ -66,14 +66,14 @@ impl Column {
 
 /// Keys, a row of small values for each, and what becomes of them.
 #[derive(Clone)]
-pub struct Case<'a> {
-    pub form: Form,
+pub struct KeyedCase<'a> {
+    pub form: KeyedForm,
     pub column: &'a Column,
     pub values: Vec<u8>,
 }
 
-impl<'a> Case<'a> {
-    pub fn new(form: Form, column: &'a Column) -> Case<'a> {
+impl<'a> KeyedCase<'a> {
+    pub fn new(form: KeyedForm, column: &'a Column) -> KeyedCase<'a> {
         let mut next = random(9);
         let element_count = column.len() * form.width;
         let values = match form.element {
@@ -86,7 +86,7 @@ impl<'a> Case<'a> {
             }
             _ => (0..element_count * form.element.size_bytes()).map(|_| next() as u8).collect(),
         };
-        Case { form, column, values }
+        KeyedCase { form, column, values }
     }
 
     /// Adds rows `rows`; `ranks` are those of all rows.
@@ -117,13 +117,13 @@ impl<'a> Case<'a> {
         aggregation.seal(&Threads::new(thread_count)).unwrap()
     }
 
-    /// What [`Case::sealed`] gives, in order of parts and, within them, as it comes.
-    pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> KeyedRows {
+    /// What [`KeyedCase::sealed`] gives, in order of parts and, within them, as it comes.
+    pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
         taken(self.sealed(rank_count, thread_count, add_rows))
     }
 
-    /// What [`Case::sealed`] gives, by key.
-    pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> KeyedRows {
+    /// What [`KeyedCase::sealed`] gives, by key.
+    pub fn blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
         let mut rows = self.ordered_blocks(rank_count, thread_count, add_rows);
         rows.sort();
         rows
@@ -131,7 +131,7 @@ impl<'a> Case<'a> {
 }
 
 /// Keys and their rows, of all parts.
-pub fn taken(mut parts: Parts) -> KeyedRows {
+pub fn taken(mut parts: Parts) -> TestKeyedRows {
     let (form, part_count) = (*parts.form(), parts.part_count());
     let take = |part| {
         let size = parts.size(part);
@@ -143,13 +143,13 @@ pub fn taken(mut parts: Parts) -> KeyedRows {
 }
 
 /// Keys and their rows.
-pub fn blocks(form: &Form, blocks: Vec<Block>) -> KeyedRows {
+pub fn blocks(form: &KeyedForm, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
     let mut rows = Vec::new();
     for block in blocks {
-        assert_eq!(block.counts.is_some(), form.combine == Combine::Concat);
+        assert_eq!(block.counts.is_some(), form.combine == KeyedCombine::Concat);
         let keys: Vec<Vec<u8>> = match block.view().keys {
-            Keys::Int64(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
-            Keys::Strings(keys) => keys.iter().map(<[u8]>::to_vec).collect(),
+            KeyColumn::Int64(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
+            KeyColumn::Strings(keys) => keys.iter().map(<[u8]>::to_vec).collect(),
         };
         let mut rest = block.values.as_slice();
         for (at, key) in keys.into_iter().enumerate() {
@@ -169,7 +169,7 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    pub fn of(case: &Case<'_>) -> Oracle {
+    pub fn of(case: &KeyedCase<'_>) -> Oracle {
         let (mut map, row_bytes) = (BTreeMap::<_, Vec<u8>>::new(), case.form.row_bytes());
         let reduction = case.form.reduction().unwrap();
         for (at, key) in case.column.keys().into_iter().enumerate() {
@@ -192,7 +192,7 @@ impl Oracle {
         Oracle { map }
     }
 
-    pub fn blocks(&self) -> KeyedRows {
+    pub fn blocks(&self) -> TestKeyedRows {
         self.map.clone().into_iter().collect()
     }
 }

@@ -6,8 +6,8 @@ pub mod regroups;
 pub mod sets;
 
 use ripieno::net::exchange::ThreadExchange;
-use ripieno::net::{Config, Endpoint, Links, ThreadFabric, Token};
-use ripieno::{Communicator, Error, Failure};
+use ripieno::net::{Config, Endpoint, LinkPolicy, ThreadFabric, Token};
+use ripieno::{Communicator, Error, JobFailure};
 use std::time::Duration;
 
 /// Runs `program` on every rank of a world; gives the results, by rank.
@@ -23,7 +23,7 @@ pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync)
 }
 
 /// As `world`, over endpoints that meet, watch each other and talk over `links`. All leave after the last has finished.
-pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
+pub fn endpoint_world<R: Send>(p: usize, links: LinkPolicy, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
     copied_world(p, 1, links, program)
 }
 
@@ -31,7 +31,7 @@ pub fn endpoint_world<R: Send>(p: usize, links: Links, program: impl Fn(&mut Com
 pub fn copied_world<R: Send>(
     p: usize,
     replicas: usize,
-    links: Links,
+    links: LinkPolicy,
     program: impl Fn(&mut Communicator) -> R + Sync,
 ) -> Vec<R> {
     // Nobody begins before all have met: a job that fails at once would fail the meeting of the slowest.
@@ -68,7 +68,7 @@ pub fn values(bytes: &[u8]) -> Vec<i64> {
 /// What a mismatch says.
 pub fn mismatch(result: Result<(), Error>) -> String {
     match result {
-        Err(Error::Failed(Failure::Mismatch { description })) => description,
+        Err(Error::Failed(JobFailure::Mismatch { description })) => description,
         other => panic!("expected a mismatch, got {other:?}"),
     }
 }

@@ -1,7 +1,9 @@
 //! Keyed rows for every rank of a world, and what their regroup gives.
 
-use super::sets::Random;
-use ripieno::keyed::{Aggregation, Block, Combine, Form, KeyKind, Keys, OwnedKeys, Regroup, Regrouped, Strings};
+use super::sets::SetRandom;
+use ripieno::keyed::{
+    Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Regroup, Regrouped, Strings,
+};
 use ripieno::{Communicator, Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
@@ -13,10 +15,10 @@ pub struct RankRows {
 }
 
 /// Keys with their rows, one after the other.
-pub type Found = BTreeMap<Vec<u8>, Vec<i64>>;
+pub type RegroupedRows = BTreeMap<Vec<u8>, Vec<i64>>;
 
 pub fn rows(rank: usize, count: usize, key_count: u64, width: usize) -> RankRows {
-    let mut random = Random(rank as u64 * 77 + key_count);
+    let mut random = SetRandom(rank as u64 * 77 + key_count);
     let keys = (0..count).map(|_| random.below(key_count) as i64 - 3).collect();
     let values = (0..count * width).map(|_| random.below(9) as i64 - 4).collect();
     RankRows { keys, values }
@@ -31,13 +33,15 @@ pub fn add(aggregation: &mut Aggregation, rows: &RankRows, ranks: Option<&[u32]>
     let threads = Threads::new(1);
     let bytes = super::bytes(&rows.values);
     match aggregation.form().keys {
-        KeyKind::Int64 => aggregation.add(Keys::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
+        KeyKind::Int64 => aggregation.add(KeyColumn::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
         KeyKind::Strings => {
             let texts: Vec<Vec<u8>> = rows.keys.iter().map(|&key| text(key)).collect();
             let mut offsets = vec![0];
             texts.iter().for_each(|text| offsets.push(offsets[offsets.len() - 1] + text.len() as i64));
             let data = texts.concat();
-            aggregation.add(Keys::Strings(Strings::new(&offsets, &data).unwrap()), &bytes, ranks, &threads).unwrap();
+            aggregation
+                .add(KeyColumn::Strings(Strings::new(&offsets, &data).unwrap()), &bytes, ranks, &threads)
+                .unwrap();
         }
     }
 }
@@ -63,14 +67,14 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
 }
 
 /// What all ranks together should find.
-pub fn expected(all: &[RankRows], keys: KeyKind, merge: Combine, width: usize) -> Found {
-    let mut found = Found::new();
+pub fn expected(all: &[RankRows], keys: KeyKind, merge: KeyedCombine, width: usize) -> RegroupedRows {
+    let mut found = RegroupedRows::new();
     for rows in all {
         for (at, &key) in rows.keys.iter().enumerate() {
             let row = &rows.values[at * width..(at + 1) * width];
             let known = found.entry(bytes_of(keys, key)).or_default();
             match merge {
-                Combine::Op(op) if !known.is_empty() => {
+                KeyedCombine::Op(op) if !known.is_empty() => {
                     known.iter_mut().zip(row).for_each(|(a, &b)| *a = apply(op, *a, b));
                 }
                 _ => known.extend_from_slice(row),
@@ -81,7 +85,7 @@ pub fn expected(all: &[RankRows], keys: KeyKind, merge: Combine, width: usize) -
 }
 
 /// The keys of a block, as bytes.
-pub fn keys_of(block: &Block) -> Vec<Vec<u8>> {
+pub fn keys_of(block: &KeyedBlock) -> Vec<Vec<u8>> {
     match &block.keys {
         OwnedKeys::Int64(keys) => keys.iter().map(|key| key.to_ne_bytes().to_vec()).collect(),
         OwnedKeys::Strings { offsets, data } => {
@@ -91,8 +95,8 @@ pub fn keys_of(block: &Block) -> Vec<Vec<u8>> {
 }
 
 /// What blocks hold; no key may come twice.
-pub fn found(blocks: &[Block], width: usize) -> Found {
-    let mut found = Found::new();
+pub fn found(blocks: &[KeyedBlock], width: usize) -> RegroupedRows {
+    let mut found = RegroupedRows::new();
     for block in blocks {
         let mut rest = &super::values(&block.values)[..];
         for (at, key) in keys_of(block).into_iter().enumerate() {
@@ -105,20 +109,20 @@ pub fn found(blocks: &[Block], width: usize) -> Found {
     found
 }
 
-pub const SUM: Combine = Combine::Op(Op::Sum);
+pub const SUM: KeyedCombine = KeyedCombine::Op(Op::Sum);
 
-pub fn form(keys: KeyKind, width: usize, combine: Combine) -> Form {
-    Form { keys, element: Element::I64, width, combine, label: 0 }
+pub fn form(keys: KeyKind, width: usize, combine: KeyedCombine) -> KeyedForm {
+    KeyedForm { keys, element: Element::I64, width, combine, label: 0 }
 }
 
 /// Regroups what `rows` are with `ranks` as homes, if there are any.
 pub fn try_run(
     comm: &Communicator,
-    form: Form,
+    form: KeyedForm,
     rows: &RankRows,
     ranks: Option<&[u32]>,
     options: &Regroup,
-) -> Result<(Vec<Block>, Regrouped), Error> {
+) -> Result<(Vec<KeyedBlock>, Regrouped), Error> {
     let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
     add(&mut aggregation, rows, ranks);
     let mut blocks = Vec::new();
@@ -129,6 +133,6 @@ pub fn try_run(
     Ok((blocks, regrouped))
 }
 
-pub fn run(comm: &Communicator, form: Form, rows: &RankRows, options: &Regroup) -> (Vec<Block>, Regrouped) {
+pub fn run(comm: &Communicator, form: KeyedForm, rows: &RankRows, options: &Regroup) -> (Vec<KeyedBlock>, Regrouped) {
     try_run(comm, form, rows, None, options).unwrap()
 }

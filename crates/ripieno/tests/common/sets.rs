@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What sets look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SetKind {
     /// Any indices, some of them more than once.
     Random,
     /// Small indices are much more frequent.
@@ -22,47 +22,54 @@ pub enum Kind {
     Single,
 }
 
-pub const KINDS: [Kind; 7] =
-    [Kind::Random, Kind::PowerLaw, Kind::Sparse, Kind::Empty, Kind::Disjoint, Kind::Identical, Kind::Single];
+pub const KINDS: [SetKind; 7] = [
+    SetKind::Random,
+    SetKind::PowerLaw,
+    SetKind::Sparse,
+    SetKind::Empty,
+    SetKind::Disjoint,
+    SetKind::Identical,
+    SetKind::Single,
+];
 
 /// The out-indices and in-indices of all ranks.
-pub struct Sets {
-    pub kind: Kind,
+pub struct IndexSets {
+    pub kind: SetKind,
     pub out: Vec<Vec<i64>>,
     pub wanted: Vec<Vec<i64>>,
 }
 
-impl Sets {
+impl IndexSets {
     /// For `p` ranks, with indices up to about `n`; every wanted one is given by some rank.
-    pub fn new(kind: Kind, p: usize, n: u64) -> Sets {
-        let mut random = Random(p as u64 * 1000 + n);
+    pub fn new(kind: SetKind, p: usize, n: u64) -> IndexSets {
+        let mut random = SetRandom(p as u64 * 1000 + n);
         let out: Vec<Vec<i64>> = (0..p).map(|rank| given(kind, rank, p, n, &mut random)).collect();
         let all: Vec<i64> = out.iter().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
         let wanted = |rank: usize| match kind {
             _ if all.is_empty() => Vec::new(),
-            Kind::Identical | Kind::Single => out[rank].clone(),
+            SetKind::Identical | SetKind::Single => out[rank].clone(),
             _ => {
                 (0..random.below(all.len() as u64 + 3)).map(|_| all[random.below(all.len() as u64) as usize]).collect()
             }
         };
         let wanted = (0..p).map(wanted).collect();
-        Sets { kind, out, wanted }
+        IndexSets { kind, out, wanted }
     }
 }
 
-fn given(kind: Kind, rank: usize, p: usize, n: u64, random: &mut Random) -> Vec<i64> {
+fn given(kind: SetKind, rank: usize, p: usize, n: u64, random: &mut SetRandom) -> Vec<i64> {
     let count = random.below(n);
-    let any = |random: &mut Random| (0..count).map(|_| random.below(n) as i64).collect();
+    let any = |random: &mut SetRandom| (0..count).map(|_| random.below(n) as i64).collect();
     match kind {
-        Kind::Random => any(random),
-        Kind::PowerLaw => {
+        SetKind::Random => any(random),
+        SetKind::PowerLaw => {
             (0..count).map(|_| (n / (1 + random.below(n))) as i64 - 1).filter(|&index| index >= 0).collect()
         }
-        Kind::Sparse if rank % 3 == 1 => any(random),
-        Kind::Sparse | Kind::Empty => Vec::new(),
-        Kind::Disjoint => (0..n / 4).map(|at| (at * p as u64 + rank as u64) as i64).rev().collect(),
-        Kind::Identical => (0..n as i64).step_by(3).collect(),
-        Kind::Single => vec![n as i64 - 1],
+        SetKind::Sparse if rank % 3 == 1 => any(random),
+        SetKind::Sparse | SetKind::Empty => Vec::new(),
+        SetKind::Disjoint => (0..n / 4).map(|at| (at * p as u64 + rank as u64) as i64).rev().collect(),
+        SetKind::Identical => (0..n as i64).step_by(3).collect(),
+        SetKind::Single => vec![n as i64 - 1],
     }
 }
 
@@ -73,7 +80,7 @@ pub fn rows(rank: usize, out: &[i64], width: usize) -> Vec<i64> {
 }
 
 /// What `rank` gets.
-pub fn combined(sets: &Sets, rank: usize, width: usize, op: Op) -> Vec<i64> {
+pub fn combined(sets: &IndexSets, rank: usize, width: usize, op: Op) -> Vec<i64> {
     let mut found: BTreeMap<i64, Vec<i64>> = BTreeMap::new();
     for (rank, out) in sets.out.iter().enumerate() {
         for (index, row) in out.iter().zip(rows(rank, out, width).chunks(width)) {
@@ -100,9 +107,9 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
 }
 
 /// Numbers that are the same in every run.
-pub struct Random(pub u64);
+pub struct SetRandom(pub u64);
 
-impl Random {
+impl SetRandom {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,12 +1,12 @@
 //! What is on its way between two processes, and what has arrived.
 
-use ripieno_run::membership::Message;
-use ripieno_run::membership::agreement::Word;
+use ripieno_run::membership::MembershipMessage;
+use ripieno_run::membership::agreement::AgreementMessage;
 use std::collections::VecDeque;
 
 /// What a connection is for. Worlds have numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Purpose {
+pub enum CablePurpose {
     /// Between a rank and a hub.
     Control(u64),
     Data(u64),
@@ -16,22 +16,22 @@ pub enum Purpose {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Way {
-    pub purpose: Purpose,
+pub struct CableDirection {
+    pub purpose: CablePurpose,
     pub from: usize,
     pub to: usize,
 }
 
-impl Way {
-    pub fn back(self) -> Way {
-        Way { from: self.to, to: self.from, ..self }
+impl CableDirection {
+    pub fn back(self) -> CableDirection {
+        CableDirection { from: self.to, to: self.from, ..self }
     }
 }
 
 #[derive(Clone, Debug)]
-pub enum Freight {
-    Message(Box<Message>),
-    Word(Box<Word>),
+pub enum CablePayload {
+    Message(Box<MembershipMessage>),
+    Word(Box<AgreementMessage>),
     Bytes(Vec<u8>),
     /// So many bytes have been taken.
     Room(usize),
@@ -42,7 +42,7 @@ pub enum Freight {
 /// One direction of a connection, as both ends see it.
 #[derive(Debug, Default)]
 pub struct Cable {
-    pub on_its_way: VecDeque<(u64, Freight)>,
+    pub on_its_way: VecDeque<(u64, CablePayload)>,
     /// Bytes that can be read.
     pub arrived: VecDeque<u8>,
     /// Bytes that were sent, and not known to be taken.

@@ -1,9 +1,9 @@
 //! The collectives of a program, each looked at.
 
-use crate::program::Player;
-use ripieno::{Element, Error, Memory, Op};
+use crate::program::RankProgram;
+use ripieno::{BufferMemory, Element, Error, Op};
 
-impl Player {
+impl RankProgram {
     /// What `rank` gives at `step`, the element at `place`.
     fn given(&self, rank: usize, step: usize, place: usize) -> i64 {
         let named = self.logical.as_ref().map_or_else(|| self.first[rank], |_| rank);
@@ -36,7 +36,7 @@ impl Player {
                 right(&vector, &sums);
             }
             1 => {
-                comm.broadcast(Memory::Write(&mut vector), Element::I64, root, None)?;
+                comm.broadcast(BufferMemory::Write(&mut vector), Element::I64, root, None)?;
                 right(&vector, &(0..count).map(|place| given(root, place)).collect::<Vec<_>>());
             }
             2 => {
@@ -63,7 +63,7 @@ impl Player {
             }
             6 => {
                 let mut scattered = if rank == root { words(&whole) } else { all };
-                comm.scatter(Memory::Write(&mut scattered), Element::I64, &counts, root, None)?;
+                comm.scatter(BufferMemory::Write(&mut scattered), Element::I64, &counts, root, None)?;
                 right(&scattered[own_chunk], &own);
             }
             7 => {

@@ -2,9 +2,9 @@
 
 /// Splitmix64.
 #[derive(Clone)]
-pub struct Dice(pub u64);
+pub struct WorldRandom(pub u64);
 
-impl Dice {
+impl WorldRandom {
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -1,10 +1,10 @@
 //! Whether all have ended as they may.
 
-use crate::process::Ending;
-use crate::world::World;
+use crate::process::ProgramEnding;
+use crate::world::SimulatedWorld;
 
 /// Whether whoever lives has finished, or was told why not.
-pub fn check_end(world: &mut World) {
+pub fn check_end(world: &mut SimulatedWorld) {
     let is_one_node = world.scene.host_count() == 1;
     // On a single node without more than half a rank that stood still may go its own way.
     let exempt = |rank: usize| is_one_node && world.processes[rank].has_stood_still;
@@ -18,7 +18,7 @@ pub fn check_end(world: &mut World) {
         let ending = process.ending.as_ref();
         let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.doing));
         let has_met = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
-        if let Ending::Failed(why) = ending {
+        if let ProgramEnding::Failed(why) = ending {
             let is_spared = world.scene.replicas == 1 || every_rank_lives(world);
             let must_finish = world.scene.is_seen() && has_met && is_spared && !why.contains("did not meet");
             assert!(!must_finish, "rank {rank} did not finish, though none was silent or late: {why}");
@@ -26,11 +26,11 @@ pub fn check_end(world: &mut World) {
         if let Some((who, _)) = world.scene.differs {
             // A replica of whoever differs may end well by what the other replicas send.
             let must_hear = world.scene.replicas == 1 || rank == who;
-            let has_heard = matches!(ending, Ending::Differed(_));
+            let has_heard = matches!(ending, ProgramEnding::Differed(_));
             assert!(has_heard || !must_hear, "rank {rank} was not told of a difference: {ending:?}");
         } else {
             assert!(
-                !matches!(ending, Ending::Differed(_)),
+                !matches!(ending, ProgramEnding::Differed(_)),
                 "rank {rank} was told of a difference that is none: {ending:?}"
             );
         }
@@ -38,7 +38,7 @@ pub fn check_end(world: &mut World) {
 }
 
 /// Whether a replica of every rank is alive.
-fn every_rank_lives(world: &World) -> bool {
+fn every_rank_lives(world: &SimulatedWorld) -> bool {
     let count = world.processes.len() / world.scene.replicas;
     (0..count)
         .all(|rank| (rank..world.processes.len()).step_by(count).any(|copy| !world.verdicts.killed.contains(&copy)))

@@ -1,12 +1,13 @@
 //! A rank's fabric over simulated links: as the endpoint of `ripieno-net`, without its sockets.
 
-use crate::cables::{Opening, Purpose, Way};
+use crate::cables::{CableDirection, CablePurpose, Opening};
 use crate::faults::HEARTBEAT;
 use crate::link::{SimulatedLink, closed};
-use crate::stage::Stage;
-use ripieno_run::membership::{Event, Request, agreement, describe_pair};
+use crate::stage::WorldStage;
+use ripieno_run::membership::{MembershipEvent, MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk,
+    Topology, Want,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,44 +15,44 @@ use std::time::Duration;
 const LIFE_CHECK_US: u64 = 250_000;
 const VERDICT_TIMEOUT_US: u64 = 1_500_000;
 
-pub struct Rank {
-    pub stage: Arc<Stage>,
+pub struct WorldRank {
+    pub stage: Arc<WorldStage>,
     /// Its number in the first world.
     pub own: usize,
     pub world: u64,
     pub rank: usize,
     pub members: Vec<usize>,
     pub seats: Vec<u64>,
-    pub slots: Vec<Slot>,
+    pub slots: Vec<WorldLink>,
     pub topology: Arc<Topology>,
     pub replicas: usize,
     pub closed_count: usize,
 }
 
-pub enum Slot {
+pub enum WorldLink {
     Unasked,
     Opening,
     Open(SimulatedLink, bool),
     Broken(LinkError),
 }
 
-impl Rank {
-    pub fn failed(&self, rank: usize, cause: &str) -> Failure {
-        Failure::RankFailed { rank, host: String::new(), cause: cause.to_string(), traceback: String::new() }
+impl WorldRank {
+    pub fn failed(&self, rank: usize, cause: &str) -> JobFailure {
+        JobFailure::RankFailed { rank, host: String::new(), cause: cause.to_string(), traceback: String::new() }
     }
 
-    fn request(&self, request: Request) {
-        self.stage.lock().event(self.own, self.world, Event::Request(request));
+    fn request(&self, request: MembershipRequest) {
+        self.stage.lock().event(self.own, self.world, MembershipEvent::Request(request));
     }
 
     /// Reports and waits for the verdict; without one the job has failed of `alone`.
-    fn report_and_wait(&self, request: Request, alone: Failure) {
+    fn report_and_wait(&self, request: MembershipRequest, alone: JobFailure) {
         report(&self.stage, self.own, self.world, request, alone);
     }
 }
 
-fn report(stage: &Stage, own: usize, number: u64, request: Request, alone: Failure) {
-    stage.lock().event(own, number, Event::Request(request));
+fn report(stage: &WorldStage, own: usize, number: u64, request: MembershipRequest, alone: JobFailure) {
+    stage.lock().event(own, number, MembershipEvent::Request(request));
     let heard = stage.wait_for(own, VERDICT_TIMEOUT_US, |world| {
         let monitor = &world.processes[own].monitors[&number];
         (monitor.failure.is_some() || monitor.is_over).then_some(())
@@ -63,7 +64,7 @@ fn report(stage: &Stage, own: usize, number: u64, request: Request, alone: Failu
     }
 }
 
-impl Fabric for Rank {
+impl Fabric for WorldRank {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -81,34 +82,34 @@ impl Fabric for Rank {
     }
 
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if matches!(self.slots[peer], Slot::Unasked | Slot::Opening) {
+        if matches!(self.slots[peer], WorldLink::Unasked | WorldLink::Opening) {
             let (own, other) = (self.own, self.members[peer]);
             let (from, to) = if self.rank < peer { (own, other) } else { (other, own) };
-            let way = Way { purpose: Purpose::Data(self.world), from, to };
+            let way = CableDirection { purpose: CablePurpose::Data(self.world), from, to };
             let mut world = self.stage.lock();
             match world.openings.get(&way) {
                 None if from == own => world.ask(way, self.seats[peer]),
                 Some(Opening::Open) => {
                     let is_memory = world.is_one_host(from, to);
                     drop(world);
-                    let way = Way { from: own, to: other, ..way };
+                    let way = CableDirection { from: own, to: other, ..way };
                     let link = SimulatedLink { stage: self.stage.clone(), way, is_memory, seen: vec![] };
-                    self.slots[peer] = Slot::Open(link, false);
+                    self.slots[peer] = WorldLink::Open(link, false);
                 }
                 Some(Opening::Refused) if from == own => {
                     drop(world);
-                    self.slots[peer] = Slot::Broken(closed("it cannot be reached"));
+                    self.slots[peer] = WorldLink::Broken(closed("it cannot be reached"));
                 }
                 _ => {
                     drop(world);
-                    self.slots[peer] = Slot::Opening;
+                    self.slots[peer] = WorldLink::Opening;
                 }
             }
         }
         match &mut self.slots[peer] {
-            Slot::Open(link, _) => Ok(Some(link)),
-            Slot::Unasked | Slot::Opening => Ok(None),
-            Slot::Broken(error) => Err(error.clone()),
+            WorldLink::Open(link, _) => Ok(Some(link)),
+            WorldLink::Unasked | WorldLink::Opening => Ok(None),
+            WorldLink::Broken(error) => Err(error.clone()),
         }
     }
 
@@ -116,7 +117,7 @@ impl Fabric for Rank {
         self.failure().is_some()
     }
 
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<JobFailure> {
         self.stage.lock().processes[self.own].monitors[&self.world].failure.clone()
     }
 
@@ -124,16 +125,16 @@ impl Fabric for Rank {
         !self.stage.lock().processes[self.own].monitors[&self.world].losses.is_empty()
     }
 
-    fn losses(&self) -> Vec<Failure> {
+    fn losses(&self) -> Vec<JobFailure> {
         self.stage.lock().processes[self.own].monitors[&self.world].losses.values().cloned().collect()
     }
 
-    fn report(&mut self, failure: Failure) {
-        self.report_and_wait(Request::Report(failure.clone()), failure);
+    fn report(&mut self, failure: JobFailure) {
+        self.report_and_wait(MembershipRequest::Report(failure.clone()), failure);
     }
 
-    fn blame(&mut self, peer: usize, cause: &str) -> Failure {
-        self.request(Request::Suspect { peer, cause: cause.to_string() });
+    fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
+        self.request(MembershipRequest::Suspect { peer, cause: cause.to_string() });
         self.stage.wait_for(self.own, VERDICT_TIMEOUT_US, |world| {
             let monitor = &world.processes[self.own].monitors[&self.world];
             (monitor.failure.is_some() || monitor.losses.contains_key(&peer) || monitor.is_over).then_some(())
@@ -148,7 +149,7 @@ impl Fabric for Rank {
         }
         let cause = format!("its link to rank {} closed: {cause}", self.rank);
         let failure = loss.unwrap_or_else(|| self.failed(peer, &cause));
-        self.report_and_wait(Request::Report(failure.clone()), failure.clone());
+        self.report_and_wait(MembershipRequest::Report(failure.clone()), failure.clone());
         self.failure().unwrap_or(failure)
     }
 
@@ -173,9 +174,9 @@ impl Fabric for Rank {
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let mine_told = self.stage.lock().processes[self.own].monitors[&self.world].history.told(mine);
-        let pair = [(self.rank, mine_told), (peer, Told::untold(theirs))];
-        let alone = Failure::Mismatch { description: describe_pair(pair) };
-        self.report_and_wait(Request::Differs { mine, peer, theirs }, alone);
+        let pair = [(self.rank, mine_told), (peer, DescribedCall::untold(theirs))];
+        let alone = JobFailure::Mismatch { description: describe_pair(pair) };
+        self.report_and_wait(MembershipRequest::Differs { mine, peer, theirs }, alone);
     }
 
     fn enter(&mut self, _communicator: u32, header: &[u8; HEADER_BYTES]) {
@@ -185,7 +186,7 @@ impl Fabric for Rank {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+        self.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), is_blocked });
     }
 
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
@@ -209,7 +210,7 @@ impl Fabric for Rank {
         if losses.len() > self.closed_count {
             self.closed_count = losses.len();
             for (rank, failure) in losses {
-                self.slots[rank] = Slot::Broken(closed(failure.to_string()));
+                self.slots[rank] = WorldLink::Broken(closed(failure.to_string()));
             }
         }
     }
@@ -224,28 +225,28 @@ impl Fabric for Rank {
     fn cancel_park(&mut self) {}
 }
 
-impl Rank {
+impl WorldRank {
     /// Memory does not tell of a death, nor a cable that is cut.
     fn look_after(&mut self, peer: usize) {
         let world = self.stage.lock();
-        let back = Way { purpose: Purpose::Data(self.world), from: self.members[peer], to: self.own };
-        let Slot::Open(link, was_ended) = &mut self.slots[peer] else { return };
+        let back = CableDirection { purpose: CablePurpose::Data(self.world), from: self.members[peer], to: self.own };
+        let WorldLink::Open(link, was_ended) = &mut self.slots[peer] else { return };
         if !link.is_memory {
             if world.cut_for_us(self.own, self.members[peer]) > HEARTBEAT.as_micros() as u64 {
                 drop(world);
-                self.slots[peer] = Slot::Broken(closed("its host has answered nothing"));
+                self.slots[peer] = WorldLink::Broken(closed("its host has answered nothing"));
             }
             return;
         }
         let has_ended = world.ways[&back].has_ended;
         drop(world);
         if std::mem::replace(was_ended, has_ended) {
-            self.request(Request::Suspect { peer, cause: "its process ended".to_string() });
+            self.request(MembershipRequest::Suspect { peer, cause: "its process ended".to_string() });
         }
     }
 }
 
-impl Drop for Rank {
+impl Drop for WorldRank {
     fn drop(&mut self) {
         let mut world = self.stage.lock();
         if world.processes[self.own].lives() && !world.is_over {
@@ -259,7 +260,7 @@ impl Drop for Rank {
 }
 
 struct Afar {
-    stage: Arc<Stage>,
+    stage: Arc<WorldStage>,
     own: usize,
     world: u64,
 }
@@ -267,11 +268,11 @@ struct Afar {
 impl Remote for Afar {
     fn wake(&self) {}
 
-    fn report(&self, failure: Failure) {
-        report(&self.stage, self.own, self.world, Request::Report(failure.clone()), failure);
+    fn report(&self, failure: JobFailure) {
+        report(&self.stage, self.own, self.world, MembershipRequest::Report(failure.clone()), failure);
     }
 
     fn withdraw(&self) {
-        self.stage.lock().agree(self.own, agreement::Event::Withdraw);
+        self.stage.lock().agree(self.own, agreement::AgreementEvent::Withdraw);
     }
 }

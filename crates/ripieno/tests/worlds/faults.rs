@@ -1,13 +1,14 @@
 //! What a seed makes of a world: its hosts, its cables, its clocks, and what goes wrong.
 
-use crate::dice::Dice;
-use ripieno_run::membership::Timing;
-use ripieno_run::membership::agreement::Patience;
+use crate::dice::WorldRandom;
+use ripieno_run::membership::MembershipTiming;
+use ripieno_run::membership::agreement::AgreementTimeouts;
 use std::time::Duration;
 
 pub const HEARTBEAT: Duration = Duration::from_millis(1000);
-pub const TIMING: Timing = Timing { join_timeout: Duration::from_millis(3000), heartbeat_timeout: HEARTBEAT };
-pub const PATIENCE: Patience = Patience { silence: HEARTBEAT, late: Duration::from_millis(3000) };
+pub const TIMING: MembershipTiming =
+    MembershipTiming { join_timeout: Duration::from_millis(3000), heartbeat_timeout: HEARTBEAT };
+pub const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: HEARTBEAT, late: Duration::from_millis(3000) };
 /// Faults come until then; then cables heal, and whoever is stopped goes on.
 pub const CALM_AT_US: u64 = 8_000_000;
 /// A program computes for less than this between two calls.
@@ -16,7 +17,7 @@ pub const COMPUTING_US: u64 = 400_000;
 pub const END_US: u64 = 240_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
+pub enum WorldFault {
     Kill {
         rank: usize,
     },
@@ -42,7 +43,7 @@ pub struct Scene {
     pub link_bytes: usize,
     pub steps: usize,
     /// When, and what.
-    pub faults: Vec<(u64, Fault)>,
+    pub faults: Vec<(u64, WorldFault)>,
     /// The rank whose program raises, and at which step.
     pub raises: Option<(usize, usize)>,
     /// The rank that calls something else, and at which step.
@@ -55,7 +56,7 @@ pub struct Scene {
 
 impl Scene {
     pub fn drawn(seed: u64) -> Scene {
-        let mut dice = Dice(seed);
+        let mut dice = WorldRandom(seed);
         let replicas = if dice.chance(20) { 2 } else { 1 };
         let size = match replicas {
             2 => 2 * dice.between(1, 4) as usize,
@@ -80,9 +81,9 @@ impl Scene {
         scene
     }
 
-    fn draw_faults(&mut self, dice: &mut Dice) {
+    fn draw_faults(&mut self, dice: &mut WorldRandom) {
         let size = self.hosts.len();
-        let victim = |dice: &mut Dice| dice.below(size as u64) as usize;
+        let victim = |dice: &mut WorldRandom| dice.below(size as u64) as usize;
         if dice.chance(10) && size > self.replicas {
             self.differs = Some((victim(dice), dice.below(self.steps as u64) as usize));
             return;
@@ -98,16 +99,16 @@ impl Scene {
             match dice.below(4) {
                 0 if has_stops => {
                     let for_us = if dice.chance(50) { dice.between(50, 700) } else { dice.between(1_500, 8_000) };
-                    self.faults.push((at, Fault::Stop { rank: victim(dice), for_us: for_us * 1000 }));
+                    self.faults.push((at, WorldFault::Stop { rank: victim(dice), for_us: for_us * 1000 }));
                 }
                 1 | 2 if has_cuts => self.draw_cut(dice, at),
-                _ => self.faults.push((at, Fault::Kill { rank: victim(dice) })),
+                _ => self.faults.push((at, WorldFault::Kill { rank: victim(dice) })),
             }
         }
     }
 
     /// A cable between two hosts one way or both, or those of a host to all others.
-    fn draw_cut(&mut self, dice: &mut Dice, at: u64) {
+    fn draw_cut(&mut self, dice: &mut WorldRandom, at: u64) {
         let count = self.host_count();
         let for_us = 1000 * if dice.chance(40) { dice.between(50, 700) } else { dice.between(1_500, 8_000) };
         let one = dice.below(count as u64) as usize;
@@ -117,9 +118,9 @@ impl Scene {
         };
         let is_both_ways = dice.chance(60);
         for other in others {
-            self.faults.push((at, Fault::Cut { from: one, to: other, for_us }));
+            self.faults.push((at, WorldFault::Cut { from: one, to: other, for_us }));
             if is_both_ways {
-                self.faults.push((at, Fault::Cut { from: other, to: one, for_us }));
+                self.faults.push((at, WorldFault::Cut { from: other, to: one, for_us }));
             }
         }
     }
@@ -130,7 +131,7 @@ impl Scene {
 
     /// Whether all that goes wrong is told of at once.
     pub fn is_seen(&self) -> bool {
-        self.faults.iter().all(|(_, fault)| matches!(fault, Fault::Kill { .. }))
+        self.faults.iter().all(|(_, fault)| matches!(fault, WorldFault::Kill { .. }))
     }
 
     /// How long a call may take at most: what is promised, what delays add, and what comes to it by faults that nobody

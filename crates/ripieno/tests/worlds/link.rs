@@ -1,14 +1,14 @@
 //! A link between two simulated processes: over memory, which tells of no death, or over a cable.
 
-use crate::cables::{Freight, Way};
-use crate::stage::Stage;
+use crate::cables::{CableDirection, CablePayload};
+use crate::stage::WorldStage;
 use ripieno_run::{Link, LinkError};
 use std::sync::Arc;
 
 pub struct SimulatedLink {
-    pub stage: Arc<Stage>,
+    pub stage: Arc<WorldStage>,
     /// From this rank to the peer.
-    pub way: Way,
+    pub way: CableDirection,
     pub is_memory: bool,
     pub seen: Vec<u8>,
 }
@@ -29,7 +29,7 @@ impl Link for SimulatedLink {
         cable.unread_bytes += bytes.len();
         let sent = bytes.len();
         if sent > 0 {
-            world.ship(self.way, Freight::Bytes(bytes));
+            world.ship(self.way, CablePayload::Bytes(bytes));
         }
         Ok(sent)
     }
@@ -70,7 +70,7 @@ impl Link for SimulatedLink {
         }
         let mut world = self.stage.lock();
         world.ways.get_mut(&self.way.back()).expect("the link is open").arrived.drain(..count);
-        world.ship(self.way, Freight::Room(count));
+        world.ship(self.way, CablePayload::Room(count));
     }
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {

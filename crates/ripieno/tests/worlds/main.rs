@@ -28,14 +28,14 @@ mod verdicts;
 mod watching;
 mod world;
 
-use stage::Stage;
+use stage::WorldStage;
 use std::collections::BTreeMap;
 
 /// What has become of the ranks of all worlds.
 #[derive(Default)]
-struct Counts(BTreeMap<&'static str, u64>);
+struct WorldCounts(BTreeMap<&'static str, u64>);
 
-impl Counts {
+impl WorldCounts {
     fn add(&mut self, played: &BTreeMap<&'static str, u64>) {
         played.iter().for_each(|(&what, count)| *self.0.entry(what).or_default() += count);
     }
@@ -51,9 +51,9 @@ fn whoever_lives_has_right_results_or_is_told_in_time_whatever_happens() {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIPIENO_SEEDS").unwrap_or(300),
     };
-    let (mut counts, count) = (Counts::default(), seeds.end - seeds.start);
+    let (mut counts, count) = (WorldCounts::default(), seeds.end - seeds.start);
     for seed in seeds {
-        match Stage::play(seed) {
+        match WorldStage::play(seed) {
             Ok(played) => counts.add(&played),
             Err(what) => panic!(
                 "seed {seed}: {what}\nplay it again: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
@@ -68,6 +68,6 @@ fn whoever_lives_has_right_results_or_is_told_in_time_whatever_happens() {
 #[test]
 fn a_seed_is_a_run() {
     for seed in 0..20 {
-        assert_eq!(Stage::play(seed), Stage::play(seed), "seed {seed}");
+        assert_eq!(WorldStage::play(seed), WorldStage::play(seed), "seed {seed}");
     }
 }

@@ -1,15 +1,15 @@
 //! How ranks meet: the first world, and those of the survivors, as the endpoint of `ripieno-net` does it.
 
-use crate::cables::{Opening, Purpose, Way};
-use crate::fabric::{Rank, Slot};
+use crate::cables::{CableDirection, CablePurpose, Opening};
+use crate::fabric::{WorldLink, WorldRank};
 use crate::faults::TIMING;
 use crate::link::closed;
-use crate::monitor::Monitor;
-use crate::process::Outcome;
-use crate::stage::Stage;
+use crate::monitor::WorldMonitor;
+use crate::process::AgreementResult;
+use crate::stage::WorldStage;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{Event, Membership, Request, Timing};
-use ripieno_run::{Failure, Replicas, Topology};
+use ripieno_run::membership::{Membership, MembershipEvent, MembershipRequest, MembershipTiming};
+use ripieno_run::{JobFailure, Replicas, Topology};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ const VERDICT_MARGIN_US: u64 = 1_000_000;
 const MEETING_MARGIN: Duration = Duration::from_secs(1);
 const MEETINGS_MAX: usize = 8;
 
-impl Rank {
+impl WorldRank {
     /// Meets all ranks of the first world.
-    pub fn meet_first(stage: &Arc<Stage>, own: usize) -> Result<Rank, String> {
+    pub fn meet_first(stage: &Arc<WorldStage>, own: usize) -> Result<WorldRank, String> {
         let size = stage.scene().hosts.len();
-        Rank::meet(stage, own, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
+        WorldRank::meet(stage, own, 0, (0..size).collect(), vec![0; size], TIMING.join_timeout)
     }
 
     /// Calls the hubs, and waits until all have come.
     fn meet(
-        stage: &Arc<Stage>,
+        stage: &Arc<WorldStage>,
         own: usize,
         world: u64,
         members: Vec<usize>,
         seats: Vec<u64>,
         timeout: Duration,
-    ) -> Result<Rank, String> {
+    ) -> Result<WorldRank, String> {
         let scene = stage.scene();
         let rank = members.iter().position(|&member| member == own).expect("who meets the others is one of them");
         let replicas = Replicas::new(members.len(), scene.replicas);
@@ -41,7 +41,7 @@ impl Rank {
         let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
         hubs.reverse();
         for &hub in &hubs {
-            let way = Way { purpose: Purpose::Control(world), from: own, to: members[hub] };
+            let way = CableDirection { purpose: CablePurpose::Control(world), from: own, to: members[hub] };
             stage.lock().ask(way, seats[hub]);
             let stands = stage.wait_for(own, timeout_us, |world| {
                 Some(world.openings[&way]).filter(|&opening| opening != Opening::Asked)
@@ -54,20 +54,20 @@ impl Rank {
         {
             let mut state = stage.lock();
             let now = state.processes[own].local(state.now_us);
-            let timing = Timing { join_timeout: timeout, ..TIMING };
+            let timing = MembershipTiming { join_timeout: timeout, ..TIMING };
             let machine = Membership::new(rank, hosts, scene.replicas, timing, now);
-            let mut monitor = Monitor::new(rank, members.clone(), seats[rank], machine);
+            let mut monitor = WorldMonitor::new(rank, members.clone(), seats[rank], machine);
             monitor.is_complete = members.len() == 1;
             state.watch(own, world, monitor, &hubs);
         }
         let topology =
             Topology::new(members.iter().map(|&member| scene.hosts[member]).collect(), vec![0; members.len()]);
-        let fabric = Rank {
+        let fabric = WorldRank {
             stage: stage.clone(),
             own,
             world,
             rank,
-            slots: members.iter().map(|_| Slot::Unasked).collect(),
+            slots: members.iter().map(|_| WorldLink::Unasked).collect(),
             members,
             seats,
             topology: Arc::new(topology),
@@ -88,7 +88,7 @@ impl Rank {
             let lost = self.members.iter().position(has_ended).filter(|_| self.rank == 0);
             if let Some(lost) = lost {
                 let failure = self.failed(lost, "it ended while ranks met");
-                world.event(self.own, self.world, Event::Request(Request::Report(failure)));
+                world.event(self.own, self.world, MembershipEvent::Request(MembershipRequest::Report(failure)));
             }
             let monitor = &world.processes[self.own].monitors[&self.world];
             let failure = monitor.failure.clone().map(|failure| Err(failure.to_string()));
@@ -97,18 +97,22 @@ impl Rank {
         met.unwrap_or_else(|| Err("rank 0 did not say that all have come".to_string()))
     }
 
-    pub fn meet_survivors(&mut self) -> Result<Rank, Failure> {
+    pub fn meet_survivors(&mut self) -> Result<WorldRank, JobFailure> {
         self.slots
             .iter_mut()
-            .for_each(|slot| *slot = Slot::Broken(closed("its world has been left for a smaller one")));
+            .for_each(|slot| *slot = WorldLink::Broken(closed("its world has been left for a smaller one")));
         self.stage.lock().close_links(self.own, self.world);
         let mut last = String::new();
         for _ in 0..MEETINGS_MAX + self.members.len() {
             let seat = self.stage.lock().listen(self.own);
             let decision = match self.agree(seat) {
-                Some(Outcome::Decided(decision)) => decision,
-                Some(Outcome::Excluded) => return Err(self.failed(self.rank, "the others have gone on without it")),
-                Some(Outcome::GaveUp(cause)) => return Err(self.failed(self.rank, &format!("gave up: {cause}"))),
+                Some(AgreementResult::Decided(decision)) => decision,
+                Some(AgreementResult::Excluded) => {
+                    return Err(self.failed(self.rank, "the others have gone on without it"));
+                }
+                Some(AgreementResult::GaveUp(cause)) => {
+                    return Err(self.failed(self.rank, &format!("gave up: {cause}")));
+                }
                 None => return Err(self.failed(self.rank, "its process has ended")),
             };
             match self.meet_agreed(&decision) {
@@ -123,8 +127,8 @@ impl Rank {
         Err(self.failed(self.rank, &format!("the survivors agreed again and again and could not meet: {last}")))
     }
 
-    fn agree(&self, seat: u64) -> Option<Outcome> {
-        let event = agreement::Event::Begin { seat: seat.to_string() };
+    fn agree(&self, seat: u64) -> Option<AgreementResult> {
+        let event = agreement::AgreementEvent::Begin { seat: seat.to_string() };
         {
             let mut world = self.stage.lock();
             world.processes[self.own].outcome = None;
@@ -133,13 +137,13 @@ impl Rank {
         self.stage.wait_for(self.own, u64::MAX / 4, |world| world.processes[self.own].outcome.clone())
     }
 
-    fn meet_agreed(&self, decision: &Decision) -> Result<Rank, String> {
+    fn meet_agreed(&self, decision: &Decision) -> Result<WorldRank, String> {
         self.stage.lock().verdicts.note_decision(self.own, decision);
         let seat = |member: &usize| decision.seats.get(member).and_then(|seat| seat.parse().ok());
         let seats: Option<Vec<u64>> = decision.members.iter().map(seat).collect();
         let seats = seats.ok_or("one ended while the survivors agreed")?;
         let world = seats[0];
-        let met = Rank::meet(
+        let met = WorldRank::meet(
             &self.stage,
             self.own,
             world,

@@ -1,14 +1,14 @@
 //! A rank's process: whether it runs, what it waits for, its monitors and its part in agreements.
 
-use crate::cables::{Freight, Way};
+use crate::cables::{CableDirection, CablePayload};
 use crate::faults::PATIENCE;
-use crate::monitor::Monitor;
+use crate::monitor::WorldMonitor;
 use ripieno_run::membership::agreement::{Agreement, Decision};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum ProcessLife {
     Runs,
     Stopped {
         since_us: u64,
@@ -19,7 +19,7 @@ pub enum Life {
 
 /// What has become of the agreement that a rank has begun last.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum AgreementResult {
     Decided(Decision),
     Excluded,
     GaveUp(String),
@@ -27,7 +27,7 @@ pub enum Outcome {
 
 /// What the program is at.
 #[derive(Clone, Copy, Debug)]
-pub struct Doing {
+pub struct ProcessActivity {
     pub what: &'static str,
     pub since_us: u64,
     pub bound_us: u64,
@@ -35,7 +35,7 @@ pub struct Doing {
 
 /// How a program has ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ending {
+pub enum ProgramEnding {
     Done,
     Raised,
     Differed(String),
@@ -45,21 +45,21 @@ pub enum Ending {
 
 pub struct Process {
     pub host: usize,
-    pub life: Life,
+    pub life: ProcessLife,
     /// How far its clock is off, and how many millionths it runs fast.
     clock: (u64, u64),
     /// Counts sleeps, so that an alarm of an earlier one wakes nobody.
     pub nap: u64,
     /// Something has come since it last looked.
     pub has_news: bool,
-    pub doing: Option<Doing>,
-    pub ending: Option<Ending>,
-    pub monitors: BTreeMap<u64, Monitor>,
+    pub doing: Option<ProcessActivity>,
+    pub ending: Option<ProgramEnding>,
+    pub monitors: BTreeMap<u64, WorldMonitor>,
     pub agreement: Agreement,
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<AgreementResult>,
     pub ended: BTreeSet<usize>,
     /// What came while it was stopped.
-    pub held: Vec<(Way, Freight)>,
+    pub held: Vec<(CableDirection, CablePayload)>,
     /// Others may have left it out.
     pub has_stood_still: bool,
 }
@@ -69,7 +69,7 @@ impl Process {
         let is_one_node = hosts.iter().all(|&host| host == hosts[0]);
         Process {
             host: hosts[rank],
-            life: Life::Runs,
+            life: ProcessLife::Runs,
             clock,
             nap: 0,
             has_news: false,
@@ -85,11 +85,11 @@ impl Process {
     }
 
     pub fn lives(&self) -> bool {
-        self.life != Life::Over
+        self.life != ProcessLife::Over
     }
 
     pub fn runs(&self) -> bool {
-        self.life == Life::Runs
+        self.life == ProcessLife::Runs
     }
 
     /// The time by its own clock.

@@ -1,20 +1,20 @@
 //! What a rank does: collectives of all kinds, each looked at, and when one fails it goes on with those who are left.
 
 use crate::calls::{numbers, words};
-use crate::fabric::Rank;
+use crate::fabric::WorldRank;
 use crate::faults::COMPUTING_US;
-use crate::process::{Doing, Ending};
-use crate::stage::Stage;
+use crate::process::{ProcessActivity, ProgramEnding};
+use crate::stage::WorldStage;
 use ripieno::{Communicator, Element, Error, Op, Survivors};
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use std::sync::Arc;
 
 /// A rank that has left waits for its monitor so long at most.
 const FAREWELL_US: u64 = 3_000_000;
 
 /// One rank's program in one of its worlds.
-pub struct Player {
-    pub stage: Arc<Stage>,
+pub struct RankProgram {
+    pub stage: Arc<WorldStage>,
     pub own: usize,
     pub comm: Communicator,
     /// Of logical ranks, where these have replicas.
@@ -25,20 +25,20 @@ pub struct Player {
 }
 
 /// The life of rank `own`.
-pub fn live(stage: &Arc<Stage>, own: usize) -> Ending {
-    let ending = match Rank::meet_first(stage, own) {
+pub fn live(stage: &Arc<WorldStage>, own: usize) -> ProgramEnding {
+    let ending = match WorldRank::meet_first(stage, own) {
         Ok(fabric) => play(stage, own, fabric),
-        Err(error) => Ending::Failed(format!("did not meet: {error}")),
+        Err(error) => ProgramEnding::Failed(format!("did not meet: {error}")),
     };
     let is_withdrawn = {
         let mut world = stage.lock();
         world.processes[own].doing = None;
         world.verdicts.faulty.insert(own);
         world.count(match ending {
-            Ending::Done => "ranks that finished",
-            Ending::Raised => "that raised",
-            Ending::Differed(_) => "told of a difference",
-            Ending::Failed(_) => "told why they did not finish",
+            ProgramEnding::Done => "ranks that finished",
+            ProgramEnding::Raised => "that raised",
+            ProgramEnding::Differed(_) => "told of a difference",
+            ProgramEnding::Failed(_) => "told why they did not finish",
         });
         world.leave(own, 0);
         world.dice.chance(50)
@@ -48,18 +48,18 @@ pub fn live(stage: &Arc<Stage>, own: usize) -> Ending {
         world.processes[own].monitors.get(&0).is_none_or(|monitor| monitor.is_over).then_some(())
     });
     let mut world = stage.lock();
-    if world.processes[own].lives() && (is_withdrawn || matches!(ending, Ending::Failed(_))) {
+    if world.processes[own].lives() && (is_withdrawn || matches!(ending, ProgramEnding::Failed(_))) {
         world.end_process(own);
     }
     drop(world);
     ending
 }
 
-fn play(stage: &Arc<Stage>, own: usize, fabric: Rank) -> Ending {
+fn play(stage: &Arc<WorldStage>, own: usize, fabric: WorldRank) -> ProgramEnding {
     let scene = stage.scene();
     let comm = Communicator::new(Box::new(fabric));
     let first = (0..comm.world_size()).collect();
-    let mut player = Player { stage: stage.clone(), own, comm, logical: None, world: 0, first };
+    let mut player = RankProgram { stage: stage.clone(), own, comm, logical: None, world: 0, first };
     if scene.replicas > 1 {
         player.logical = Some(player.comm.replicate(scene.replicas).expect("it was started with replicas"));
     }
@@ -69,7 +69,7 @@ fn play(stage: &Arc<Stage>, own: usize, fabric: Rank) -> Ending {
             stage.lock().verdicts.faulty.insert(own);
             player.comm.abort("here", "ValueError: on purpose", "");
             player.comm.withdraw();
-            return Ending::Raised;
+            return ProgramEnding::Raised;
         }
         player.compute();
         player.doing("a call", scene.call_bound_us());
@@ -91,16 +91,16 @@ fn play(stage: &Arc<Stage>, own: usize, fabric: Rank) -> Ending {
             Ok(()) => is_agreed = true,
             Err(Error::Failed(failure)) => {
                 stage.lock().verdicts.note(player.world, &player.first, own, &failure);
-                if let Failure::Mismatch { description } = failure {
-                    return Ending::Differed(description);
+                if let JobFailure::Mismatch { description } = failure {
+                    return ProgramEnding::Differed(description);
                 }
                 if scene.replicas > 1 {
-                    return Ending::Failed(failure.to_string());
+                    return ProgramEnding::Failed(failure.to_string());
                 }
                 player.doing("shrink()", scene.shrink_bound_us());
                 if let Err(error) = player.shrink() {
                     player.comm.withdraw();
-                    return Ending::Failed(error.to_string());
+                    return ProgramEnding::Failed(error.to_string());
                 }
                 stage.lock().count("returns in a smaller world");
                 is_agreed = false;
@@ -111,14 +111,14 @@ fn play(stage: &Arc<Stage>, own: usize, fabric: Rank) -> Ending {
     player.comm.withdraw();
     player.logical = None;
     player.comm.close();
-    Ending::Done
+    ProgramEnding::Done
 }
 
-impl Player {
+impl RankProgram {
     fn doing(&self, what: &'static str, bound_us: u64) {
         let mut world = self.stage.lock();
         let since_us = world.now_us;
-        world.processes[self.own].doing = Some(Doing { what, since_us, bound_us });
+        world.processes[self.own].doing = Some(ProcessActivity { what, since_us, bound_us });
     }
 
     /// What the program does between two calls.

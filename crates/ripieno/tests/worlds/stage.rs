@@ -3,9 +3,9 @@
 
 use crate::ends;
 use crate::faults::Scene;
-use crate::process::Ending;
+use crate::process::ProgramEnding;
 use crate::program;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// What ends the thread of a process that was killed.
 struct Killed;
 
-pub struct Stage {
-    world: Mutex<World>,
+pub struct WorldStage {
+    world: Mutex<SimulatedWorld>,
     turns: Vec<Condvar>,
     nobodys: Condvar,
 }
 
-impl Stage {
+impl WorldStage {
     /// The run of a seed: what was counted, or what went wrong.
     pub fn play(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
-        let world = World::new(seed);
+        let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
         let turns = (0..size).map(|_| Condvar::new()).collect();
-        let stage = Arc::new(Stage { world: Mutex::new(world), turns, nobodys: Condvar::new() });
+        let stage = Arc::new(WorldStage { world: Mutex::new(world), turns, nobodys: Condvar::new() });
         let threads: Vec<_> = (0..size)
             .map(|rank| {
                 let stage = stage.clone();
@@ -41,7 +41,7 @@ impl Stage {
         }
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, World> {
+    pub fn lock(&self) -> MutexGuard<'_, SimulatedWorld> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -69,11 +69,11 @@ impl Stage {
     }
 
     /// Waits until it is nobody's turn.
-    fn wait<'a>(&'a self, world: MutexGuard<'a, World>) -> MutexGuard<'a, World> {
+    fn wait<'a>(&'a self, world: MutexGuard<'a, SimulatedWorld>) -> MutexGuard<'a, SimulatedWorld> {
         self.nobodys.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn advance(&self, world: &mut World) {
+    fn advance(&self, world: &mut SimulatedWorld) {
         let next = catch_unwind(AssertUnwindSafe(|| world.advance()));
         world.turn = next.unwrap_or_else(|panic| {
             world.trouble.get_or_insert(said(&*panic));
@@ -86,7 +86,7 @@ impl Stage {
     }
 
     /// The life of a rank's thread.
-    fn live(self: &Arc<Stage>, rank: usize) {
+    fn live(self: &Arc<WorldStage>, rank: usize) {
         let lived = catch_unwind(AssertUnwindSafe(|| {
             self.wait_for_turn(rank, self.lock());
             program::live(self, rank)
@@ -129,7 +129,7 @@ impl Stage {
         std::mem::take(&mut self.lock().processes[rank].has_news)
     }
 
-    fn wait_for_turn(&self, rank: usize, world: MutexGuard<'_, World>) {
+    fn wait_for_turn(&self, rank: usize, world: MutexGuard<'_, SimulatedWorld>) {
         let waited = self.turns[rank].wait_while(world, |world| world.turn != Some(rank));
         let world = waited.unwrap_or_else(PoisonError::into_inner);
         let must_end = world.is_over || !world.processes[rank].lives();
@@ -140,7 +140,12 @@ impl Stage {
     }
 
     /// Waits for what `found` looks for, for so long at most.
-    pub fn wait_for<T>(&self, rank: usize, for_us: u64, mut found: impl FnMut(&mut World) -> Option<T>) -> Option<T> {
+    pub fn wait_for<T>(
+        &self,
+        rank: usize,
+        for_us: u64,
+        mut found: impl FnMut(&mut SimulatedWorld) -> Option<T>,
+    ) -> Option<T> {
         let until_us = self.lock().now_us + for_us;
         loop {
             let now_us = {
@@ -161,7 +166,7 @@ impl Stage {
     }
 
     /// Notes how a program ends before its process does.
-    pub fn note_ending(&self, rank: usize, ending: &Ending) {
+    pub fn note_ending(&self, rank: usize, ending: &ProgramEnding) {
         self.lock().processes[rank].ending = Some(ending.clone());
     }
 }

@@ -1,9 +1,9 @@
 //! Connections: what is on its way between two processes, what arrives, and how they are opened.
 
-use crate::cables::{Freight, Opening, Purpose, Way};
+use crate::cables::{CableDirection, CablePayload, CablePurpose, Opening};
 use crate::faults::HEARTBEAT;
-use crate::world::{Happening, World};
-use ripieno_run::membership::{Event, agreement};
+use crate::world::{SimulatedWorld, WorldEvent};
+use ripieno_run::membership::{MembershipEvent, agreement};
 
 /// What is cut, or cannot be opened yet, is tried again so much later.
 const AGAIN_US: u64 = 20_000;
@@ -13,7 +13,7 @@ const LINK_TIMEOUT_US: u64 = 20_000_000;
 /// More messages than these are never on their way between two ranks.
 const MESSAGES_MAX: usize = 4000;
 
-impl World {
+impl SimulatedWorld {
     /// Whether a packet between the two hosts is lost now.
     pub fn is_cut(&self, from: usize, to: usize) -> bool {
         let hosts = (self.processes[from].host, self.processes[to].host);
@@ -31,45 +31,45 @@ impl World {
         self.processes[one].host == self.processes[other].host
     }
 
-    fn delay_us(&mut self, way: Way) -> u64 {
+    fn delay_us(&mut self, way: CableDirection) -> u64 {
         let most = if self.is_one_host(way.from, way.to) { 20 } else { self.scene.delay_us };
         1 + self.dice.below(most)
     }
 
-    pub fn ship(&mut self, way: Way, freight: Freight) {
+    pub fn ship(&mut self, way: CableDirection, freight: CablePayload) {
         let delay_us = self.delay_us(way);
         let Some(cable) = self.ways.get_mut(&way) else { return };
         let at_us = cable.on_its_way.back().map_or(0, |(at_us, _)| *at_us).max(self.now_us + delay_us);
         cable.on_its_way.push_back((at_us, freight));
         assert!(cable.on_its_way.len() < MESSAGES_MAX, "{way:?}: what is on its way has a bound");
-        self.plan(at_us, Happening::Arrival(way));
+        self.plan(at_us, WorldEvent::Arrival(way));
     }
 
-    pub fn arrive(&mut self, way: Way) {
+    pub fn arrive(&mut self, way: CableDirection) {
         if self.is_cut(way.from, way.to) {
             // It is sent again until it comes through.
-            return self.plan(self.now_us + AGAIN_US, Happening::Arrival(way));
+            return self.plan(self.now_us + AGAIN_US, WorldEvent::Arrival(way));
         }
         let Some((_, freight)) = self.ways.get_mut(&way).and_then(|cable| cable.on_its_way.pop_front()) else { return };
         if !self.processes[way.to].lives() {
             // Its system says so to whoever sends there.
-            if !matches!(freight, Freight::End) && !self.ways[&way.back()].has_ended {
-                self.ship(way.back(), Freight::End);
+            if !matches!(freight, CablePayload::End) && !self.ways[&way.back()].has_ended {
+                self.ship(way.back(), CablePayload::End);
             }
             return;
         }
         match freight {
-            Freight::Bytes(bytes) => {
+            CablePayload::Bytes(bytes) => {
                 let cable = self.ways.get_mut(&way).expect("it has brought something");
                 cable.arrived.extend(bytes);
                 self.wake(way.to);
             }
-            Freight::Room(count) => {
+            CablePayload::Room(count) => {
                 let cable = self.ways.get_mut(&way.back()).expect("connections have two ways");
                 cable.unread_bytes -= count;
                 self.wake(way.to);
             }
-            Freight::End if matches!(way.purpose, Purpose::Data(_)) => {
+            CablePayload::End if matches!(way.purpose, CablePurpose::Data(_)) => {
                 self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
                 self.wake(way.to);
             }
@@ -79,33 +79,33 @@ impl World {
     }
 
     /// Gives a monitor, or the agreement, what has come.
-    pub fn deliver(&mut self, way: Way, freight: Freight) {
+    pub fn deliver(&mut self, way: CableDirection, freight: CablePayload) {
         match (way.purpose, freight) {
-            (Purpose::Control(world), freight) => {
+            (CablePurpose::Control(world), freight) => {
                 let Some(monitor) = self.processes[way.to].monitors.get(&world) else {
                     // It has asked for this connection, and is about to take it.
                     return self.processes[way.to].held.push((way, freight));
                 };
                 let peer = monitor.members.iter().position(|&member| member == way.from).expect("peers are members");
                 match freight {
-                    Freight::Message(message) => {
-                        self.event(way.to, world, Event::Received { peer, message: *message });
+                    CablePayload::Message(message) => {
+                        self.event(way.to, world, MembershipEvent::Received { peer, message: *message });
                     }
                     _ => {
                         self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
                         let cause = "its process ended".to_string();
-                        self.event(way.to, world, Event::Closed { peer, cause });
+                        self.event(way.to, world, MembershipEvent::Closed { peer, cause });
                         if world == 0 {
-                            self.agree(way.to, agreement::Event::Ended { peer: way.from });
+                            self.agree(way.to, agreement::AgreementEvent::Ended { peer: way.from });
                         }
                     }
                 }
             }
-            (Purpose::Kin, Freight::Word(word)) => {
-                self.agree(way.to, agreement::Event::Heard { peer: way.from, word: *word });
+            (CablePurpose::Kin, CablePayload::Word(word)) => {
+                self.agree(way.to, agreement::AgreementEvent::Heard { peer: way.from, word: *word });
             }
-            (Purpose::Kin, _) => self.agree(way.to, agreement::Event::Ended { peer: way.from }),
-            (Purpose::Data(_), _) => unreachable!("bytes lie where they came"),
+            (CablePurpose::Kin, _) => self.agree(way.to, agreement::AgreementEvent::Ended { peer: way.from }),
+            (CablePurpose::Data(_), _) => unreachable!("bytes lie where they came"),
         }
     }
 
@@ -121,23 +121,23 @@ impl World {
     }
 
     /// Asks for a connection to where `seat` was.
-    pub fn ask(&mut self, way: Way, seat: u64) {
+    pub fn ask(&mut self, way: CableDirection, seat: u64) {
         self.openings.insert(way, Opening::Asked);
         let delay_us = self.delay_us(way) + self.delay_us(way.back());
-        self.plan(self.now_us + delay_us, Happening::Opening(way, seat, self.now_us));
+        self.plan(self.now_us + delay_us, WorldEvent::Opening(way, seat, self.now_us));
     }
 
-    pub fn try_open(&mut self, way: Way, seat: u64, since_us: u64) {
-        let Way { purpose, from, to } = way;
+    pub fn try_open(&mut self, way: CableDirection, seat: u64, since_us: u64) {
+        let CableDirection { purpose, from, to } = way;
         if !self.processes[from].lives() || self.openings.get(&way) != Some(&Opening::Asked) {
             return;
         }
-        let limit_us = if purpose == Purpose::Kin { KIN_TIMEOUT_US } else { LINK_TIMEOUT_US };
+        let limit_us = if purpose == CablePurpose::Kin { KIN_TIMEOUT_US } else { LINK_TIMEOUT_US };
         let is_cut = self.is_cut(from, to) || self.is_cut(to, from);
         if !is_cut && (!self.processes[to].lives() || !self.listeners[&to].contains(&seat)) {
             self.openings.insert(way, Opening::Refused);
             match purpose {
-                Purpose::Kin => self.agree(from, agreement::Event::Ended { peer: to }),
+                CablePurpose::Kin => self.agree(from, agreement::AgreementEvent::Ended { peer: to }),
                 _ => self.wake(from),
             }
         } else if !is_cut && self.processes[from].runs() && self.is_answered(purpose, to) {
@@ -148,36 +148,36 @@ impl World {
         } else if self.now_us - since_us > limit_us {
             // Of an agreement it is tried again on the next beat.
             match purpose {
-                Purpose::Kin => self.openings.remove(&way),
+                CablePurpose::Kin => self.openings.remove(&way),
                 _ => self.openings.insert(way, Opening::Refused),
             };
             self.wake(from);
         } else {
-            self.plan(self.now_us + AGAIN_US, Happening::Opening(way, seat, since_us));
+            self.plan(self.now_us + AGAIN_US, WorldEvent::Opening(way, seat, since_us));
         }
     }
 
     /// Whether somebody is there that proves who it is.
-    fn is_answered(&self, purpose: Purpose, to: usize) -> bool {
+    fn is_answered(&self, purpose: CablePurpose, to: usize) -> bool {
         let process = &self.processes[to];
         process.runs()
             && match purpose {
-                Purpose::Control(world) | Purpose::Data(world) => process.monitors.contains_key(&world),
-                Purpose::Kin => process.monitors.contains_key(&0),
+                CablePurpose::Control(world) | CablePurpose::Data(world) => process.monitors.contains_key(&world),
+                CablePurpose::Kin => process.monitors.contains_key(&0),
             }
     }
 
-    fn opened(&mut self, Way { purpose, from, to }: Way) {
+    fn opened(&mut self, CableDirection { purpose, from, to }: CableDirection) {
         match purpose {
-            Purpose::Control(world) => {
+            CablePurpose::Control(world) => {
                 let members = &self.processes[to].monitors[&world].members;
                 let peer = members.iter().position(|&member| member == from).expect("peers are members");
-                self.event(to, world, Event::Connected { peer });
+                self.event(to, world, MembershipEvent::Connected { peer });
             }
-            Purpose::Data(_) => {}
-            Purpose::Kin => {
-                self.agree(to, agreement::Event::Connected { peer: from });
-                self.agree(from, agreement::Event::Connected { peer: to });
+            CablePurpose::Data(_) => {}
+            CablePurpose::Kin => {
+                self.agree(to, agreement::AgreementEvent::Connected { peer: from });
+                self.agree(from, agreement::AgreementEvent::Connected { peer: to });
             }
         }
         self.wake(from);

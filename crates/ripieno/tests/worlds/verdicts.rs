@@ -1,6 +1,6 @@
 //! What ranks were told, world by world: all of a world the same, and of one that was at fault.
 
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use ripieno_run::membership::agreement::Decision;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,9 +18,9 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Notes what `rank` was told in `world`.
-    pub fn note(&mut self, world: u64, members: &[usize], rank: usize, failure: &Failure) {
+    pub fn note(&mut self, world: u64, members: &[usize], rank: usize, failure: &JobFailure) {
         let what = match failure {
-            Failure::RankFailed { rank: culprit, .. } => {
+            JobFailure::RankFailed { rank: culprit, .. } => {
                 let culprit = members[*culprit];
                 // Whom nothing was done to is named only to a rank that stood still, or was cut off, itself, as rank 0
                 // was: others have let go of them.
@@ -35,7 +35,7 @@ impl Verdicts {
                 }
                 format!("rank {culprit}")
             }
-            Failure::Mismatch { description } => description.clone(),
+            JobFailure::Mismatch { description } => description.clone(),
         };
         let told = self.told.entry(world).or_default();
         let known = told.entry(rank).or_insert_with(|| what.clone()).clone();

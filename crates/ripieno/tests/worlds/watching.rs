@@ -1,17 +1,17 @@
 //! Monitors and agreements: the events that their machines get, and what these want.
 
-use crate::cables::{Freight, Opening, Purpose, Way};
-use crate::monitor::{HANG_UP_US, LINGER_US, Monitor};
-use crate::process::Outcome;
-use crate::world::{Happening, World};
-use ripieno_run::membership::agreement::{self, Word};
-use ripieno_run::membership::{Event, Output, Request};
-use ripieno_run::{Failure, Replicas};
+use crate::cables::{CableDirection, CablePayload, CablePurpose, Opening};
+use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
+use crate::process::AgreementResult;
+use crate::world::{SimulatedWorld, WorldEvent};
+use ripieno_run::membership::agreement::{self, AgreementMessage};
+use ripieno_run::membership::{MembershipEvent, MembershipOutput, MembershipRequest};
+use ripieno_run::{JobFailure, Replicas};
 use std::time::Duration;
 
-impl World {
+impl SimulatedWorld {
     /// Hands an event to the monitor of `rank` in `world`, and does what its machine wants.
-    pub fn event(&mut self, rank: usize, world: u64, event: Event) {
+    pub fn event(&mut self, rank: usize, world: u64, event: MembershipEvent) {
         let now = self.processes[rank].local(self.now_us);
         let Some(monitor) = self.processes[rank].monitors.get_mut(&world).filter(|monitor| !monitor.is_over) else {
             return;
@@ -21,23 +21,23 @@ impl World {
         for output in outputs {
             let monitor = self.processes[rank].monitors.get_mut(&world).expect("it is there");
             match output {
-                Output::Send { to, message } => {
-                    let way = Way { purpose: Purpose::Control(world), from: rank, to: members[to] };
+                MembershipOutput::Send { to, message } => {
+                    let way = CableDirection { purpose: CablePurpose::Control(world), from: rank, to: members[to] };
                     if self.ways.get(&way.back()).is_some_and(|cable| !cable.has_ended) {
-                        self.ship(way, Freight::Message(Box::new(message)));
+                        self.ship(way, CablePayload::Message(Box::new(message)));
                     }
                     continue;
                 }
-                Output::Complete => monitor.is_complete = true,
-                Output::Failed(failure) => {
+                MembershipOutput::Complete => monitor.is_complete = true,
+                MembershipOutput::Failed(failure) => {
                     monitor.failure.get_or_insert(failure);
                 }
-                Output::Lost(failure) => {
-                    if let Failure::RankFailed { rank: lost, .. } = failure {
+                MembershipOutput::Lost(failure) => {
+                    if let JobFailure::RankFailed { rank: lost, .. } = failure {
                         monitor.losses.insert(lost, failure);
                     }
                 }
-                Output::Finished => self.close_control(rank, world),
+                MembershipOutput::Finished => self.close_control(rank, world),
             }
             self.wake(rank);
         }
@@ -53,7 +53,7 @@ impl World {
         let due_us = due_us.min(monitor.end_us.unwrap_or(u64::MAX).max(now_us + 1));
         if due_us < u64::MAX && (due_us < monitor.next_us || monitor.next_us <= now_us) {
             process.monitors.get_mut(&world).expect("it is there").next_us = due_us;
-            self.plan(due_us, Happening::Tick { rank, world });
+            self.plan(due_us, WorldEvent::Tick { rank, world });
         }
     }
 
@@ -63,25 +63,25 @@ impl World {
         if monitor.end_us.is_some_and(|end_us| self.now_us >= end_us) {
             self.close_control(rank, world);
         } else if self.now_us >= monitor.next_us {
-            self.event(rank, world, Event::Tick);
+            self.event(rank, world, MembershipEvent::Tick);
         }
     }
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, Purpose::Control(world));
+        self.hang_up(rank, CablePurpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, purpose: Purpose) {
-        let is_of = |way: &Way| way.from == rank && way.purpose == purpose;
-        let ways: Vec<Way> = self.ways.keys().copied().filter(is_of).collect();
-        ways.into_iter().for_each(|way| self.ship(way, Freight::End));
+    fn hang_up(&mut self, rank: usize, purpose: CablePurpose) {
+        let is_of = |way: &CableDirection| way.from == rank && way.purpose == purpose;
+        let ways: Vec<CableDirection> = self.ways.keys().copied().filter(is_of).collect();
+        ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
     }
 
     /// The links of `rank` in `world` end.
     pub fn close_links(&mut self, rank: usize, world: u64) {
-        self.hang_up(rank, Purpose::Data(world));
+        self.hang_up(rank, CablePurpose::Data(world));
     }
 
     /// The rank leaves `world` in good order.
@@ -96,33 +96,35 @@ impl World {
         if world != 0 {
             self.stop_listening(rank, seat);
         }
-        self.event(rank, world, Event::Request(Request::Leave));
+        self.event(rank, world, MembershipEvent::Request(MembershipRequest::Leave));
     }
 
     /// Begins to watch in `world`; connections to hubs stand.
-    pub fn watch(&mut self, rank: usize, world: u64, monitor: Monitor, hubs: &[usize]) {
+    pub fn watch(&mut self, rank: usize, world: u64, monitor: WorldMonitor, hubs: &[usize]) {
         self.processes[rank].monitors.insert(world, monitor);
-        hubs.iter().for_each(|&peer| self.event(rank, world, Event::Connected { peer }));
-        self.event(rank, world, Event::Tick);
+        hubs.iter().for_each(|&peer| self.event(rank, world, MembershipEvent::Connected { peer }));
+        self.event(rank, world, MembershipEvent::Tick);
         self.hand_over_held(rank);
     }
 
     /// Hands an event to the agreement of `rank`, and does what that wants.
-    pub fn agree(&mut self, rank: usize, event: agreement::Event) {
-        if let agreement::Event::Ended { peer } | agreement::Event::Heard { peer, word: Word::Away { .. } } = event {
+    pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
+        if let agreement::AgreementEvent::Ended { peer }
+        | agreement::AgreementEvent::Heard { peer, word: AgreementMessage::Away { .. } } = event
+        {
             self.processes[rank].ended.insert(peer);
         }
         let now = self.processes[rank].local(self.now_us);
         let outputs = self.processes[rank].agreement.handle(now, event);
         for output in outputs {
             let outcome = match output {
-                agreement::Output::Tell { to, word } => {
+                agreement::AgreementOutput::Tell { to, word } => {
                     self.tell(rank, to, word);
                     continue;
                 }
-                agreement::Output::Decided(decision) => Outcome::Decided(decision),
-                agreement::Output::Excluded => Outcome::Excluded,
-                agreement::Output::GaveUp(cause) => Outcome::GaveUp(cause),
+                agreement::AgreementOutput::Decided(decision) => AgreementResult::Decided(decision),
+                agreement::AgreementOutput::Excluded => AgreementResult::Excluded,
+                agreement::AgreementOutput::GaveUp(cause) => AgreementResult::GaveUp(cause),
             };
             self.processes[rank].outcome = Some(outcome);
             self.wake(rank);
@@ -130,14 +132,14 @@ impl World {
         let next = self.processes[rank].agreement.next_tick();
         if next < Duration::MAX {
             let at_us = self.processes[rank].global(next);
-            self.plan(at_us.max(self.now_us + 1), Happening::Beat { rank });
+            self.plan(at_us.max(self.now_us + 1), WorldEvent::Beat { rank });
         }
     }
 
-    fn tell(&mut self, from: usize, to: usize, word: Word) {
-        let way = Way { purpose: Purpose::Kin, from, to };
+    fn tell(&mut self, from: usize, to: usize, word: AgreementMessage) {
+        let way = CableDirection { purpose: CablePurpose::Kin, from, to };
         if self.ways.contains_key(&way) {
-            self.ship(way, Freight::Word(Box::new(word)));
+            self.ship(way, CablePayload::Word(Box::new(word)));
         } else if self.openings.get(&way) != Some(&Opening::Asked) {
             self.ask(way, 0);
         }

@@ -1,20 +1,20 @@
 //! The state of a simulated world, and what its events do.
 
-use crate::cables::{Cable, Freight, Opening, Way};
-use crate::dice::Dice;
-use crate::faults::{CALM_AT_US, END_US, Fault, HEARTBEAT, Scene};
-use crate::process::{Life, Process};
+use crate::cables::{Cable, CableDirection, CablePayload, Opening};
+use crate::dice::WorldRandom;
+use crate::faults::{CALM_AT_US, END_US, HEARTBEAT, Scene, WorldFault};
+use crate::process::{Process, ProcessLife};
 use crate::verdicts::Verdicts;
-use ripieno_run::membership::{Event, agreement};
+use ripieno_run::membership::{MembershipEvent, agreement};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Happening {
+pub enum WorldEvent {
     /// The oldest freight on this way arrives.
-    Arrival(Way),
+    Arrival(CableDirection),
     /// The connection that `from` has asked for stands, or is refused; `seat` is where it is asked for, since when.
-    Opening(Way, u64, u64),
+    Opening(CableDirection, u64, u64),
     Wake {
         rank: usize,
         nap: u64,
@@ -26,7 +26,7 @@ pub enum Happening {
     Beat {
         rank: usize,
     },
-    Fault(Fault),
+    Fault(WorldFault),
     Resume {
         rank: usize,
     },
@@ -36,12 +36,12 @@ pub enum Happening {
     },
 }
 
-pub struct World {
+pub struct SimulatedWorld {
     pub scene: Scene,
-    pub dice: Dice,
+    pub dice: WorldRandom,
     pub now_us: u64,
     pub order: u64,
-    agenda: BinaryHeap<Reverse<(u64, u64, Happening)>>,
+    agenda: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
     /// Whose thread runs; nobody's once all is over.
     pub turn: Option<usize>,
     pub is_over: bool,
@@ -49,8 +49,8 @@ pub struct World {
     pub processes: Vec<Process>,
     /// Threads that have ended.
     pub gone: Vec<bool>,
-    pub ways: BTreeMap<Way, Cable>,
-    pub openings: BTreeMap<Way, Opening>,
+    pub ways: BTreeMap<CableDirection, Cable>,
+    pub openings: BTreeMap<CableDirection, Opening>,
     /// How many cuts there are from a host to another, and since when there are any.
     pub cuts: BTreeMap<(usize, usize), (u32, u64)>,
     pub listeners: BTreeMap<usize, Vec<u64>>,
@@ -58,14 +58,14 @@ pub struct World {
     pub counts: BTreeMap<&'static str, u64>,
 }
 
-impl World {
-    pub fn new(seed: u64) -> World {
+impl SimulatedWorld {
+    pub fn new(seed: u64) -> SimulatedWorld {
         let scene = Scene::drawn(seed);
         let processes: Vec<Process> =
             (0..scene.hosts.len()).map(|rank| Process::new(rank, &scene.hosts, scene.clocks[rank])).collect();
         let size = processes.len();
-        let mut world = World {
-            dice: Dice(seed ^ 0x5eed),
+        let mut world = SimulatedWorld {
+            dice: WorldRandom(seed ^ 0x5eed),
             now_us: 0,
             order: 0,
             agenda: BinaryHeap::new(),
@@ -83,7 +83,7 @@ impl World {
             scene,
         };
         for (at_us, fault) in world.scene.faults.clone() {
-            world.plan(at_us, Happening::Fault(fault));
+            world.plan(at_us, WorldEvent::Fault(fault));
         }
         for rank in 0..size {
             world.doze(rank, world.scene.starts_us[rank]);
@@ -95,7 +95,7 @@ impl World {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    pub fn plan(&mut self, at_us: u64, happening: Happening) {
+    pub fn plan(&mut self, at_us: u64, happening: WorldEvent) {
         self.order += 1;
         self.agenda.push(Reverse((at_us.max(self.now_us), self.order, happening)));
     }
@@ -116,24 +116,24 @@ impl World {
         None
     }
 
-    fn happen(&mut self, happening: Happening) -> Option<usize> {
+    fn happen(&mut self, happening: WorldEvent) -> Option<usize> {
         match happening {
-            Happening::Arrival(way) => self.arrive(way),
-            Happening::Opening(way, seat, since_us) => self.try_open(way, seat, since_us),
-            Happening::Wake { rank, nap } => {
+            WorldEvent::Arrival(way) => self.arrive(way),
+            WorldEvent::Opening(way, seat, since_us) => self.try_open(way, seat, since_us),
+            WorldEvent::Wake { rank, nap } => {
                 let process = &self.processes[rank];
                 return (process.nap == nap && process.runs() && !self.gone[rank]).then_some(rank);
             }
-            Happening::Tick { rank, world } => self.tick(rank, world),
-            Happening::Beat { rank } => {
+            WorldEvent::Tick { rank, world } => self.tick(rank, world),
+            WorldEvent::Beat { rank } => {
                 let process = &self.processes[rank];
                 if process.runs() && process.local(self.now_us) >= process.agreement.next_tick() {
-                    self.agree(rank, agreement::Event::Tick);
+                    self.agree(rank, agreement::AgreementEvent::Tick);
                 }
             }
-            Happening::Fault(fault) => return self.strike(fault),
-            Happening::Resume { rank } => self.resume(rank),
-            Happening::Heal { from, to } => {
+            WorldEvent::Fault(fault) => return self.strike(fault),
+            WorldEvent::Resume { rank } => self.resume(rank),
+            WorldEvent::Heal { from, to } => {
                 if let Some((count, _)) = self.cuts.get_mut(&(from, to)) {
                     *count -= 1;
                 }
@@ -142,9 +142,9 @@ impl World {
         None
     }
 
-    fn strike(&mut self, fault: Fault) -> Option<usize> {
+    fn strike(&mut self, fault: WorldFault) -> Option<usize> {
         match fault {
-            Fault::Kill { rank } => {
+            WorldFault::Kill { rank } => {
                 let goes_on = |other: usize| self.processes[other].lives() && self.processes[other].ending.is_none();
                 let is_spared = (0..self.processes.len()).any(|other| other != rank && goes_on(other));
                 if !is_spared || !self.processes[rank].lives() {
@@ -156,16 +156,16 @@ impl World {
                 self.verdicts.killed.insert(rank);
                 return (!self.gone[rank]).then_some(rank);
             }
-            Fault::Stop { rank, for_us } => {
+            WorldFault::Stop { rank, for_us } => {
                 if self.processes[rank].runs() {
                     self.count("ranks stopped");
                     self.verdicts.faulty.insert(rank);
-                    self.processes[rank].life = Life::Stopped { since_us: self.now_us };
+                    self.processes[rank].life = ProcessLife::Stopped { since_us: self.now_us };
                     let until = (self.now_us + for_us).min(CALM_AT_US + 2_000_000);
-                    self.plan(until, Happening::Resume { rank });
+                    self.plan(until, WorldEvent::Resume { rank });
                 }
             }
-            Fault::Cut { from, to, for_us } => {
+            WorldFault::Cut { from, to, for_us } => {
                 self.count("ways cut");
                 let cut = self.cuts.entry((from, to)).or_insert((0, 0));
                 if cut.0 == 0 {
@@ -176,7 +176,7 @@ impl World {
                     .faulty
                     .extend((0..self.processes.len()).filter(|&rank| [from, to].contains(&self.processes[rank].host)));
                 let until = (self.now_us + for_us).min(CALM_AT_US).max(self.now_us + 1);
-                self.plan(until, Happening::Heal { from, to });
+                self.plan(until, WorldEvent::Heal { from, to });
             }
         }
         None
@@ -184,27 +184,27 @@ impl World {
 
     /// The process ends, and its system closes its connections.
     pub fn end_process(&mut self, rank: usize) {
-        self.processes[rank].life = Life::Over;
-        let ways: Vec<Way> = self.ways.keys().copied().filter(|way| way.from == rank).collect();
-        ways.into_iter().for_each(|way| self.ship(way, Freight::End));
+        self.processes[rank].life = ProcessLife::Over;
+        let ways: Vec<CableDirection> = self.ways.keys().copied().filter(|way| way.from == rank).collect();
+        ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
     }
 
     fn resume(&mut self, rank: usize) {
-        let Life::Stopped { since_us } = self.processes[rank].life else { return };
+        let ProcessLife::Stopped { since_us } = self.processes[rank].life else { return };
         let gap_us = self.now_us - since_us;
         let process = &mut self.processes[rank];
-        process.life = Life::Runs;
+        process.life = ProcessLife::Runs;
         if let Some(doing) = &mut process.doing {
             doing.since_us += gap_us;
         }
         if gap_us > HEARTBEAT.as_micros() as u64 / 2 {
             process.has_stood_still = true;
-            self.agree(rank, agreement::Event::StoodStill);
+            self.agree(rank, agreement::AgreementEvent::StoodStill);
         }
         self.hand_over_held(rank);
         let worlds: Vec<u64> = self.processes[rank].monitors.keys().copied().collect();
-        worlds.into_iter().for_each(|world| self.event(rank, world, Event::Tick));
-        self.agree(rank, agreement::Event::Tick);
+        worlds.into_iter().for_each(|world| self.event(rank, world, MembershipEvent::Tick));
+        self.agree(rank, agreement::AgreementEvent::Tick);
         // What came meanwhile has woken nobody.
         self.processes[rank].has_news = false;
         self.wake(rank);
@@ -221,7 +221,7 @@ impl World {
     pub fn doze(&mut self, rank: usize, until_us: u64) {
         self.processes[rank].nap += 1;
         let nap = self.processes[rank].nap;
-        self.plan(until_us.max(self.now_us + 1), Happening::Wake { rank, nap });
+        self.plan(until_us.max(self.now_us + 1), WorldEvent::Wake { rank, nap });
     }
 
     /// Something has come that a sleeper may wait for.
@@ -229,7 +229,7 @@ impl World {
         let process = &mut self.processes[rank];
         if !process.has_news && process.runs() {
             let nap = process.nap;
-            self.plan(self.now_us + 1, Happening::Wake { rank, nap });
+            self.plan(self.now_us + 1, WorldEvent::Wake { rank, nap });
         }
         self.processes[rank].has_news = true;
     }

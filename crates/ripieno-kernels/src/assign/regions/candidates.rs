@@ -4,17 +4,20 @@ use crate::{Centroid, Matrix};
 
 /// Some centroids, column after column.
 #[derive(Default)]
-pub(super) struct Candidates {
+pub(super) struct CandidateColumns {
     /// Ascending.
     pub indices: Vec<u32>,
     coordinates: Vec<f64>,
 }
 
-impl Candidates {
-    pub fn all<C: Centroid>(centroids: Matrix<C>) -> Candidates {
+impl CandidateColumns {
+    pub fn all<C: Centroid>(centroids: Matrix<C>) -> CandidateColumns {
         let columns = 0..centroids.columns();
         let column = |column: usize| (0..centroids.rows()).map(move |row| centroids.row(row)[column].into());
-        Candidates { indices: (0..centroids.rows() as u32).collect(), coordinates: columns.flat_map(column).collect() }
+        CandidateColumns {
+            indices: (0..centroids.rows() as u32).collect(),
+            coordinates: columns.flat_map(column).collect(),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -27,7 +30,7 @@ impl Candidates {
     /// point, so it is least in a corner; what rounding may put that off is allowed for, of distances too. So one that
     /// is left out is nowhere as near as that one, nor is its distance rounded to f64.
     #[inline(always)]
-    pub fn within(&self, bounds: &[(f64, f64)], spare: &mut Spare) -> Candidates {
+    pub fn within(&self, bounds: &[(f64, f64)], spare: &mut Spare) -> CandidateColumns {
         const SLACK: f64 = 512.0 * f64::EPSILON;
         let count = self.len();
         let columns = || self.coordinates.chunks_exact(count).zip(bounds);
@@ -86,7 +89,7 @@ pub(super) struct Spare {
     distances: Vec<f64>,
     leads: Vec<f64>,
     kept: Vec<usize>,
-    pub lists: Vec<Candidates>,
+    pub lists: Vec<CandidateColumns>,
 }
 
 /// A number about in the middle, and how far it is from both ends, at most.
@@ -103,15 +106,15 @@ mod tests {
     #[test]
     fn a_centroid_that_another_one_beats_everywhere_is_left_out() {
         let centroids = [0.0f32, 0.0, 4.0, 0.0, 1.0, 0.0];
-        let within =
-            Candidates::all(Matrix::new(&centroids, 3, 2)).within(&[(0.0, 1.0), (-1.0, 1.0)], &mut Spare::default());
+        let within = CandidateColumns::all(Matrix::new(&centroids, 3, 2))
+            .within(&[(0.0, 1.0), (-1.0, 1.0)], &mut Spare::default());
         assert_eq!((within.indices, within.coordinates), (vec![0, 2], vec![0.0, 1.0, 0.0, 0.0]));
     }
 
     #[test]
     fn a_centroid_that_is_as_near_in_a_corner_is_left_in() {
         let centroids = [0.0f64, 2.0, 3.0];
-        let within = Candidates::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)], &mut Spare::default());
+        let within = CandidateColumns::all(Matrix::new(&centroids, 3, 1)).within(&[(0.0, 1.0)], &mut Spare::default());
         assert_eq!(within.indices, [0, 1]);
     }
 }

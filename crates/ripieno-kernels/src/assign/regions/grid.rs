@@ -1,12 +1,12 @@
 //! A grid over the points, whose cells are found by coordinates.
 
-use super::Bounds;
+use super::ColumnRange;
 use crate::matrix::number::Real;
-use crate::simd::{FEW_COLUMNS, Job, Vector};
+use crate::simd::{FEW_COLUMNS, Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
 /// The box around all points, if there are any. What is not a number lies nowhere.
-pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<Bounds> {
+pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<ColumnRange> {
     const PART_ROWS: usize = 1 << 15;
     let mut found = vec![[(f64::INFINITY, f64::NEG_INFINITY); FEW_COLUMNS]; points.rows().div_ceil(PART_ROWS)];
     let parts = found.iter_mut().enumerate().collect();
@@ -17,10 +17,10 @@ pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<B
         |(), (part, bounds)| {
             let first = part * PART_ROWS;
             let points = points.row_range(first, PART_ROWS.min(points.rows() - first));
-            threads.simd().run(Extent { points, bounds });
+            threads.simd().run(BoundingBox { points, bounds });
         },
     );
-    let together = |mut a: Bounds, b: Bounds| -> Bounds {
+    let together = |mut a: ColumnRange, b: ColumnRange| -> ColumnRange {
         a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
         a
     };
@@ -28,12 +28,12 @@ pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<B
 }
 
 /// The box around some points.
-struct Extent<'a, P> {
+struct BoundingBox<'a, P> {
     points: Matrix<'a, P>,
-    bounds: &'a mut Bounds,
+    bounds: &'a mut ColumnRange,
 }
 
-impl<P: Point> Job for Extent<'_, P> {
+impl<P: Point> VectorJob for BoundingBox<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -60,7 +60,7 @@ impl<P: Point> Job for Extent<'_, P> {
 /// A grid over the box around all points, whose cells are numbered in the order of their halving.
 pub(super) struct Grid {
     pub columns: usize,
-    bounds: Bounds,
+    bounds: ColumnRange,
     /// Cells per unit, for each column.
     scales: [f64; FEW_COLUMNS],
     /// Cells of each column.
@@ -73,7 +73,7 @@ pub(super) struct Grid {
 
 impl Grid {
     /// A grid of `2^depth` cells, as near to cubes as may be; none for a box of no size, or of one that overflows.
-    pub fn new(columns: usize, bounds: Bounds, depth: usize) -> Option<Grid> {
+    pub fn new(columns: usize, bounds: ColumnRange, depth: usize) -> Option<Grid> {
         let mut sides = [0.0; FEW_COLUMNS];
         for (side, (low, high)) in sides.iter_mut().zip(bounds).take(columns) {
             *side = high - low;

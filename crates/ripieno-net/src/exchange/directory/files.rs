@@ -3,7 +3,7 @@
 //! `rank-N.lock` (locked while rank N lives; holds its host name), `rank-N` (its string), `verdict` (why there will be
 //! no meeting).
 
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -18,7 +18,7 @@ pub struct Folder {
 
 /// What a rank's lock tells.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum LockState {
     /// It has not come, or has left in good order.
     Unknown,
     /// It holds its lock.
@@ -40,13 +40,13 @@ impl Folder {
     /// The folder of a run whose rank 0 lives.
     pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
         let folders = folders(root, prefix).ok()?;
-        folders.into_iter().find(|folder| folder.life(0) == Life::Alive)
+        folders.into_iter().find(|folder| folder.life(0) == LockState::Alive)
     }
 
     /// Removes the folders of earlier runs; returns one whose rank 0 lives.
     pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
         let (alive, dead): (Vec<_>, Vec<_>) =
-            folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == Life::Alive);
+            folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == LockState::Alive);
         dead.into_iter().for_each(Folder::remove);
         Ok(alive.into_iter().next())
     }
@@ -77,40 +77,40 @@ impl Folder {
     }
 
     /// Tells everybody why there will be no meeting.
-    pub fn judge(&self, failure: &Failure) {
+    pub fn judge(&self, failure: &JobFailure) {
         if self.verdict().is_none() {
             // Whoever cannot read this finds out by itself.
             let _ = serde_json::to_string(failure).map(|text| self.put("verdict", &text));
         }
     }
 
-    pub fn verdict(&self) -> Option<Failure> {
+    pub fn verdict(&self) -> Option<JobFailure> {
         let text = fs::read_to_string(self.path.join("verdict")).ok()?;
         serde_json::from_str(&text).ok()
     }
 
-    pub fn life(&self, rank: usize) -> Life {
-        let Ok(mut file) = File::open(self.lock_path(rank)) else { return Life::Unknown };
+    pub fn life(&self, rank: usize) -> LockState {
+        let Ok(mut file) = File::open(self.lock_path(rank)) else { return LockState::Unknown };
         match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Err(_) => Life::Alive,
-            Ok(()) if !self.lock_path(rank).exists() => Life::Unknown,
+            Err(_) => LockState::Alive,
+            Ok(()) if !self.lock_path(rank).exists() => LockState::Unknown,
             Ok(()) => {
                 let mut host = String::new();
                 // A host that cannot be read stays empty.
                 let _ = file.read_to_string(&mut host);
-                Life::Dead { host }
+                LockState::Dead { host }
             }
         }
     }
 
     pub fn others_live(&self, world_size: usize) -> bool {
-        (1..world_size).any(|rank| self.life(rank) == Life::Alive)
+        (1..world_size).any(|rank| self.life(rank) == LockState::Alive)
     }
 
     /// Leaves in good order; the last to leave a folder whose rank 0 is dead removes it.
     pub fn leave(self, rank: usize) {
         let _ = fs::remove_file(self.lock_path(rank));
-        if matches!(self.life(0), Life::Dead { .. }) {
+        if matches!(self.life(0), LockState::Dead { .. }) {
             self.remove();
         }
     }

@@ -14,8 +14,8 @@ use crate::config::{Config, fill_random};
 use crate::error::NetError;
 use crate::host::host_name;
 use crate::peer_address::hex;
-use files::{Folder, Life};
-use ripieno_run::Failure;
+use files::{Folder, LockState};
+use ripieno_run::JobFailure;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl DirectoryExchange {
         format!("ripieno-{tag}-")
     }
 
-    fn gather(&mut self, mine: &str, wait: &mut Wait) -> Result<Vec<String>, NetError> {
+    fn gather(&mut self, mine: &str, wait: &mut BackoffWait) -> Result<Vec<String>, NetError> {
         let (rank, world_size) = (self.config.rank, self.config.world_size);
         let root = self.root.display().to_string();
         let started = wait.started;
@@ -100,7 +100,7 @@ impl DirectoryExchange {
         }
     }
 
-    fn find_folder(&self, wait: &mut Wait) -> Result<Folder, NetError> {
+    fn find_folder(&self, wait: &mut BackoffWait) -> Result<Folder, NetError> {
         loop {
             if let Some(folder) = Folder::find(&self.root, &self.prefix()) {
                 return Ok(folder);
@@ -114,18 +114,18 @@ impl DirectoryExchange {
 impl Exchange for DirectoryExchange {
     fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError> {
         self.config.check()?;
-        let mut wait = Wait::new(self.config.rendezvous_timeout);
+        let mut wait = BackoffWait::new(self.config.rendezvous_timeout);
         let result = self.gather(mine, &mut wait);
         self.has_failed = result.is_err();
         if let (0, Some(folder), Err(NetError::Missing { missing, .. })) = (self.config.rank, &self.folder, &result) {
             let cause = format!("did not come within {:.1} s", self.config.rendezvous_timeout.as_secs_f64());
-            let failure = |&rank| Failure::RankFailed { rank, host: String::new(), cause, traceback: String::new() };
+            let failure = |&rank| JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() };
             missing.first().map(failure).into_iter().for_each(|failure| folder.judge(&failure));
         }
         result
     }
 
-    fn lost(&mut self) -> Option<Failure> {
+    fn lost(&mut self) -> Option<JobFailure> {
         let folder = self.folder.as_ref()?;
         find_dead(folder, 0..self.config.world_size, self.config.rank)
     }
@@ -138,7 +138,7 @@ impl Drop for DirectoryExchange {
             return folder.leave(self.config.rank);
         }
         if self.has_failed {
-            let mut wait = Wait::new(FAREWELL);
+            let mut wait = BackoffWait::new(FAREWELL);
             while folder.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
         }
         folder.remove();
@@ -146,28 +146,28 @@ impl Drop for DirectoryExchange {
 }
 
 /// The first rank that was there and is dead.
-fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<Failure> {
+fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
     ranks.filter(|&peer| peer != own).find_map(|rank| match folder.life(rank) {
-        Life::Dead { host } => {
+        LockState::Dead { host } => {
             let cause = "its process ended while the ranks met".to_string();
-            Some(Failure::RankFailed { rank, host, cause, traceback: String::new() })
+            Some(JobFailure::RankFailed { rank, host, cause, traceback: String::new() })
         }
-        Life::Unknown | Life::Alive => None,
+        LockState::Unknown | LockState::Alive => None,
     })
 }
 
 /// A bounded wait with growing pauses: other hosts' changes to a shared directory wake nobody.
-struct Wait {
+struct BackoffWait {
     started: Instant,
     deadline: Instant,
     pause: Duration,
     next_life_check: Instant,
 }
 
-impl Wait {
-    fn new(timeout: Duration) -> Wait {
+impl BackoffWait {
+    fn new(timeout: Duration) -> BackoffWait {
         let started = Instant::now();
-        Wait { started, deadline: started + timeout, pause: FIRST_PAUSE, next_life_check: started }
+        BackoffWait { started, deadline: started + timeout, pause: FIRST_PAUSE, next_life_check: started }
     }
 
     fn life_check_is_due(&mut self) -> bool {

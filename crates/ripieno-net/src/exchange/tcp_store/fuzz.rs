@@ -1,6 +1,6 @@
 //! Letters of the store and addresses of ranks, damaged.
 
-use super::message::{Message, STRING_BYTES_MAX, Verdict, decode, encode};
+use super::message::{STRING_BYTES_MAX, StoreMessage, Verdict, decode, encode};
 use crate::Token;
 use crate::auth::seal;
 use crate::config::Config;
@@ -8,23 +8,23 @@ use crate::error::NetError;
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses, hex};
 use ripieno_fuzz::Fuzz;
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 
 #[test]
 fn damaged_letters_are_read_or_refused() {
-    let failed = Failure::RankFailed { rank: 1, host: "b".into(), cause: "c".into(), traceback: "t".into() };
+    let failed = JobFailure::RankFailed { rank: 1, host: "b".into(), cause: "c".into(), traceback: "t".into() };
     let valid = [
-        Message::Mine { host: "a".into(), text: "{\"rank\":0}".into() },
-        Message::All(vec!["a".into(), "ä\"".into()]),
-        Message::Verdict(Verdict::Failed(failed)),
-        Message::Verdict(Verdict::Disagree { peer: 1, cause: "they differ".into() }),
-        Message::Verdict(Verdict::Missing { missing: vec![1, 2], cause: "late".into(), elapsed_ms: 7 }),
+        StoreMessage::Mine { host: "a".into(), text: "{\"rank\":0}".into() },
+        StoreMessage::All(vec!["a".into(), "ä\"".into()]),
+        StoreMessage::Verdict(Verdict::Failed(failed)),
+        StoreMessage::Verdict(Verdict::Disagree { peer: 1, cause: "they differ".into() }),
+        StoreMessage::Verdict(Verdict::Missing { missing: vec![1, 2], cause: "late".into(), elapsed_ms: 7 }),
     ];
     Fuzz::new("letter", env!("CARGO_MANIFEST_DIR"), valid.iter().map(encode)).run(|bytes| {
         decode(bytes, STRING_BYTES_MAX).map_err(|error| error.len().min(30)).map(|message| match message? {
-            Message::Mine { .. } => Some(0),
-            Message::All(_) => Some(1),
-            Message::Verdict(verdict) => Some(2 + verdict.error(0).to_string().len().min(1)),
+            StoreMessage::Mine { .. } => Some(0),
+            StoreMessage::All(_) => Some(1),
+            StoreMessage::Verdict(verdict) => Some(2 + verdict.error(0).to_string().len().min(1)),
         })
     });
 }

@@ -1,12 +1,12 @@
 //! The other ranks' side of the store: call until rank 0 answers, give the string, wait for all.
 
-use super::message::{Message, STRING_BYTES_MAX, decode, encode};
-use crate::auth::{Denied, Greeting, JobNonce, Purpose, Refusal, call};
+use super::message::{STRING_BYTES_MAX, StoreMessage, decode, encode};
+use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
 use crate::config::Config;
 use crate::error::NetError;
 use crate::host::host_name;
 use crate::stream::{Stream, is_not_now};
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use std::io::{self, Read, Write};
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};
@@ -37,14 +37,14 @@ pub fn join(
         let cause = format!("its string has {} bytes, more than {STRING_BYTES_MAX}", mine.len());
         return Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() });
     }
-    let message = encode(&Message::Mine { host: host_name(), text: mine.to_string() });
+    let message = encode(&StoreMessage::Mine { host: host_name(), text: mine.to_string() });
     let bytes_max = config.world_size.saturating_mul(2 * STRING_BYTES_MAX);
     let answer =
         stream.write_all(&message).and_then(|()| read_message(&mut stream, bytes_max, deadline + VERDICT_MARGIN));
     match answer {
-        Ok(Message::All(strings)) => Ok((strings, stream)),
-        Ok(Message::Verdict(verdict)) => Err(verdict.error(rank)),
-        Ok(Message::Mine { .. }) => {
+        Ok(StoreMessage::All(strings)) => Ok((strings, stream)),
+        Ok(StoreMessage::Verdict(verdict)) => Err(verdict.error(rank)),
+        Ok(StoreMessage::Mine { .. }) => {
             let cause = "rank 0 answered with a string of its own".to_string();
             Err(NetError::Exchange { rank, cause, elapsed_ms: elapsed_ms() })
         }
@@ -59,7 +59,7 @@ pub fn join(
 }
 
 /// Whether rank 0's end of a held connection has closed.
-pub fn lost(stream: &mut Stream, host: &str) -> Option<Failure> {
+pub fn lost(stream: &mut Stream, host: &str) -> Option<JobFailure> {
     stream.set_nonblocking(true).ok()?;
     match stream.read(&mut [0; 64]) {
         Ok(0) => Some(hub_failed(host, "its process ended")),
@@ -69,9 +69,9 @@ pub fn lost(stream: &mut Stream, host: &str) -> Option<Failure> {
     }
 }
 
-fn hub_failed(host: &str, cause: &str) -> Failure {
+fn hub_failed(host: &str, cause: &str) -> JobFailure {
     let cause = format!("the store it holds at {host} closed while the ranks met: {cause}");
-    Failure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
+    JobFailure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
 }
 
 /// An authenticated connection to the store.
@@ -82,15 +82,15 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
     loop {
         let cause = match try_connect(config, host, port, deadline) {
             Ok(stream) => return Ok(stream),
-            Err(Ended::OtherToken) => {
+            Err(JoinError::OtherToken) => {
                 let since = *wrong_token_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= WRONG_TOKEN_TIMEOUT {
                     return Err(other_token(config));
                 }
                 Denied::OtherToken.to_string()
             }
-            Err(Ended::Refused(refusal)) => return Err(refused(config, refusal)),
-            Err(Ended::NotYet(cause)) => {
+            Err(JoinError::Refused(refusal)) => return Err(refused(config, refusal)),
+            Err(JoinError::NotYet(cause)) => {
                 wrong_token_since = None;
                 cause
             }
@@ -111,7 +111,7 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
     }
 }
 
-enum Ended {
+enum JoinError {
     /// For good.
     Refused(Refusal),
     /// Or it is somebody else who is there.
@@ -120,9 +120,9 @@ enum Ended {
     NotYet(String),
 }
 
-fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, Ended> {
+fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, JoinError> {
     let mut cause = format!("{host} has no address");
-    for address in (host, port).to_socket_addrs().map_err(|error| Ended::NotYet(error.to_string()))? {
+    for address in (host, port).to_socket_addrs().map_err(|error| JoinError::NotYet(error.to_string()))? {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let stream = match Stream::connect_tcp(address, CONNECT_TIMEOUT.min(left)) {
             Ok(stream) => stream,
@@ -132,7 +132,7 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
             }
         };
         let greeting = Greeting {
-            purpose: Purpose::Rendezvous,
+            purpose: ConnectionPurpose::Rendezvous,
             from: config.rank as u32,
             to: 0,
             world_size: config.world_size as u32,
@@ -142,12 +142,12 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
         let proof_deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
         match call(stream, &config.credentials(), &greeting, proof_deadline) {
             Ok(stream) => return Ok(stream),
-            Err(Denied::Refused(refusal)) => return Err(Ended::Refused(refusal)),
-            Err(Denied::OtherToken) => return Err(Ended::OtherToken),
+            Err(Denied::Refused(refusal)) => return Err(JoinError::Refused(refusal)),
+            Err(Denied::OtherToken) => return Err(JoinError::OtherToken),
             Err(denied) => cause = format!("{address}: {denied}"),
         }
     }
-    Err(Ended::NotYet(cause))
+    Err(JoinError::NotYet(cause))
 }
 
 fn refused(config: &Config, refusal: Refusal) -> NetError {
@@ -165,7 +165,7 @@ fn other_token(config: &Config) -> NetError {
     NetError::Disagree { rank: config.rank, peer: 0, cause }
 }
 
-fn read_message(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<Message> {
+fn read_message(stream: &mut Stream, bytes_max: usize, deadline: Instant) -> io::Result<StoreMessage> {
     let mut bytes = Vec::new();
     let mut part = vec![0; 64 << 10];
     loop {

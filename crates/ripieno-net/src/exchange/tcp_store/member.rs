@@ -1,13 +1,13 @@
 //! A rank as the store sees it: its string in, the messages for it out, never blocking.
 
-use super::message::{Message, STRING_BYTES_MAX, decode};
+use super::message::{STRING_BYTES_MAX, StoreMessage, decode};
 use crate::stream::{Stream, is_not_now};
 use std::io::{self, Read, Write};
 
 const ENDED: &str = "its process ended while the ranks met";
 
 /// A rank that has come to the store.
-pub struct Member {
+pub struct StoreMember {
     pub stream: Stream,
     pub host: String,
     /// Its string, once that is whole.
@@ -17,10 +17,10 @@ pub struct Member {
     pub is_gone: bool,
 }
 
-impl Member {
+impl StoreMember {
     /// A rank on an authenticated, non-blocking connection.
-    pub fn new(stream: Stream) -> Member {
-        Member { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], is_gone: false }
+    pub fn new(stream: Stream) -> StoreMember {
+        StoreMember { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], is_gone: false }
     }
 
     /// Takes what it has said; an error is why it is gone.
@@ -39,7 +39,7 @@ impl Member {
             }
         }
         // JSON may write a byte as up to six.
-        if let Some(Message::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
+        if let Some(StoreMessage::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
             (self.host, self.text) = (host, Some(text));
             self.inbox.clear();
         }

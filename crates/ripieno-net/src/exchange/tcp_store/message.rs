@@ -1,7 +1,7 @@
 //! What the store and its ranks write to each other: a length (u32, little endian), then JSON.
 
 use crate::error::NetError;
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use serde::{Deserialize, Serialize};
 
 const LENGTH_BYTES: usize = 4;
@@ -9,7 +9,7 @@ const LENGTH_BYTES: usize = 4;
 pub const STRING_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Message {
+pub enum StoreMessage {
     /// A rank's string, and the host it is on.
     Mine { host: String, text: String },
     /// Everybody's strings.
@@ -21,7 +21,7 @@ pub enum Message {
 /// Why the ranks do not meet; the same on all of them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Verdict {
-    Failed(Failure),
+    Failed(JobFailure),
     Disagree { peer: usize, cause: String },
     Missing { missing: Vec<usize>, cause: String, elapsed_ms: u64 },
 }
@@ -36,13 +36,13 @@ impl Verdict {
     }
 }
 
-pub fn encode(message: &Message) -> Vec<u8> {
+pub fn encode(message: &StoreMessage) -> Vec<u8> {
     let body = serde_json::to_vec(message).expect("messages are plain data, which JSON always holds");
     [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
 }
 
 /// The message at the front of `bytes`, once it is whole; `bytes_max` bounds it before memory is taken.
-pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<Message>, String> {
+pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<StoreMessage>, String> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;
     if length > bytes_max {

@@ -14,8 +14,8 @@ use super::Exchange;
 use crate::config::Config;
 use crate::error::NetError;
 use crate::stream::Stream;
-use ripieno_run::Failure;
-use serve::Server;
+use ripieno_run::JobFailure;
+use serve::StoreServer;
 use std::time::Instant;
 
 /// An exchange through a TCP store at rank 0.
@@ -23,20 +23,20 @@ pub struct TcpStore {
     config: Config,
     host: String,
     port: u16,
-    kept: Kept,
+    kept: StoreState,
 }
 
 /// What is held until the meeting is over.
-enum Kept {
+enum StoreState {
     Nothing,
-    Server(Box<Server>),
+    Server(Box<StoreServer>),
     Connection(Stream),
 }
 
 impl TcpStore {
     /// The part of `config.rank` in an exchange through rank 0's port `port` on `host`.
     pub fn new(config: &Config, host: &str, port: u16) -> TcpStore {
-        TcpStore { config: config.clone(), host: host.to_string(), port, kept: Kept::Nothing }
+        TcpStore { config: config.clone(), host: host.to_string(), port, kept: StoreState::Nothing }
     }
 }
 
@@ -48,21 +48,21 @@ impl Exchange for TcpStore {
             return Ok(vec![mine.to_string()]);
         }
         if self.config.rank == 0 {
-            let mut server = Server::listen(&self.config, &self.host, self.port)?;
+            let mut server = StoreServer::listen(&self.config, &self.host, self.port)?;
             let strings = server.serve(mine, deadline)?;
-            self.kept = Kept::Server(Box::new(server));
+            self.kept = StoreState::Server(Box::new(server));
             return Ok(strings);
         }
         let (strings, stream) = join::join(&self.config, &self.host, self.port, mine, deadline)?;
-        self.kept = Kept::Connection(stream);
+        self.kept = StoreState::Connection(stream);
         Ok(strings)
     }
 
-    fn lost(&mut self) -> Option<Failure> {
+    fn lost(&mut self) -> Option<JobFailure> {
         match &mut self.kept {
-            Kept::Nothing => None,
-            Kept::Server(server) => server.lost(),
-            Kept::Connection(stream) => join::lost(stream, &self.host),
+            StoreState::Nothing => None,
+            StoreState::Server(server) => server.lost(),
+            StoreState::Connection(stream) => join::lost(stream, &self.host),
         }
     }
 }
@@ -97,7 +97,7 @@ mod tests {
         drop(stream);
         for thread in waiting {
             let error = thread.join().unwrap().unwrap_err();
-            assert!(matches!(error, NetError::Failed(Failure::RankFailed { rank: 2, .. })), "{error}");
+            assert!(matches!(error, NetError::Failed(JobFailure::RankFailed { rank: 2, .. })), "{error}");
         }
         assert!(since.elapsed() < Duration::from_secs(2));
     }
@@ -106,14 +106,14 @@ mod tests {
     fn a_store_that_dies_is_named_to_those_who_wait() {
         let port = free_port();
         let config = store(0, 3, port).config;
-        let mut server = Server::listen(&config, "127.0.0.1", port).unwrap();
+        let mut server = StoreServer::listen(&config, "127.0.0.1", port).unwrap();
         let waiting = std::thread::spawn(move || store(1, 3, port).exchange("x"));
         while server.is_empty() {
             server.turn(Instant::now() + Duration::from_secs(20));
         }
         drop(server);
         let error = waiting.join().unwrap().unwrap_err();
-        assert!(matches!(error, NetError::Failed(Failure::RankFailed { rank: 0, .. })), "{error}");
+        assert!(matches!(error, NetError::Failed(JobFailure::RankFailed { rank: 0, .. })), "{error}");
     }
 
     #[test]

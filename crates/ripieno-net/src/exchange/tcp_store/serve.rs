@@ -1,15 +1,15 @@
 //! Rank 0's side of the store: collects all strings, hands them out, and tells everybody if that cannot be.
 
-use super::member::Member;
-use super::message::{Message, Verdict, encode};
-use crate::auth::{Answer, Greeting, Purpose, Refusal, tell_other_token};
+use super::member::StoreMember;
+use super::message::{StoreMessage, Verdict, encode};
+use crate::acceptor::Acceptor;
+use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal, tell_other_token};
 use crate::config::{Config, Ports};
-use crate::entrance::Entrance;
 use crate::error::NetError;
 use crate::host::Addresses;
-use crate::listeners::{Doors, bind_first};
+use crate::listeners::{ListenerSet, bind_first};
 use crate::stream::Stream;
-use ripieno_run::Failure;
+use ripieno_run::JobFailure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
@@ -19,18 +19,18 @@ use std::time::{Duration, Instant};
 /// How long the store stays open to tell late ranks why there is no meeting.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
-pub struct Server {
+pub struct StoreServer {
     config: Config,
-    entrance: Entrance,
-    members: BTreeMap<usize, Member>,
+    entrance: Acceptor,
+    members: BTreeMap<usize, StoreMember>,
     verdict: Option<Verdict>,
     /// Calls with another token: of strangers, or ranks that were given a wrong one.
     wrong_token_count: usize,
     started: Instant,
 }
 
-impl Server {
-    pub fn listen(config: &Config, host: &str, port: u16) -> Result<Server, NetError> {
+impl StoreServer {
+    pub fn listen(config: &Config, host: &str, port: u16) -> Result<StoreServer, NetError> {
         let bind_error = |error: io::Error| NetError::Bind {
             rank: 0,
             host: host.to_string(),
@@ -46,8 +46,9 @@ impl Server {
             }
             _ => Err(error),
         });
-        let entrance = listener.and_then(|listener| Entrance::new(Doors::new(listener, None)?)).map_err(bind_error)?;
-        Ok(Server {
+        let entrance =
+            listener.and_then(|listener| Acceptor::new(ListenerSet::new(listener, None)?)).map_err(bind_error)?;
+        Ok(StoreServer {
             config: config.clone(),
             entrance,
             members: BTreeMap::new(),
@@ -68,7 +69,7 @@ impl Server {
         let texts = self.members.values().filter_map(|member| member.text.clone());
         let strings: Vec<String> = std::iter::once(mine.to_string()).chain(texts).collect();
         if self.verdict.is_none() {
-            let message = encode(&Message::All(strings.clone()));
+            let message = encode(&StoreMessage::All(strings.clone()));
             self.members.values_mut().for_each(|member| member.outbox.extend(&message));
         }
         while self.verdict.is_none() && self.members.values().any(|member| !member.outbox.is_empty()) {
@@ -87,7 +88,7 @@ impl Server {
     }
 
     /// A member whose connection has ended since.
-    pub fn lost(&mut self) -> Option<Failure> {
+    pub fn lost(&mut self) -> Option<JobFailure> {
         let all: Vec<usize> = self.members.keys().copied().collect();
         all.into_iter().for_each(|rank| self.attend(rank));
         match &self.verdict {
@@ -119,7 +120,7 @@ impl Server {
     }
 
     fn say_farewell(&mut self, verdict: &Verdict) {
-        let message = encode(&Message::Verdict(verdict.clone()));
+        let message = encode(&StoreMessage::Verdict(verdict.clone()));
         let end = Instant::now() + FAREWELL;
         let mut told = std::collections::BTreeSet::new();
         loop {
@@ -148,7 +149,7 @@ impl Server {
     }
 
     fn poll(&self, deadline: Instant) -> (bool, Vec<usize>) {
-        let living: Vec<(&usize, &Member)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
+        let living: Vec<(&usize, &StoreMember)> = self.members.iter().filter(|(_, member)| !member.is_gone).collect();
         let mut polled = vec![PollFd::new(&self.entrance, PollFlags::IN)];
         polled.extend(living.iter().map(|(_, member)| {
             let room = if member.outbox.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
@@ -169,7 +170,7 @@ impl Server {
         loop {
             let (world_size, members) = (self.config.world_size as u32, &self.members);
             let answer = self.entrance.hear(&credentials, &mut |greeting: &Greeting| match greeting {
-                greeting if greeting.purpose != Purpose::Rendezvous => Err(Refusal::Purpose),
+                greeting if greeting.purpose != ConnectionPurpose::Rendezvous => Err(Refusal::Purpose),
                 greeting if greeting.world_size != world_size => Err(Refusal::WorldSize(world_size)),
                 greeting if greeting.from == 0 || greeting.from >= world_size => Err(Refusal::Rank(0)),
                 greeting if members.contains_key(&(greeting.from as usize)) => Err(Refusal::Taken),
@@ -189,7 +190,7 @@ impl Server {
     }
 
     fn welcome(&mut self, rank: usize, stream: Stream) {
-        self.members.insert(rank, Member::new(stream));
+        self.members.insert(rank, StoreMember::new(stream));
         self.attend(rank);
     }
 
@@ -218,7 +219,7 @@ impl Server {
         if let Err(cause) = member.read().and_then(|()| member.send()) {
             member.is_gone = true;
             let host = member.host.clone();
-            let failure = Failure::RankFailed { rank, host, cause, traceback: String::new() };
+            let failure = JobFailure::RankFailed { rank, host, cause, traceback: String::new() };
             self.verdict.get_or_insert(Verdict::Failed(failure));
         }
     }

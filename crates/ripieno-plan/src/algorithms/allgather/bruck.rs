@@ -9,12 +9,12 @@
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "bruck",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     Theory {
         sent_bytes,
         hops: |case| case.p.ilog2() as usize..=2 * ceil_log2(case.p),
@@ -41,7 +41,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let distances = (0..ceil_log2(case.p)).map(|round| 1 << round);
     distances.map(|distance| case.chunks(rank, distance.min(case.p - distance))).sum()
 }

@@ -6,12 +6,12 @@
 //! Needs each rank's own chunk in place; uses a link between every two ranks.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     Theory {
         sent_bytes: |case, rank| (case.p - 1) * case.chunk(rank),
         hops: |case| exactly((case.p - 1).min(1)),

@@ -7,12 +7,12 @@
 //! Needs an even `p`, and each rank's own chunk in place.
 
 use crate::theory::exactly;
-use crate::{Case, Cost, Entry, Group, Needs, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "neighbour-exchange",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     Theory {
         sent_bytes,
         hops: |case| exactly(case.p / 2),
@@ -53,7 +53,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
 }
 
 /// Its own chunk, and all pairs but the one that it hears of last.
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     if case.p == 1 {
         return 0;
     }

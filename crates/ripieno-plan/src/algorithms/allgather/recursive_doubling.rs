@@ -8,12 +8,12 @@
 
 use super::bruck;
 use crate::algorithms::cyclic;
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     Theory {
         sent_bytes,
         hops: |case| cyclic::hops(1, case.p),
@@ -41,7 +41,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     if !case.p.is_power_of_two() {
         return (bruck::ENTRY.theory.sent_bytes)(case, rank);
     }

@@ -6,12 +6,12 @@
 //! Needs each rank's own chunk in place.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "ring",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     Theory {
         sent_bytes: |case, rank| case.n - case.chunk(rank + 1),
         hops: |case| exactly(case.p - 1),

@@ -8,13 +8,13 @@
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Entry, Group, Plan, Planner, Span};
+use crate::{Entry, Group, Plan, PlanFunction, Span};
 use alloc::vec::Vec;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
-    Planner::Allgather(plan),
+    PlanFunction::Allgather(plan),
     theory(
         "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
              clusters\", IEEE Big Data 2016, section III.C; Mamidala et al., \"MPI collectives on modern multicore \

@@ -7,13 +7,13 @@
 //! rank.
 
 use crate::theory::exactly;
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 use core::ops::RangeInclusive;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "bidirectional-exchange",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes,
         hops,
@@ -54,7 +54,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let core_size = 1 << case.p.ilog2();
     match rank < core_size {
         true => case.n * (case.p.ilog2() as usize + usize::from(rank + core_size < case.p)),
@@ -62,12 +62,12 @@ fn sent_bytes(case: &Case, rank: usize) -> usize {
     }
 }
 
-fn hops(case: &Case) -> RangeInclusive<usize> {
+fn hops(case: &TheoryCase) -> RangeInclusive<usize> {
     let log2 = case.p.ilog2() as usize;
     // A vector that is folded in and the first that is exchanged may come at the same time.
     if case.p.is_power_of_two() { exactly(log2) } else { log2 + 1..=log2 + 2 }
 }
 
-fn rounds(case: &Case) -> RangeInclusive<usize> {
+fn rounds(case: &TheoryCase) -> RangeInclusive<usize> {
     exactly(case.p.ilog2() as usize + if case.p.is_power_of_two() { 0 } else { 2 })
 }

@@ -8,12 +8,12 @@
 
 use crate::algorithms::{broadcast, reduce, tree};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "double-tree",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes,
         hops: |case| exactly(2 * tree::double_depth(case.p) - usize::from(case.p == 2)),
@@ -30,7 +30,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce::double_tree::plan(group, 0, vector, op).then(broadcast::double_tree::plan(group, 0, vector))
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     (reduce::double_tree::ENTRY.theory.sent_bytes)(case, rank)
         + (broadcast::double_tree::ENTRY.theory.sent_bytes)(case, rank)
 }

@@ -6,12 +6,12 @@
 //! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
 
 use crate::algorithms::{allgather, cyclic, reduce_scatter};
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "halving-doubling",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes,
         hops: |case| cyclic::hops(2, case.p),
@@ -28,7 +28,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce_scatter::halving::plan(group, &chunks, op).then(allgather::recursive_doubling::plan(group, &chunks))
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     (reduce_scatter::halving::ENTRY.theory.sent_bytes)(case, rank)
         + (allgather::recursive_doubling::ENTRY.theory.sent_bytes)(case, rank)
 }

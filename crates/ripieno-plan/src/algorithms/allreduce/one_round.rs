@@ -9,12 +9,12 @@
 //! Uses a link between every two ranks. Scratch: `(p-1)·n` bytes.
 
 use crate::theory::exactly;
-use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "one-round",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes: |case, _| (case.p - 1) * case.n,
         hops: |case| exactly((case.p - 1).min(1)),

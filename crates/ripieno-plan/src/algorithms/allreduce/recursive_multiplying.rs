@@ -12,14 +12,14 @@
 
 use super::one_round;
 use crate::theory::exactly;
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "recursive-multiplying",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes,
         hops,
@@ -83,7 +83,7 @@ fn message_count(p: usize) -> usize {
     factors(p).iter().map(|factor| factor - 1).sum()
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let core_size = factors(case.p).iter().product::<usize>();
     match rank < core_size {
         true => case.n * (message_count(case.p) + usize::from(rank + core_size < case.p)),
@@ -91,7 +91,7 @@ fn sent_bytes(case: &Case, rank: usize) -> usize {
     }
 }
 
-fn hops(case: &Case) -> RangeInclusive<usize> {
+fn hops(case: &TheoryCase) -> RangeInclusive<usize> {
     let count = factors(case.p).len();
     // A vector that is folded in and the first that is exchanged may come at the same time.
     if has_surplus(case.p) { count + 1..=count + 2 } else { exactly(count) }

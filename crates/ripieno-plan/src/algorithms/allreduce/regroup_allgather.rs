@@ -7,12 +7,12 @@
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "regroup-allgather",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes: |case, rank| case.n - case.chunk(rank) + (case.p - 1) * case.chunk(rank),
         hops: |case| exactly(2 * (case.p - 1).min(1)),

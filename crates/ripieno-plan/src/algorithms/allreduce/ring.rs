@@ -6,12 +6,12 @@
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "ring",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes: |case, rank| 2 * case.n - case.chunk(rank) - case.chunk(rank + 1),
         hops: |case| exactly(2 * (case.p - 1)),

@@ -10,12 +10,12 @@ use crate::algorithms::{
     tree::{self, RADIX},
 };
 use crate::theory::{ceil_log2, exactly};
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "tree",
-    Planner::Allreduce(plan),
+    PlanFunction::Allreduce(plan),
     Theory {
         sent_bytes,
         hops: |case| exactly(2 * tree::depth(RADIX, case.p)),
@@ -33,6 +33,6 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
 }
 
 /// Its vector up, unless it is rank 0, and the result to each of its children.
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     case.n * (rank.min(1) + tree::degree(RADIX, rank, case.p))
 }

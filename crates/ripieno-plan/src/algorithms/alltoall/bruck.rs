@@ -8,13 +8,13 @@
 //! Scratch: `n/2` bytes for every round and `n/2` more.
 
 use crate::theory::{ceil_log2, exactly};
-use crate::{Buffer, Case, Cost, Entry, Group, Needs, Plan, Planner, Span, Theory};
+use crate::{Buffer, TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
 use alloc::vec::Vec;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "bruck",
-    Planner::Alltoall(plan),
+    PlanFunction::Alltoall(plan),
     Theory {
         sent_bytes,
         hops: |case| case.p.ilog2() as usize..=ceil_log2(case.p),
@@ -58,6 +58,6 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
 }
 
 /// A chunk makes one hop for every bit of its way.
-fn sent_bytes(case: &Case, _: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, _: usize) -> usize {
     (0..case.p).map(|way| way.count_ones() as usize).sum::<usize>() * (case.n / case.p)
 }

@@ -5,12 +5,12 @@
 //! No message waits for another: one hop.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::Alltoall(plan),
+    PlanFunction::Alltoall(plan),
     Theory {
         sent_bytes: |case, rank| case.given_bytes(rank),
         hops: |case| exactly((case.p - 1).min(1)),

@@ -8,12 +8,12 @@
 //! Scratch: `(p-1)/p·n` bytes.
 
 use crate::theory::exactly;
-use crate::{Buffer, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "pairwise",
-    Planner::Alltoall(plan),
+    PlanFunction::Alltoall(plan),
     Theory {
         sent_bytes: |case, rank| case.given_bytes(rank),
         hops: |case| exactly((case.p - 1).min(1)),

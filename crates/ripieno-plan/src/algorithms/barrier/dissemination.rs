@@ -4,12 +4,12 @@
 //! reads and changes: that it is the same byte is what puts the rounds in order.
 
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "dissemination",
-    Planner::Barrier(plan),
+    PlanFunction::Barrier(plan),
     Theory {
         sent_bytes: |case, _| ceil_log2(case.p) * case.n,
         hops: |case| exactly(ceil_log2(case.p)),

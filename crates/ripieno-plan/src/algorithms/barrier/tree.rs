@@ -4,12 +4,12 @@
 //! messages in all, `2(p-1)`, so the fewest wake-ups where ranks outnumber cores.
 
 use crate::algorithms::allreduce;
-use crate::{Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "tree",
-    Planner::Barrier(plan),
+    PlanFunction::Barrier(plan),
     Theory {
         sent_bytes: |case, rank| (allreduce::tree::ENTRY.theory.sent_bytes)(case, rank),
         hops: |case| (allreduce::tree::ENTRY.theory.hops)(case),

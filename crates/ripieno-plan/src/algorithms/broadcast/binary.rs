@@ -7,12 +7,12 @@
 
 use crate::algorithms::tree::{self, binary};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binary",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes: |case, rank| case.n * tree::binary_degree(case.distance(rank), case.p),
         hops: |case| exactly(case.p.ilog2() as usize),

@@ -3,14 +3,14 @@
 //! The vector goes down a binomial tree, to the largest subtree first, so the number of ranks that have it doubles in
 //! every round. Twister calls it MST (minimum spanning tree).
 
-use crate::algorithms::tree::{self, Node};
+use crate::algorithms::tree::{self, NomialNode};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes: |case, rank| case.n * tree::degree(2, case.distance(rank), case.p),
         hops: |case| exactly(case.p.ilog2() as usize),
@@ -24,5 +24,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a binomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    Node::of(group, root, 2).place().broadcast(vector)
+    NomialNode::of(group, root, 2).place().broadcast(vector)
 }

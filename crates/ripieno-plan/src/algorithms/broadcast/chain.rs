@@ -6,12 +6,12 @@
 //! Cost for long vectors: `n·beta`.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "chain",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes: |case, rank| if case.distance(rank) + 1 < case.p { case.n } else { 0 },
         hops: |case| exactly(case.p - 1),

@@ -8,12 +8,12 @@
 
 use crate::algorithms::tree::{self, double};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "double-tree",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes,
         hops: |case| exactly(tree::double_depth(case.p)),
@@ -31,7 +31,7 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     first.broadcast(vector.chunk(0, 2)).then(second.broadcast(vector.chunk(1, 2)))
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let [first, second] = tree::double_degrees(case.distance(rank), case.p);
     first * case.part(0, 2) + second * case.part(1, 2)
 }

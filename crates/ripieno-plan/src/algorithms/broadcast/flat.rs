@@ -5,12 +5,12 @@
 //! The root sends all of it, in one hop: the best for `p = 2` and slow readers.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "flat",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { (case.p - 1) * case.n } else { 0 },
         hops: |case| exactly((case.p - 1).min(1)),

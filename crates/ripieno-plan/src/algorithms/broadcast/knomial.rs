@@ -3,14 +3,14 @@
 //! The vector goes down a 4-nomial tree: half as many hops as down a binomial one, for three messages where that has
 //! two. Where a message takes much longer on its way than it keeps its sender, that is less time.
 
-use crate::algorithms::tree::{self, Node, RADIX};
+use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "k-nomial",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes: |case, rank| case.n * tree::degree(RADIX, case.distance(rank), case.p),
         hops: |case| exactly(tree::depth(RADIX, case.p)),
@@ -24,5 +24,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a k-nomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    Node::of(group, root, RADIX).place().broadcast(vector)
+    NomialNode::of(group, root, RADIX).place().broadcast(vector)
 }

@@ -4,15 +4,15 @@
 //! the rank at distance `i` from the root, so a subtree's chunks are one span whatever the root. What a rank has from
 //! the tree does not come to it again on the ring: every rank but the root receives `n` bytes, the root none.
 
-use crate::algorithms::tree::Node;
+use crate::algorithms::tree::NomialNode;
 use crate::algorithms::{scatter, tree};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "scatter-allgather",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes,
         hops: |case| case.p - 1..=ceil_log2(case.p) + case.p - 1,
@@ -36,7 +36,7 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
 
 /// A ring allgather in which each rank receives only chunks from outside its subtree; those come first.
 fn gathered(group: &Group, chunks: &[Span]) -> Plan {
-    let wanted_by = |rank| group.size() - Node::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
+    let wanted_by = |rank| group.size() - NomialNode::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
     let (to_send, to_receive) = (wanted_by(group.right()), wanted_by(group.rank()));
     let mut plan = Plan::new();
     for round in 0..to_send.max(to_receive) {
@@ -51,7 +51,7 @@ fn gathered(group: &Group, chunks: &[Span]) -> Plan {
 }
 
 /// The subtree's chunks go down the tree, but its own; around the ring go those that the right neighbour lacks.
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let (p, distance) = (case.p, case.distance(rank));
     let around = p - tree::subtree_size((distance + 1) % p, p);
     case.chunks(distance + 1, tree::subtree_size(distance, p) - 1) + case.chunks(distance + p + 1 - around, around)

@@ -7,12 +7,12 @@
 
 use crate::algorithms::tree::{stripe_count, stripe_degree, stripe_depth, stripe_tree};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "splitstream",
-    Planner::Broadcast(plan),
+    PlanFunction::Broadcast(plan),
     Theory {
         sent_bytes,
         hops: |case| exactly(stripe_depth(case.p)),
@@ -30,7 +30,7 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     (0..stripes).map(part).fold(Plan::new(), Plan::then)
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let stripes = stripe_count(case.p);
     let of_stripe = |stripe| stripe_degree(case.distance(rank), case.p, stripe) * case.part(stripe, stripes);
     (0..stripes).map(of_stripe).sum()

@@ -7,12 +7,12 @@
 //! Needs a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
 
 use crate::theory::{ceil_log2, exactly};
-use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
-    Planner::Exscan(plan),
+    PlanFunction::Exscan(plan),
     Theory {
         sent_bytes: |case, rank| ceil_log2(case.p - rank) * case.n,
         hops: |case| exactly(case.p.ilog2() as usize),

@@ -6,13 +6,13 @@
 //! Where a subtree wraps around, that is one message more.
 //! Needs each rank's own chunk in place, and the whole layout as scratch on every rank.
 
-use crate::algorithms::tree::{self, Node};
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::algorithms::tree::{self, NomialNode};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
-    Planner::Gather(plan),
+    PlanFunction::Gather(plan),
     Theory {
         sent_bytes,
         hops: |case| tree::hops_of_runs(case),
@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a binomial gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
-    let node = Node::of(group, root, 2);
+    let node = NomialNode::of(group, root, 2);
     let mut plan = Plan::new();
     for child in node.children() {
         child.spans(chunks).into_iter().for_each(|span| plan.receive(child.rank(), span));
@@ -36,6 +36,6 @@ pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     if rank == case.root { 0 } else { case.chunks(rank, tree::subtree_size(case.distance(rank), case.p)) }
 }

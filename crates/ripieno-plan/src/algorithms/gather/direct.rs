@@ -6,12 +6,12 @@
 //! Needs each rank's own chunk in place.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::Gather(plan),
+    PlanFunction::Gather(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { 0 } else { case.chunk(rank) },
         hops: |case| exactly((case.p - 1).min(1)),

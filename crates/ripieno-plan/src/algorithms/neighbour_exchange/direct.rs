@@ -5,13 +5,13 @@
 //! everybody's next; what is for the rank itself is copied.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, PeerSpan, Plan, Planner, Theory};
+use crate::{Cost, Entry, Group, PeerSpan, Plan, PlanFunction, Theory};
 use alloc::vec::Vec;
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::NeighbourExchange(plan),
+    PlanFunction::NeighbourExchange(plan),
     Theory {
         sent_bytes: |case, rank| case.given_bytes(rank),
         hops: |case| exactly(case.peer_count().min(1)),

@@ -3,12 +3,12 @@
 //! One message. Cost: `alpha + n·beta`.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::PointToPoint(plan),
+    PlanFunction::PointToPoint(plan),
     Theory {
         sent_bytes: |case, rank| case.given_bytes(rank),
         hops: |case| exactly(case.peer_count()),

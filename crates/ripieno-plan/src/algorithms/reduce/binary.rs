@@ -7,12 +7,12 @@
 
 use crate::algorithms::tree::binary;
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binary",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
         hops: |case| exactly(case.p.ilog2() as usize),

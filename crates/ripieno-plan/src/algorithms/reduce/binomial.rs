@@ -4,14 +4,14 @@
 //!
 //! Needs a commutative operation; the tree fixes the order.
 
-use crate::algorithms::tree::Node;
+use crate::algorithms::tree::NomialNode;
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
         hops: |case| exactly(case.p.ilog2() as usize),
@@ -24,5 +24,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a binomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    Node::of(group, root, 2).place().reduce(vector, op)
+    NomialNode::of(group, root, 2).place().reduce(vector, op)
 }

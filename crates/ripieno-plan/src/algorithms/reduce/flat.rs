@@ -6,12 +6,12 @@
 //! Needs a commutative operation.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "flat",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
         hops: |case| exactly((case.p - 1).min(1)),

@@ -5,14 +5,14 @@
 //!
 //! Needs a commutative operation; the tree fixes the order.
 
-use crate::algorithms::tree::{self, Node, RADIX};
+use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "k-nomial",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { 0 } else { case.n },
         hops: |case| exactly(tree::depth(RADIX, case.p)),
@@ -26,5 +26,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a k-nomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    Node::of(group, root, RADIX).place().reduce(vector, op)
+    NomialNode::of(group, root, RADIX).place().reduce(vector, op)
 }

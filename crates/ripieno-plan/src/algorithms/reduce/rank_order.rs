@@ -7,12 +7,12 @@
 //! the first.
 
 use crate::theory::exactly;
-use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes: |case, rank| if rank + 1 == case.p && case.root == rank { 0 } else { case.n },
         hops: |case| exactly(case.p - usize::from(case.root + 1 == case.p)),

@@ -6,12 +6,12 @@
 //! Needs a commutative operation; the rounds fix the order.
 
 use crate::algorithms::{cyclic, gather, reduce_scatter, tree};
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "reduce-scatter-gather",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     Theory {
         sent_bytes,
         hops: |case| cyclic::hops(2, case.p),
@@ -31,7 +31,7 @@ pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     scattered.then(gather::binomial::plan(&seen, 0, &chunks)).with_peers(|distance| group.at_distance(root, distance))
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let distance = case.distance(rank);
     let gathered = if distance == 0 { 0 } else { case.chunks(distance, tree::subtree_size(distance, case.p)) };
     (reduce_scatter::halving::ENTRY.theory.sent_bytes)(case, distance) + gathered

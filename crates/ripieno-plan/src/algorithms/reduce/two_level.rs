@@ -7,12 +7,12 @@
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
-use crate::{Entry, Group, Op, Plan, Planner, Span};
+use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
-    Planner::Reduce(plan),
+    PlanFunction::Reduce(plan),
     theory(
         "Ekanayake et al., \"Java thread and process performance for parallel machine learning on multicore HPC \
              clusters\", IEEE Big Data 2016, section III.C",

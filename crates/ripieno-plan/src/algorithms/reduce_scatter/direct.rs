@@ -8,12 +8,12 @@
 //! ranks.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::ReduceScatter(plan),
+    PlanFunction::ReduceScatter(plan),
     Theory {
         sent_bytes: |case, rank| case.n - case.chunk(rank),
         hops: |case| exactly((case.p - 1).min(1)),

@@ -8,12 +8,12 @@
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;
-use crate::{Case, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "halving",
-    Planner::ReduceScatter(plan),
+    PlanFunction::ReduceScatter(plan),
     Theory {
         sent_bytes,
         hops: |case| cyclic::hops(1, case.p),
@@ -50,7 +50,7 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let p = case.p;
     let distances = (0..ceil_log2(p)).map(|bit| 1 << bit);
     match p.is_power_of_two() {

@@ -8,12 +8,12 @@
 //! Scratch: `p-1` chunks.
 
 use crate::theory::exactly;
-use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
-    Planner::ReduceScatter(plan),
+    PlanFunction::ReduceScatter(plan),
     Theory {
         sent_bytes: |case, rank| case.n - case.chunk(rank),
         hops: |case| exactly((case.p - 1).min(1)),

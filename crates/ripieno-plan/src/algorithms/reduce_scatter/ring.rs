@@ -5,12 +5,12 @@
 //! Needs a commutative operation: chunk `c` is combined in the order `c+1, c+2, …, c`.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "ring",
-    Planner::ReduceScatter(plan),
+    PlanFunction::ReduceScatter(plan),
     Theory {
         sent_bytes: |case, rank| case.n - case.chunk(rank),
         hops: |case| exactly(case.p - 1),

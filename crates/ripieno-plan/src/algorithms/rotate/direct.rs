@@ -4,12 +4,12 @@
 //! One message from each rank to the one it concerns; blocks may differ in size or be empty.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::Rotate(plan),
+    PlanFunction::Rotate(plan),
     Theory {
         sent_bytes: |case, rank| case.given_bytes(rank),
         hops: |case| exactly(case.peer_count()),

@@ -6,12 +6,12 @@
 //! Combines in the order of the ranks.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "chain",
-    Planner::Scan(plan),
+    PlanFunction::Scan(plan),
     Theory {
         sent_bytes: |case, rank| if rank + 1 < case.p { case.n } else { 0 },
         hops: |case| exactly(case.p - 1),

@@ -7,12 +7,12 @@
 //! not be commutative. Scratch: `n` bytes on all ranks but the first.
 
 use crate::theory::exactly;
-use crate::{Buffer, Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
-    Planner::Scan(plan),
+    PlanFunction::Scan(plan),
     Theory {
         sent_bytes: |case, rank| if rank + 1 < case.p { case.n } else { 0 },
         hops: |case| exactly(case.p - 1),

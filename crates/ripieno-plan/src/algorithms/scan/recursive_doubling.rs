@@ -5,12 +5,12 @@
 //! Needs a commutative operation; the rounds fix the order.
 
 use crate::theory::{ceil_log2, exactly};
-use crate::{Cost, Entry, Group, Op, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
-    Planner::Scan(plan),
+    PlanFunction::Scan(plan),
     Theory {
         sent_bytes: |case, rank| ceil_log2(case.p - rank) * case.n,
         hops: |case| exactly(case.p.ilog2() as usize),

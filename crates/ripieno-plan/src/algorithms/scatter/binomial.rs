@@ -6,13 +6,13 @@
 //! Where a subtree wraps around, that is one message more.
 //! Needs the whole layout as scratch on every rank.
 
-use crate::algorithms::tree::{self, Node};
-use crate::{Case, Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::algorithms::tree::{self, NomialNode};
+use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
-    Planner::Scatter(plan),
+    PlanFunction::Scatter(plan),
     Theory {
         sent_bytes,
         hops: |case| tree::hops_of_runs(case),
@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 
 /// This rank's part in a binomial scatter of `chunks`, one per rank, from `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
-    let node = Node::of(group, root, 2);
+    let node = NomialNode::of(group, root, 2);
     let mut plan = Plan::new();
     if let Some(parent) = node.parent() {
         node.spans(chunks).into_iter().for_each(|span| plan.receive(parent, span));
@@ -36,6 +36,6 @@ pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     plan
 }
 
-fn sent_bytes(case: &Case, rank: usize) -> usize {
+fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     case.chunks(rank + 1, tree::subtree_size(case.distance(rank), case.p) - 1)
 }

@@ -5,12 +5,12 @@
 //! All of it leaves the root.
 
 use crate::theory::exactly;
-use crate::{Cost, Entry, Group, Plan, Planner, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
 /// Its entry in the catalogue.
 pub const ENTRY: Entry = Entry::new(
     "direct",
-    Planner::Scatter(plan),
+    PlanFunction::Scatter(plan),
     Theory {
         sent_bytes: |case, rank| if rank == case.root { case.n - case.chunk(rank) } else { 0 },
         hops: |case| exactly((case.p - 1).min(1)),

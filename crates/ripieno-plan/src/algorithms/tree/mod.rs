@@ -7,11 +7,11 @@ mod stripes;
 
 pub(crate) use binary::{binary, binary_degree};
 pub(crate) use double::{double, double_degrees, double_depth};
-pub(crate) use nomial::{Node, degree, depth, subtree_size};
+pub(crate) use nomial::{NomialNode, degree, depth, subtree_size};
 pub(crate) use stripes::{stripe_count, stripe_degree, stripe_depth, stripe_parent, stripe_tree};
 
 use crate::theory::ceil_log2;
-use crate::{Case, Op, Plan, Span};
+use crate::{Op, Plan, Span, TheoryCase};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -51,12 +51,12 @@ impl TreePosition {
 
 /// Hops where chunks of whole subtrees go down or up the binomial tree. From another root than 0 the ranks of a subtree
 /// may wrap around, which makes a second message on its link.
-pub(crate) fn hops_of_runs(case: &Case) -> RangeInclusive<usize> {
+pub(crate) fn hops_of_runs(case: &TheoryCase) -> RangeInclusive<usize> {
     let floor_log2 = case.p.ilog2() as usize;
     floor_log2..=floor_log2 + case.root.min(1)
 }
 
 /// Rounds of the same: the messages of one link leave one after the other.
-pub(crate) fn rounds_of_runs(case: &Case) -> RangeInclusive<usize> {
+pub(crate) fn rounds_of_runs(case: &TheoryCase) -> RangeInclusive<usize> {
     ceil_log2(case.p)..=ceil_log2(case.p) * (1 + case.root.min(1))
 }

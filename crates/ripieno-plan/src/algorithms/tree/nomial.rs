@@ -12,17 +12,17 @@ use core::iter;
 use core::ops::Range;
 
 /// The place of one rank in the tree.
-pub(crate) struct Node {
+pub(crate) struct NomialNode {
     distance: usize,
     size: usize,
     root: usize,
     radix: usize,
 }
 
-impl Node {
+impl NomialNode {
     /// The place of the group's own rank in the tree of base `radix` below `root`.
-    pub(crate) fn of(group: &Group, root: usize, radix: usize) -> Node {
-        Node { distance: group.distance_from(root), size: group.size(), root, radix }
+    pub(crate) fn of(group: &Group, root: usize, radix: usize) -> NomialNode {
+        NomialNode { distance: group.distance_from(root), size: group.size(), root, radix }
     }
 
     /// The rank above; the root has none.
@@ -31,7 +31,7 @@ impl Node {
     }
 
     /// The nodes below, the smallest subtree first.
-    pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = Node> + '_ {
+    pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = NomialNode> + '_ {
         let sizes: Vec<usize> = powers(self.radix).take_while(|&size| size < self.span_count()).collect();
         let distances = sizes.into_iter().flat_map(|size| (1..self.radix).map(move |digit| digit * size));
         let below = distances.map(|further| self.distance + further).filter(|&child| child < self.size);
@@ -67,8 +67,8 @@ impl Node {
         cyclic::spans(chunks, self.rank(), self.subtree().len())
     }
 
-    fn at(&self, distance: usize) -> Node {
-        Node { distance, ..*self }
+    fn at(&self, distance: usize) -> NomialNode {
+        NomialNode { distance, ..*self }
     }
 }
 

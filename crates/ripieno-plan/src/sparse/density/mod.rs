@@ -8,7 +8,7 @@ mod empirical;
 mod power_law;
 
 pub use empirical::Empirical;
-pub use power_law::{Fit, PowerLaw};
+pub use power_law::{PowerLaw, PowerLawFit};
 
 /// Densities of the unions of any number of ranks' sets.
 #[derive(Clone, Debug, PartialEq)]

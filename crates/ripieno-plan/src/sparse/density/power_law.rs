@@ -29,7 +29,7 @@ pub struct PowerLaw {
 
 /// A power law through observed densities.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fit {
+pub struct PowerLawFit {
     /// The features and the exponent.
     pub law: PowerLaw,
     /// The scaling factor of one rank's set.
@@ -40,7 +40,7 @@ pub struct Fit {
 
 /// `Σ (1 - exp(-x))` and its derivative by `ln lambda`, `Σ x·exp(-x)`, where `x = lambda·r^-alpha`.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct DensitySums {
     present: f64,
     slope: f64,
 }
@@ -103,7 +103,7 @@ impl PowerLaw {
 
     /// The power law that comes nearest to densities of unions of so many ranks' sets, `(K, density)`, each above 0 and
     /// below 1: least squares of the logarithms. `None` with fewer than two such points.
-    pub fn fit(features: u64, points: &[(f64, f64)]) -> Option<Fit> {
+    pub fn fit(features: u64, points: &[(f64, f64)]) -> Option<PowerLawFit> {
         if points.len() < 2 || points.iter().any(|&(k, density)| k <= 0.0 || density <= 0.0 || density >= 1.0) {
             return None;
         }
@@ -126,7 +126,7 @@ impl PowerLaw {
     }
 
     /// The best `lambda` for this exponent.
-    fn fit_lambda(self, points: &[(f64, f64)]) -> Option<Fit> {
+    fn fit_lambda(self, points: &[(f64, f64)]) -> Option<PowerLawFit> {
         let (first_k, first_density) = points[0];
         let mut t = log(self.lambda(first_density)? / first_k);
         let mut squares = f64::INFINITY;
@@ -147,11 +147,11 @@ impl PowerLaw {
             }
             t += gradient / curvature;
         }
-        Some(Fit { law: self, lambda: exp(t), deviation: sqrt(squares / points.len() as f64) })
+        Some(PowerLawFit { law: self, lambda: exp(t), deviation: sqrt(squares / points.len() as f64) })
     }
 
-    fn sums(&self, lambda: f64) -> Sums {
-        let mut sums = Sums::default();
+    fn sums(&self, lambda: f64) -> DensitySums {
+        let mut sums = DensitySums::default();
         let head = self.features.min(HEAD_COUNT);
         for r in 1..=head {
             sums.add(1.0, self.x(lambda, log(r as f64)));
@@ -163,7 +163,7 @@ impl PowerLaw {
     }
 
     /// Adds the terms above `first`, up to `last`: the integral, half the ends, a twelfth of the derivatives.
-    fn add_tail(&self, sums: &mut Sums, lambda: f64, first: f64, last: f64) {
+    fn add_tail(&self, sums: &mut DensitySums, lambda: f64, first: f64, last: f64) {
         let (from, to) = (log(first), log(last));
         let panel_count = libm::ceil((to - from) * 2.0 * self.alpha.max(1.0)).max(1.0);
         let half = (to - from) / panel_count / 2.0;
@@ -191,7 +191,7 @@ impl PowerLaw {
     }
 }
 
-impl Sums {
+impl DensitySums {
     fn add(&mut self, weight: f64, x: f64) {
         self.present -= weight * expm1(-x);
         self.slope += weight * x * exp(-x);

@@ -21,7 +21,7 @@ pub use packets::{EFFICIENT_SHARE, FEW_PEERS, GAMMA_S_PER_BYTE, PacketCurve};
 
 /// The sets of all ranks that travel in one direction: out-indices down, in-indices up.
 #[derive(Clone, Copy, Debug)]
-pub struct Sets<'a> {
+pub struct DirectionSets<'a> {
     /// Densities of their unions. Only its shape counts: `rows` says how much there is.
     pub curve: &'a Curve,
     /// Rows of a rank's set, the mean of all ranks.
@@ -30,7 +30,7 @@ pub struct Sets<'a> {
 
 /// What passes through a layer in one direction, of a mean rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Flow {
+pub struct LayerFlow {
     /// The part of its features that a rank holds above the layer, by the curve.
     pub density: f64,
     /// Rows that it holds above the layer.
@@ -55,9 +55,9 @@ pub struct LayerEstimate {
     /// Packets that a rank sends in each direction.
     pub packet_count: usize,
     /// Out-indices, on the way down.
-    pub down: Flow,
+    pub down: LayerFlow,
     /// In-indices, on the way up.
-    pub up: Flow,
+    pub up: LayerFlow,
 }
 
 /// Degrees, and what they are predicted to cost.
@@ -93,7 +93,7 @@ impl Design {
 /// `least_packet_bytes` at least. If no divisor has such packets, none below will: the layer gets the smallest prime
 /// factor, which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to the next smaller
 /// one without ([`Degrees::smooth`]), unless the packets of one direct layer are efficient already.
-pub fn by_packet(p: usize, sets: Sets<'_>, row_bytes: usize, least_packet_bytes: f64) -> Degrees {
+pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_packet_bytes: f64) -> Degrees {
     let top_bytes = sets.rows * row_bytes as f64;
     if p > 1 && top_bytes / p as f64 >= least_packet_bytes {
         return Degrees::direct(p);
@@ -115,19 +115,31 @@ pub fn by_packet(p: usize, sets: Sets<'_>, row_bytes: usize, least_packet_bytes:
 }
 
 /// The cheapest degrees for sets that come out and in, rows of `row_bytes`, on links with these packets.
-pub fn choose(p: usize, out: Sets<'_>, wanted: Sets<'_>, row_bytes: usize, packets: &PacketCurve) -> Design {
+pub fn choose(
+    p: usize,
+    out: DirectionSets<'_>,
+    wanted: DirectionSets<'_>,
+    row_bytes: usize,
+    packets: &PacketCurve,
+) -> Design {
     candidates(p, out, wanted, row_bytes, packets).swap_remove(0)
 }
 
 /// Every ordered factorization of `p`, and of the number to which [`Degrees::smooth`] folds it, the cheapest first; of
 /// equals the one with fewer layers, then the one with larger degrees above.
-pub fn candidates(p: usize, out: Sets<'_>, wanted: Sets<'_>, row_bytes: usize, packets: &PacketCurve) -> Vec<Design> {
+pub fn candidates(
+    p: usize,
+    out: DirectionSets<'_>,
+    wanted: DirectionSets<'_>,
+    row_bytes: usize,
+    packets: &PacketCurve,
+) -> Vec<Design> {
     let mut designs = Vec::new();
     for all in [Degrees::all(p), Degrees::all_smooth(p)] {
         let (q, folded) = (all[0].core_size(), all[0].folded());
         // Of a smooth number both are the same.
         if folded > 0 || designs.is_empty() {
-            let load = Load::new(q, folded, (1..=q).filter(|parts| q.is_multiple_of(*parts)), [out, wanted]);
+            let load = RankLoad::new(q, folded, (1..=q).filter(|parts| q.is_multiple_of(*parts)), [out, wanted]);
             designs.extend(all.into_iter().map(|degrees| load.price(degrees, row_bytes, packets)));
         }
     }
@@ -140,8 +152,14 @@ pub fn candidates(p: usize, out: Sets<'_>, wanted: Sets<'_>, row_bytes: usize, p
 }
 
 /// What these degrees are predicted to cost.
-pub fn estimate(degrees: Degrees, out: Sets<'_>, wanted: Sets<'_>, row_bytes: usize, packets: &PacketCurve) -> Design {
-    let load = Load::new(degrees.core_size(), degrees.folded(), parts_above(&degrees), [out, wanted]);
+pub fn estimate(
+    degrees: Degrees,
+    out: DirectionSets<'_>,
+    wanted: DirectionSets<'_>,
+    row_bytes: usize,
+    packets: &PacketCurve,
+) -> Design {
+    let load = RankLoad::new(degrees.core_size(), degrees.folded(), parts_above(&degrees), [out, wanted]);
     load.price(degrees, row_bytes, packets)
 }
 
@@ -155,45 +173,45 @@ fn parts_above(degrees: &Degrees) -> impl Iterator<Item = usize> {
 }
 
 /// What a mean rank holds of the out- and the in-indices.
-struct Load {
+struct RankLoad {
     /// Ranks of the layers.
     core_size: usize,
     /// Ranks that are folded onto them.
     folded: usize,
     /// As the caller gave it.
-    alone: [Held; 2],
+    alone: [HeldRows; 2],
     /// Once the features are divided into so many parts.
-    divided: BTreeMap<usize, [Held; 2]>,
+    divided: BTreeMap<usize, [HeldRows; 2]>,
 }
 
 /// A part of the features, and how many rows of them a rank holds.
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldRows {
     density: f64,
     rows: f64,
 }
 
-impl Load {
+impl RankLoad {
     /// Of `q` ranks to which `folded` others gave theirs.
-    fn new(q: usize, folded: usize, parts: impl Iterator<Item = usize>, sets: [Sets<'_>; 2]) -> Load {
+    fn new(q: usize, folded: usize, parts: impl Iterator<Item = usize>, sets: [DirectionSets<'_>; 2]) -> RankLoad {
         let top_sets = top_sets(q, folded);
         let at = |parts: usize| (parts, sets.map(|sets| held(sets, top_sets, parts)));
-        Load { core_size: q, folded, alone: sets.map(|sets| held(sets, 1.0, 1)), divided: parts.map(at).collect() }
+        RankLoad { core_size: q, folded, alone: sets.map(|sets| held(sets, 1.0, 1)), divided: parts.map(at).collect() }
     }
 
     fn price(&self, degrees: Degrees, row_bytes: usize, packets: &PacketCurve) -> Design {
         let (core_size, folded) = (self.core_size, self.folded);
-        let of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [Held; 2]| {
+        let of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [HeldRows; 2]| {
             let packet_count = degree - 1;
             // Who gives away a whole set gives it in one packet.
             let packet_part = if holder_count > core_size { 1 } else { degree };
-            let [down, up] = held.map(|Held { density, rows }| {
+            let [down, up] = held.map(|HeldRows { density, rows }| {
                 let bytes = rows * row_bytes as f64;
                 let packet_bytes = bytes / packet_part as f64;
                 let seconds = packets.layer_s(packet_count, packet_bytes) + GAMMA_S_PER_BYTE * bytes;
                 match packet_count {
-                    0 => Flow { density, rows, packet_bytes: 0.0, seconds: 0.0 },
-                    _ => Flow { density, rows, packet_bytes, seconds },
+                    0 => LayerFlow { density, rows, packet_bytes: 0.0, seconds: 0.0 },
+                    _ => LayerFlow { density, rows, packet_bytes, seconds },
                 }
             });
             LayerEstimate { degree, set_count, part_count, holder_count, packet_count, down, up }
@@ -214,10 +232,10 @@ fn top_sets(core_size: usize, folded: usize) -> f64 {
 }
 
 /// What a rank holds of the union of `top_sets·parts` sets within `1/parts` of the features (eqs. 4 and 5).
-fn held(sets: Sets<'_>, top_sets: f64, parts: usize) -> Held {
+fn held(sets: DirectionSets<'_>, top_sets: f64, parts: usize) -> HeldRows {
     let set_count = top_sets * parts as f64;
     let rows = sets.rows * sets.curve.growth(set_count) / parts as f64;
-    Held { density: sets.curve.density(set_count), rows }
+    HeldRows { density: sets.curve.density(set_count), rows }
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use alloc::vec;
 
 const MB: f64 = 1e6;
 
-fn sets(curve: &Curve, features: f64) -> Sets<'_> {
-    Sets { curve, rows: features * curve.density(1.0) }
+fn sets(curve: &Curve, features: f64) -> DirectionSets<'_> {
+    DirectionSets { curve, rows: features * curve.density(1.0) }
 }
 
 fn twitter(alpha: f64) -> Curve {
@@ -109,6 +109,6 @@ fn an_estimate_is_eqs_4_and_5_layer_by_layer() {
 #[test]
 fn no_data_has_a_design_too() {
     let nothing = Curve::Empirical(crate::sparse::density::Empirical::of(&[vec![], vec![]], 1));
-    let none = Sets { curve: &nothing, rows: 0.0 };
+    let none = DirectionSets { curve: &nothing, rows: 0.0 };
     assert_eq!(choose(2, none, none, 8, &PacketCurve::network()).degrees.to_string(), "2");
 }

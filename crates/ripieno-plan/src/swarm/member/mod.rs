@@ -8,8 +8,8 @@ mod neighbours;
 mod seeding;
 mod streams;
 
-use super::uploads::{Request, Uploads};
-use super::{Action, Discipline, Event, Failure, Have, Manifest, Meeting, Message, Timing};
+use super::uploads::{UploadRequest, Uploads};
+use super::{Action, Discipline, Have, Manifest, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ const STREAMS_MAX: usize = 64;
 
 /// A block on its way.
 #[derive(Clone, Copy, Debug)]
-struct Fetch {
+struct BlockFetch {
     source: usize,
     since: Duration,
     from_bytes: usize,
@@ -42,16 +42,16 @@ pub(super) enum Phase {
     Failed,
 }
 
-pub(super) struct Member {
+pub(super) struct SwarmMember {
     rank: usize,
     pub(super) tracker: usize,
-    timing: Timing,
+    timing: SwarmTiming,
     pub(super) manifest: Option<Manifest>,
     pub(super) have: Have,
     pub(super) phase: Phase,
     /// What came of blocks that are not whole, in bytes.
     partial: BTreeMap<usize, usize>,
-    fetches: BTreeMap<usize, Fetch>,
+    fetches: BTreeMap<usize, BlockFetch>,
     uploads: Uploads,
     streams: Streams,
     neighbours: Neighbours,
@@ -63,12 +63,18 @@ pub(super) struct Member {
     asked: Option<Duration>,
 }
 
-impl Member {
+impl SwarmMember {
     /// The member of `rank`; the root has everything.
-    pub(super) fn new(rank: usize, tracker: usize, given: Option<Manifest>, timing: Timing, now: Duration) -> Member {
+    pub(super) fn new(
+        rank: usize,
+        tracker: usize,
+        given: Option<Manifest>,
+        timing: SwarmTiming,
+        now: Duration,
+    ) -> SwarmMember {
         let swarmed = given.filter(|manifest| matches!(manifest.discipline, Discipline::BitTorrent { .. }));
         let seeding = swarmed.map(|manifest| Seeding::new(manifest.block_count()));
-        Member {
+        SwarmMember {
             rank,
             tracker,
             timing,
@@ -104,67 +110,71 @@ impl Member {
     pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.asked = Some(now);
         self.heard = now;
-        tell(out, self.tracker, Message::Join);
+        tell(out, self.tracker, SwarmMessage::Join);
     }
 
     /// Says to another tracker what it has; it names the sources from now on.
     pub(super) fn rejoin(&mut self, now: Duration, tracker: usize, out: &mut Vec<Action>) {
         self.tracker = tracker;
         for (block, fetch) in core::mem::take(&mut self.fetches) {
-            tell(out, fetch.source, Message::Cancel { block });
+            tell(out, fetch.source, SwarmMessage::Cancel { block });
         }
         self.streams = Streams::default();
         self.neighbours = Neighbours::new(self.rank, None);
         (self.asked, self.heard) = (Some(now), now);
-        tell(out, tracker, Message::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
+        tell(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
     /// Takes an event; whether the tracker is to be taken for lost.
-    pub(super) fn handle(&mut self, now: Duration, event: Event, out: &mut Vec<Action>) -> bool {
+    pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
-            Event::Received { from, message } => self.receive(now, from, message, out),
-            Event::Arrived { block, until_bytes } => self.arrive(now, block, until_bytes),
-            Event::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
-            Event::Sent { to, block } => {
+            SwarmEvent::Received { from, message } => self.receive(now, from, message, out),
+            SwarmEvent::Arrived { block, until_bytes } => self.arrive(now, block, until_bytes),
+            SwarmEvent::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
+            SwarmEvent::Sent { to, block } => {
                 self.uploads.sent(to, block);
                 self.show_more(block, out);
                 self.serve(out);
             }
-            Event::Lost { peer } => self.lose(now, peer, out),
-            Event::Tick => return self.tick(now, out),
-            Event::Start => {}
+            SwarmEvent::Lost { peer } => self.lose(now, peer, out),
+            SwarmEvent::Tick => return self.tick(now, out),
+            SwarmEvent::Start => {}
         }
         false
     }
 
-    fn receive(&mut self, now: Duration, from: usize, message: Message, out: &mut Vec<Action>) {
+    fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
         if from == self.tracker {
             (self.heard, self.asked) = (now, None);
         }
         match message {
-            Message::Welcome { manifest, sources, neighbours } => self.begin(now, manifest, sources, neighbours, out),
-            Message::Source { stripe, source } => self.set_source(now, stripe, source, out),
-            Message::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
-            Message::Meet { neighbours } => self.meet(neighbours, out),
-            Message::Wait | Message::Summon => {}
-            Message::Probe if self.phase == Phase::Failed => {}
-            Message::Probe => tell(out, from, Message::Alive),
-            Message::Gone { rank } => self.lose(now, rank, out),
-            Message::Released => self.phase = Phase::Released,
-            Message::Failed(failure) => self.fail(failure, out),
-            Message::Request { block, from_bytes } => self.take_request(Request { to: from, block, from_bytes }, out),
-            Message::Cancel { block } => {
+            SwarmMessage::Welcome { manifest, sources, neighbours } => {
+                self.begin(now, manifest, sources, neighbours, out)
+            }
+            SwarmMessage::Source { stripe, source } => self.set_source(now, stripe, source, out),
+            SwarmMessage::Fetch { block, source } => self.fetch_as_told(now, block, source, out),
+            SwarmMessage::Meet { neighbours } => self.meet(neighbours, out),
+            SwarmMessage::Wait | SwarmMessage::Summon => {}
+            SwarmMessage::Probe if self.phase == Phase::Failed => {}
+            SwarmMessage::Probe => tell(out, from, SwarmMessage::Alive),
+            SwarmMessage::Gone { rank } => self.lose(now, rank, out),
+            SwarmMessage::Released => self.phase = Phase::Released,
+            SwarmMessage::Failed(failure) => self.fail(failure, out),
+            SwarmMessage::Request { block, from_bytes } => {
+                self.take_request(UploadRequest { to: from, block, from_bytes }, out)
+            }
+            SwarmMessage::Cancel { block } => {
                 if self.uploads.cancel(from, block) {
                     out.push(Action::Stop { to: from, block });
                 }
                 self.serve(out);
             }
-            Message::Refused { block } => self.be_refused(now, from, block, out),
-            Message::Offer { have, is_answer, instead_of } => {
+            SwarmMessage::Refused { block } => self.be_refused(now, from, block, out),
+            SwarmMessage::Offer { have, is_answer, instead_of } => {
                 instead_of.into_iter().for_each(|rank| _ = self.neighbours.forget(rank));
                 self.take_offer(now, from, *have, is_answer, out);
             }
-            Message::Have { block } => self.take_have(now, from, block, out),
+            SwarmMessage::Have { block } => self.take_have(now, from, block, out),
             _ => {}
         }
     }
@@ -188,14 +198,14 @@ impl Member {
         now: Duration,
         manifest: Manifest,
         sources: Vec<usize>,
-        neighbours: Vec<Meeting>,
+        neighbours: Vec<NeighborOffer>,
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
             self.have = Have::none(manifest.block_count());
         }
         if self.manifest.is_none() && self.have.count() > 0 && self.is_told_sources(&manifest) {
-            tell(out, self.tracker, Message::Found { have: Box::new(self.have.clone()) });
+            tell(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
@@ -228,7 +238,7 @@ impl Member {
             self.have.add(block);
             match manifest.discipline {
                 Discipline::CooperativeSharing { .. } => {
-                    tell(out, self.tracker, Message::Fetched { block, source: from, bytes_per_s: speed });
+                    tell(out, self.tracker, SwarmMessage::Fetched { block, source: from, bytes_per_s: speed });
                 }
                 Discipline::BitTorrent { .. } => self.neighbours.announce(block, out),
                 _ => {}
@@ -241,7 +251,7 @@ impl Member {
 
     /// A block is not what the root has: it is fetched again, and after the second time from somebody else.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
-        tell(out, self.tracker, Message::Corrupt { block, source: from });
+        tell(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
         self.streams.again(block);
         let strikes = self.strikes.entry(from).or_default();
         *strikes += 1;
@@ -259,14 +269,14 @@ impl Member {
         }
         // Who takes over asks again.
         if self.have.is_all() && matches!(self.phase, Phase::Done) && self.rank != self.tracker {
-            tell(out, self.tracker, Message::Done);
+            tell(out, self.tracker, SwarmMessage::Done);
         }
     }
 
-    fn take_request(&mut self, request: Request, out: &mut Vec<Action>) {
+    fn take_request(&mut self, request: UploadRequest, out: &mut Vec<Action>) {
         self.uploads.cancel(request.to, request.block);
         if !self.can_serve(request.block) || !self.uploads.push(request) {
-            tell(out, request.to, Message::Refused { block: request.block });
+            tell(out, request.to, SwarmMessage::Refused { block: request.block });
         }
         self.serve(out);
     }
@@ -293,30 +303,30 @@ impl Member {
             true => (was_given, self.neighbours.have_count(to)),
             false => (false, 0),
         };
-        while let Some(Request { to, block, from_bytes }) = self.uploads.next(limit, turn) {
+        while let Some(UploadRequest { to, block, from_bytes }) = self.uploads.next(limit, turn) {
             if self.can_serve(block) {
                 out.push(Action::Send { to, block, from_bytes });
             } else {
                 self.uploads.sent(to, block);
-                tell(out, to, Message::Refused { block });
+                tell(out, to, SwarmMessage::Refused { block });
             }
         }
     }
 
     fn fetch(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         let from_bytes = self.partial.get(&block).copied().unwrap_or(0);
-        self.fetches.insert(block, Fetch { source, since: now, from_bytes });
-        tell(out, source, Message::Request { block, from_bytes });
+        self.fetches.insert(block, BlockFetch { source, since: now, from_bytes });
+        tell(out, source, SwarmMessage::Request { block, from_bytes });
     }
 
     fn fetch_as_told(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.have.has(block) {
-            tell(out, self.tracker, Message::Fetched { block, source, bytes_per_s: 0 });
+            tell(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
-            tell(out, self.tracker, Message::Ask { part: block, instead_of: source });
+            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         } else {
             if let Some(old) = self.fetches.remove(&block) {
-                tell(out, old.source, Message::Cancel { block });
+                tell(out, old.source, SwarmMessage::Cancel { block });
             }
             self.fetch(now, block, source, out);
         }
@@ -351,7 +361,7 @@ impl Member {
             self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
         for &block in &blocks {
             self.fetches.remove(&block);
-            tell(out, source, Message::Cancel { block });
+            tell(out, source, SwarmMessage::Cancel { block });
         }
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
         if manifest.discipline.is_streamed() {
@@ -364,7 +374,7 @@ impl Member {
     /// Where the tracker names the sources of blocks, it names another.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
-            tell(out, self.tracker, Message::Ask { part: block, instead_of: source });
+            tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         }
     }
 
@@ -390,11 +400,11 @@ impl Member {
         if self.asked.is_none() {
             self.asked = Some(now);
             let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
-            tell(out, self.tracker, Message::Stalled { sources: sources.into_iter().collect() });
+            tell(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
         }
     }
 
-    pub(super) fn fail(&mut self, failure: Failure, out: &mut Vec<Action>) {
+    pub(super) fn fail(&mut self, failure: MemberFailure, out: &mut Vec<Action>) {
         if self.phase == Phase::Getting {
             self.phase = Phase::Failed;
             out.push(Action::Failed(failure));
@@ -403,7 +413,7 @@ impl Member {
 }
 
 /// Adds a message to what is to be done.
-pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: Message) {
+pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
     out.push(Action::Tell { to, message });
 }
 

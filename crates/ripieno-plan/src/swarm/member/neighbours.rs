@@ -7,9 +7,9 @@
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
 use super::seeding::Seeding;
-use super::{Member, tell};
+use super::{SwarmMember, tell};
 use crate::next_random;
-use crate::swarm::{Action, Have, Meeting, Message};
+use crate::swarm::{Action, Have, NeighborOffer, SwarmMessage};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -54,7 +54,7 @@ impl Neighbours {
 
     pub(super) fn announce(&self, block: usize, out: &mut Vec<Action>) {
         let lacking = self.by_rank.iter().filter(|(_, neighbour)| !neighbour.have.has(block));
-        lacking.for_each(|(&rank, _)| tell(out, rank, Message::Have { block }));
+        lacking.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Have { block }));
     }
 
     pub(super) fn note_fetched(&mut self, from: usize, bytes_per_s: u64) {
@@ -104,10 +104,10 @@ impl Neighbours {
     }
 }
 
-impl Member {
+impl SwarmMember {
     /// Makes the acquaintance of neighbours.
-    pub(super) fn meet(&mut self, meetings: Vec<Meeting>, out: &mut Vec<Action>) {
-        for Meeting { with: rank, instead_of } in meetings {
+    pub(super) fn meet(&mut self, meetings: Vec<NeighborOffer>, out: &mut Vec<Action>) {
+        for NeighborOffer { with: rank, instead_of } in meetings {
             let is_new = !self.neighbours.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
             if is_new && rank != self.rank && self.neighbours.by_rank.len() < NEIGHBOURS_MAX {
                 self.neighbours.note(rank, Have::none(self.have.block_count()));
@@ -136,7 +136,7 @@ impl Member {
                 Some(seeding) => seeding.seen_by(rank, self.have.block_count()),
                 None => self.have.clone(),
             };
-            tell(out, rank, Message::Offer { have: Box::new(have), is_answer, instead_of });
+            tell(out, rank, SwarmMessage::Offer { have: Box::new(have), is_answer, instead_of });
         }
     }
 
@@ -247,7 +247,7 @@ impl Member {
             }
         }
         for (block, old, source) in switches {
-            tell(out, old, Message::Cancel { block });
+            tell(out, old, SwarmMessage::Cancel { block });
             self.fetch(now, block, source, out);
         }
     }

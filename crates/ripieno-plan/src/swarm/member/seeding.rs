@@ -5,8 +5,8 @@
 //!
 //! Source: Hoffman, "Superseeding", BitTorrent enhancement proposal 16, 2008.
 
-use super::{Member, tell};
-use crate::swarm::{Action, Have, Message};
+use super::{SwarmMember, tell};
+use crate::swarm::{Action, Have, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -68,14 +68,14 @@ impl Seeding {
     }
 }
 
-impl Member {
+impl SwarmMember {
     /// A block has gone out: those that have seen it see others instead.
     pub(super) fn show_more(&mut self, block: usize, out: &mut Vec<Action>) {
         let Some(seeding) = &mut self.neighbours.seeding else { return };
         // Whoever waits for it gets it from the one that has it now.
-        self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, Message::Refused { block }));
+        self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, SwarmMessage::Refused { block }));
         for rank in seeding.gave(block) {
-            seeding.show(rank).into_iter().for_each(|block| tell(out, rank, Message::Have { block }));
+            seeding.show(rank).into_iter().for_each(|block| tell(out, rank, SwarmMessage::Have { block }));
         }
         self.show_all_if_out(out);
     }

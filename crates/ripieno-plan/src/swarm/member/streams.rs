@@ -1,7 +1,7 @@
 //! Streamed stripes: their blocks come in order from one source each, which passes them on as they come to it.
 
-use super::{Member, tell};
-use crate::swarm::{Action, Manifest, Message};
+use super::{SwarmMember, tell};
+use crate::swarm::{Action, Manifest, SwarmMessage};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -32,7 +32,7 @@ impl Streams {
     }
 }
 
-impl Member {
+impl SwarmMember {
     pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
@@ -62,14 +62,14 @@ impl Member {
             return;
         }
         if self.lost.contains(&source) {
-            tell(out, self.tracker, Message::Ask { part: stripe, instead_of: source });
+            tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             return;
         }
         self.streams.sources[stripe] = Some(source);
         let blocks: Vec<usize> = self.fetches.keys().copied().filter(|block| block % stripe_count == stripe).collect();
         for block in blocks {
             let old = self.fetches.remove(&block).expect("it is on its way").source;
-            tell(out, old, Message::Cancel { block });
+            tell(out, old, SwarmMessage::Cancel { block });
             self.streams.again(block);
         }
         self.fill(now, out);
@@ -81,7 +81,7 @@ impl Member {
             if self.streams.sources[stripe] == Some(source) {
                 self.streams.sources[stripe] = None;
                 self.streams.next[stripe] = stripe;
-                tell(out, self.tracker, Message::Ask { part: stripe, instead_of: source });
+                tell(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
             }
         }
     }

@@ -3,25 +3,27 @@
 //! It stands at the root. If the root is lost, the lowest rank that lives takes over: it asks all others what they
 //! have. If that is everything together, it names sources block by block; else it is over for all.
 
-mod acquaintances;
+mod neighbor_selection;
 mod sharing;
 mod trees;
 
 use super::member::{STRIKES_MAX, tell};
-use super::{Action, Corruption, Discipline, Failure, Have, Manifest, Meeting, Message, Priority, Timing};
+use super::{
+    Action, CorruptBlock, Discipline, Have, Manifest, MemberFailure, NeighborOffer, Priority, SwarmMessage, SwarmTiming,
+};
 use crate::next_random;
-use acquaintances::Acquaintances;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use sharing::{FETCHES, Fetch, Sharing};
-use trees::Trees;
+use neighbor_selection::Acquaintances;
+use sharing::{AssignedFetch, FETCHES, SourceSelection};
+use trees::StripeTrees;
 
 /// Taking over waits for everybody at most so many times as long as for an answer.
 const RECOVERY_ANSWERS: u32 = 8;
 
 #[derive(Debug)]
-struct Record {
+struct MemberRecord {
     has_joined: bool,
     is_done: bool,
     is_lost: bool,
@@ -33,11 +35,11 @@ struct Record {
     avoided: BTreeSet<usize>,
 }
 
-impl Record {
-    fn new(now: Duration) -> Record {
+impl MemberRecord {
+    fn new(now: Duration) -> MemberRecord {
         let avoided = BTreeSet::new();
         let (has_joined, is_done, is_lost) = (false, false, false);
-        Record { has_joined, is_done, is_lost, heard: now, probed: None, stalled: None, avoided }
+        MemberRecord { has_joined, is_done, is_lost, heard: now, probed: None, stalled: None, avoided }
     }
 }
 
@@ -46,10 +48,10 @@ pub(super) struct Tracker {
     /// Who had the value first.
     root: usize,
     manifest: Option<Manifest>,
-    timing: Timing,
-    members: BTreeMap<usize, Record>,
-    trees: Option<Trees>,
-    sharing: Option<Sharing>,
+    timing: SwarmTiming,
+    members: BTreeMap<usize, MemberRecord>,
+    trees: Option<StripeTrees>,
+    sharing: Option<SourceSelection>,
     /// What members have who have told so while the tracker takes over.
     found: BTreeMap<usize, Have>,
     is_recovering: bool,
@@ -60,7 +62,7 @@ pub(super) struct Tracker {
     acquaintances: Acquaintances,
     /// Whose neighbour the root is there.
     seeded: BTreeSet<usize>,
-    corruptions: Vec<Corruption>,
+    corruptions: Vec<CorruptBlock>,
     next_check: Duration,
     random: u64,
 }
@@ -71,25 +73,25 @@ impl Tracker {
         rank: usize,
         manifest: Manifest,
         order: Vec<usize>,
-        timing: Timing,
+        timing: SwarmTiming,
         seed: u64,
         now: Duration,
     ) -> Tracker {
-        let members = order.iter().map(|&rank| (rank, Record::new(now))).collect();
+        let members = order.iter().map(|&rank| (rank, MemberRecord::new(now))).collect();
         let block_count = manifest.block_count();
         let sharing = match manifest.discipline {
             Discipline::CooperativeSharing { priority, degree } => {
-                let mut sharing = Sharing::new(priority, degree, rank, block_count);
+                let mut sharing = SourceSelection::new(priority, degree, rank, block_count);
                 sharing.add(rank, Have::all(block_count));
                 Some(sharing)
             }
             _ => None,
         };
-        let trees = Some(Trees::new(rank, &manifest, order));
+        let trees = Some(StripeTrees::new(rank, &manifest, order));
         Tracker { trees, sharing, members, random: seed, ..Tracker::empty(rank, rank, Some(manifest), timing, now) }
     }
 
-    fn empty(rank: usize, root: usize, manifest: Option<Manifest>, timing: Timing, now: Duration) -> Tracker {
+    fn empty(rank: usize, root: usize, manifest: Option<Manifest>, timing: SwarmTiming, now: Duration) -> Tracker {
         Tracker {
             rank,
             root,
@@ -116,13 +118,13 @@ impl Tracker {
         root: usize,
         size: usize,
         lost: &BTreeSet<usize>,
-        timing: Timing,
+        timing: SwarmTiming,
         now: Duration,
         out: &mut Vec<Action>,
     ) -> Tracker {
         let others = (0..size).filter(|other| !lost.contains(other));
-        let members: BTreeMap<usize, Record> = others.map(|other| (other, Record::new(now))).collect();
-        members.keys().filter(|&&other| other != rank).for_each(|&other| tell(out, other, Message::Summon));
+        let members: BTreeMap<usize, MemberRecord> = others.map(|other| (other, MemberRecord::new(now))).collect();
+        members.keys().filter(|&&other| other != rank).for_each(|&other| tell(out, other, SwarmMessage::Summon));
         Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
     }
 
@@ -131,28 +133,28 @@ impl Tracker {
         (!self.is_settled).then_some(self.next_check)
     }
 
-    pub(super) fn receive(&mut self, now: Duration, from: usize, message: Message, out: &mut Vec<Action>) {
+    pub(super) fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
         let record = self.members.entry(from).or_insert_with(|| {
             self.is_settled = false;
-            Record::new(now)
+            MemberRecord::new(now)
         });
         if record.is_lost {
-            return tell(out, from, Message::Failed(Failure::GivenUp { by: self.rank }));
+            return tell(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
         }
         (record.heard, record.probed) = (now, None);
         match message {
-            Message::Join if !self.is_recovering => self.welcome(from, None, out),
-            Message::Join => {}
-            Message::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
-            Message::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
-            Message::Stalled { sources } => self.stall(now, from, sources, out),
-            Message::Found { have } => self.found_blocks(from, &have, out),
-            Message::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
-            Message::Corrupt { block, source } => self.corrupt(from, block, source, out),
-            Message::Done => {
+            SwarmMessage::Join if !self.is_recovering => self.welcome(from, None, out),
+            SwarmMessage::Join => {}
+            SwarmMessage::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
+            SwarmMessage::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
+            SwarmMessage::Stalled { sources } => self.stall(now, from, sources, out),
+            SwarmMessage::Found { have } => self.found_blocks(from, &have, out),
+            SwarmMessage::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
+            SwarmMessage::Corrupt { block, source } => self.corrupt(from, block, source, out),
+            SwarmMessage::Done => {
                 record.is_done = true;
                 if self.is_settled {
-                    tell(out, from, Message::Released);
+                    tell(out, from, SwarmMessage::Released);
                 }
                 self.settle(out);
             }
@@ -166,7 +168,7 @@ impl Tracker {
         record.has_joined = true;
         let sources = self.trees.as_mut().map_or(Vec::new(), |trees| trees.sources(rank));
         let neighbours = self.neighbours(rank);
-        tell(out, rank, Message::Welcome { manifest, sources, neighbours });
+        tell(out, rank, SwarmMessage::Welcome { manifest, sources, neighbours });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
             sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
@@ -176,7 +178,7 @@ impl Tracker {
     }
 
     /// Whom a member meets.
-    fn neighbours(&mut self, rank: usize) -> Vec<Meeting> {
+    fn neighbours(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
@@ -187,22 +189,23 @@ impl Tracker {
         self.with_root(rank, neighbours, met)
     }
 
-    fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<Meeting>) -> Vec<Meeting> {
+    fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
         // The root has as many neighbours as it can feed; others would tell it in vain what they have.
         let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
         if self.seeded.contains(&rank) || living_count < neighbours {
             self.seeded.insert(rank);
-            met.push(Meeting { with: self.rank, instead_of: None });
+            met.push(NeighborOffer { with: self.rank, instead_of: None });
         }
         met
     }
 
     /// Others for a member to whom its neighbours give nothing: any.
-    fn strangers(&mut self, rank: usize) -> Vec<Meeting> {
+    fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
         };
-        let is_other = |(other, record): &(&usize, &Record)| **other != rank && **other != self.rank && !record.is_lost;
+        let is_other =
+            |(other, record): &(&usize, &MemberRecord)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
         let count = others.len().min(neighbours);
         for place in 0..count {
@@ -210,7 +213,7 @@ impl Tracker {
             others.swap(place, drawn);
         }
         others.truncate(count);
-        let met = others.into_iter().map(|with| Meeting { with, instead_of: None }).collect();
+        let met = others.into_iter().map(|with| NeighborOffer { with, instead_of: None }).collect();
         self.with_root(rank, neighbours, met)
     }
 
@@ -227,7 +230,7 @@ impl Tracker {
                 Some(current) if !record.avoided.contains(&current) => current,
                 _ => trees.replace(part, from, &record.avoided),
             };
-            tell(out, from, Message::Source { stripe: part, source });
+            tell(out, from, SwarmMessage::Source { stripe: part, source });
         } else if self.sharing.is_some() {
             self.fetch_again(from, part, out);
         }
@@ -269,9 +272,9 @@ impl Tracker {
     }
 
     fn corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
-        self.corruptions.push(Corruption { block, source, receiver });
+        self.corruptions.push(CorruptBlock { block, source, receiver });
         let Some(sharing) = &mut self.sharing else { return };
-        let is_between = |it: &&Corruption| (it.source, it.receiver) == (source, receiver);
+        let is_between = |it: &&CorruptBlock| (it.source, it.receiver) == (source, receiver);
         if self.corruptions.iter().filter(is_between).count() >= STRIKES_MAX {
             sharing.bar(receiver, source);
         }
@@ -281,7 +284,7 @@ impl Tracker {
     /// A member gets nothing. Its sources are asked whether they live; if they do and it still gets nothing, it gets
     /// others.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
-        tell(out, from, Message::Wait);
+        tell(out, from, SwarmMessage::Wait);
         let patience = 2 * (self.timing.stall + self.timing.answer);
         let record = self.members.get_mut(&from).expect("who is heard is known");
         let is_again = record.stalled.is_some_and(|stalled| now < stalled + patience);
@@ -291,7 +294,7 @@ impl Tracker {
         }
         let Some(manifest) = self.manifest else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => tell(out, from, Message::Meet { neighbours: self.strangers(from) }),
+            Discipline::BitTorrent { .. } => tell(out, from, SwarmMessage::Meet { neighbours: self.strangers(from) }),
             Discipline::CooperativeSharing { .. } if is_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("who is heard is known");
@@ -318,7 +321,7 @@ impl Tracker {
         let Some(record) = self.members.get_mut(&rank) else { return };
         if record.probed.is_none() && !record.is_lost && rank != self.rank {
             record.probed = Some(now);
-            tell(out, rank, Message::Probe);
+            tell(out, rank, SwarmMessage::Probe);
         }
     }
 
@@ -351,7 +354,7 @@ impl Tracker {
         self.acquaintances.remove(rank);
         let living = self.members.iter().filter(|(_, record)| !record.is_lost && record.has_joined);
         let living: Vec<usize> = living.map(|(&other, _)| other).chain([self.rank]).collect();
-        living.into_iter().for_each(|other| tell(out, other, Message::Gone { rank }));
+        living.into_iter().for_each(|other| tell(out, other, SwarmMessage::Gone { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
                 self.ask(child, stripe, rank, out);
@@ -373,12 +376,12 @@ impl Tracker {
             return;
         }
         self.is_settled = true;
-        let ranks = |is_one: fn(&Record) -> bool| {
+        let ranks = |is_one: fn(&MemberRecord) -> bool| {
             self.members.iter().filter(|(_, one)| is_one(one)).map(|(&rank, _)| rank).collect::<Vec<_>>()
         };
         let living = ranks(|one| !one.is_lost);
         // Who passed on what was wrong when it came to it is not to blame.
-        let is_to_blame = |it: &&Corruption| {
+        let is_to_blame = |it: &&CorruptBlock| {
             !self.corruptions.iter().any(|other| (other.receiver, other.block) == (it.source, it.block))
         };
         out.push(Action::Settled {
@@ -386,7 +389,7 @@ impl Tracker {
             lost: ranks(|one| one.is_lost && !one.is_done),
             corruptions: self.corruptions.iter().filter(is_to_blame).copied().collect(),
         });
-        living.into_iter().for_each(|rank| tell(out, rank, Message::Released));
+        living.into_iter().for_each(|rank| tell(out, rank, SwarmMessage::Released));
     }
 
     fn rejoin(&mut self, from: usize, manifest: Option<Manifest>, have: Have, out: &mut Vec<Action>) {
@@ -398,7 +401,7 @@ impl Tracker {
             self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
         }
         if self.is_recovering {
-            tell(out, from, Message::Wait);
+            tell(out, from, SwarmMessage::Wait);
             self.found.insert(from, have);
             self.recover(out);
         } else {
@@ -409,13 +412,14 @@ impl Tracker {
 
     /// Once everybody has told what it has, goes on with that, or ends it.
     fn recover(&mut self, out: &mut Vec<Action>) {
-        let has_told = |(rank, one): (&usize, &Record)| one.is_lost || self.found.contains_key(rank);
+        let has_told = |(rank, one): (&usize, &MemberRecord)| one.is_lost || self.found.contains_key(rank);
         if !self.is_recovering || !self.members.iter().all(has_told) {
             return;
         }
         self.is_recovering = false;
         let Some(manifest) = self.manifest else { return self.give_up(1, out) };
-        let mut sharing = Sharing::new(Priority::LowestLeecherCount, FETCHES, self.root, manifest.block_count());
+        let mut sharing =
+            SourceSelection::new(Priority::LowestLeecherCount, FETCHES, self.root, manifest.block_count());
         let found = core::mem::take(&mut self.found);
         let found = found.into_iter().filter(|(rank, _)| !self.members[rank].is_lost);
         let found: Vec<(usize, Have)> = found
@@ -449,13 +453,13 @@ impl Tracker {
     fn give_up(&mut self, missing_count: usize, out: &mut Vec<Action>) {
         self.is_settled = true;
         let living = self.members.iter().filter(|(_, one)| !one.is_lost);
-        let failure = Failure::RootLost { root: self.root, missing_count };
-        living.for_each(|(&rank, _)| tell(out, rank, Message::Failed(failure.clone())));
+        let failure = MemberFailure::RootLost { root: self.root, missing_count };
+        living.for_each(|(&rank, _)| tell(out, rank, SwarmMessage::Failed(failure.clone())));
     }
 }
 
-fn name(fetches: impl IntoIterator<Item = Fetch>, out: &mut Vec<Action>) {
-    for Fetch { receiver, block, source } in fetches {
-        tell(out, receiver, Message::Fetch { block, source });
+fn name(fetches: impl IntoIterator<Item = AssignedFetch>, out: &mut Vec<Action>) {
+    for AssignedFetch { receiver, block, source } in fetches {
+        tell(out, receiver, SwarmMessage::Fetch { block, source });
     }
 }

@@ -18,7 +18,7 @@ const LOOKS_MAX: usize = 32;
 
 /// A fetch that the tracker has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fetch {
+pub(super) struct AssignedFetch {
     pub(super) receiver: usize,
     pub(super) block: usize,
     pub(super) source: usize,
@@ -31,19 +31,19 @@ struct Sharer {
     /// A running mean of what was observed; 0 if nothing was.
     bytes_per_s: u64,
     served: u32,
-    key: Option<Key>,
+    key: Option<SourceKey>,
 }
 
 /// Lower comes first.
-type Key = (u32, u32, u32, usize);
+type SourceKey = (u32, u32, u32, usize);
 
 #[derive(Debug)]
-pub(super) struct Sharing {
+pub(super) struct SourceSelection {
     priority: Priority,
     degree: usize,
     origin: usize,
     sharers: BTreeMap<usize, Sharer>,
-    queue: BTreeSet<Key>,
+    queue: BTreeSet<SourceKey>,
     /// How many have each block, or are about to, the origin aside.
     copies: Vec<u32>,
     /// Blocks of which there is none.
@@ -56,9 +56,9 @@ pub(super) struct Sharing {
     best_bytes_per_s: u64,
 }
 
-impl Sharing {
-    pub(super) fn new(priority: Priority, degree: usize, origin: usize, block_count: usize) -> Sharing {
-        Sharing {
+impl SourceSelection {
+    pub(super) fn new(priority: Priority, degree: usize, origin: usize, block_count: usize) -> SourceSelection {
+        SourceSelection {
             priority,
             degree,
             origin,
@@ -101,7 +101,7 @@ impl Sharing {
     }
 
     /// A member can fetch `count` blocks more.
-    pub(super) fn want(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<Fetch> {
+    pub(super) fn want(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
         for _ in 0..count {
             match self.pick(rank, avoided) {
@@ -147,7 +147,7 @@ impl Sharing {
     }
 
     /// Another source for a block: the best that has it; where all such are busy, the least busy one.
-    pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<Fetch> {
+    pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         self.release(rank, block);
         let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
             let is_good = !avoided.contains(&source) && !self.barred.contains(&(rank, source));
@@ -167,7 +167,7 @@ impl Sharing {
     }
 
     /// What members that wait can fetch now from `source`, which has a new block or one fetch less.
-    pub(super) fn serve(&mut self, source: usize) -> Vec<Fetch> {
+    pub(super) fn serve(&mut self, source: usize) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
         for _ in 0..self.waiting.len().min(LOOKS_MAX) {
             if self.sharers.get(&source).is_none_or(|sharer| sharer.key.is_none()) {
@@ -184,7 +184,7 @@ impl Sharing {
     }
 
     /// Tries everybody who waits.
-    pub(super) fn serve_all(&mut self) -> Vec<Fetch> {
+    pub(super) fn serve_all(&mut self) -> Vec<AssignedFetch> {
         let waiting = core::mem::take(&mut self.waiting);
         waiting.into_iter().flat_map(|rank| self.want(rank, 1, &BTreeSet::new())).collect()
     }
@@ -221,7 +221,7 @@ impl Sharing {
         }
     }
 
-    fn pick(&mut self, rank: usize, avoided: &BTreeSet<usize>) -> Option<Fetch> {
+    fn pick(&mut self, rank: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         let sources = self.queue.iter().map(|key| key.3).filter(|source| *source != rank && !avoided.contains(source));
         let mut found = sources.take(LOOKS_MAX).map(|source| (source, self.block_for(rank, source)));
         let (source, block) = found.find_map(|(source, block)| Some((source, block?)))?;
@@ -238,13 +238,13 @@ impl Sharing {
         open.min_by_key(|&block| self.copies[block])
     }
 
-    fn assign(&mut self, receiver: usize, block: usize, source: usize) -> Fetch {
+    fn assign(&mut self, receiver: usize, block: usize, source: usize) -> AssignedFetch {
         self.assigned.insert((receiver, block), source);
         self.copy(block, 1);
         let sharer = self.sharers.get_mut(&source).expect("it was found");
         (sharer.leechers, sharer.served) = (sharer.leechers + 1, sharer.served + 1);
         self.file(source);
-        Fetch { receiver, block, source }
+        AssignedFetch { receiver, block, source }
     }
 
     /// Puts a source where it belongs in the queue; one that is busy, or has nothing, is not there.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 /// The trees of one value: as many as stripes. A chain is one tree, in which nobody has two children.
 #[derive(Debug)]
-pub(super) struct Trees {
+pub(super) struct StripeTrees {
     root: usize,
     discipline: Discipline,
     stripe_count: usize,
@@ -22,10 +22,10 @@ pub(super) struct Trees {
     gone: BTreeSet<usize>,
 }
 
-impl Trees {
-    pub(super) fn new(root: usize, manifest: &Manifest, order: Vec<usize>) -> Trees {
+impl StripeTrees {
+    pub(super) fn new(root: usize, manifest: &Manifest, order: Vec<usize>) -> StripeTrees {
         let size = order.len() + 1;
-        let mut trees = Trees {
+        let mut trees = StripeTrees {
             root,
             discipline: manifest.discipline,
             stripe_count: if manifest.discipline.is_streamed() { manifest.stripe_count } else { 0 },

@@ -1,8 +1,8 @@
 //! A rank's machine for the agreements of survivors.
 
-use super::round::{Proposal, Round};
-use super::word::{Ballot, Gone, Word};
-use super::{Decision, Event, Output, Patience};
+use super::round::{AgreementRound, Proposal};
+use super::word::{AgreementMessage, Ballot, Gone};
+use super::{AgreementEvent, AgreementOutput, AgreementTimeouts, Decision};
 use crate::membership::name_ranks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const WITHDRAWN: &str = "its program is over, and the others have been told so";
 pub struct Agreement {
     rank: usize,
     is_one_node: bool,
-    patience: Patience,
+    patience: AgreementTimeouts,
     /// Whom the agreement of this epoch is among.
     members: Vec<usize>,
     /// Whom each epoch so far has left out.
@@ -33,13 +33,13 @@ pub struct Agreement {
     heard: BTreeMap<usize, Duration>,
     /// Since when each rank that was asked has had time to answer.
     asked: BTreeMap<usize, Duration>,
-    round: Round,
+    round: AgreementRound,
     next_beat: Duration,
 }
 
 impl Agreement {
     /// The machine of `rank` in a world of `world_size` ranks; `is_one_node` if no cable lies between them.
-    pub fn new(rank: usize, world_size: usize, is_one_node: bool, patience: Patience) -> Agreement {
+    pub fn new(rank: usize, world_size: usize, is_one_node: bool, patience: AgreementTimeouts) -> Agreement {
         Agreement {
             rank,
             is_one_node,
@@ -54,34 +54,36 @@ impl Agreement {
             doubted: BTreeSet::new(),
             heard: BTreeMap::new(),
             asked: BTreeMap::new(),
-            round: Round::default(),
+            round: AgreementRound::default(),
             next_beat: Duration::ZERO,
         }
     }
 
     /// Takes an event.
-    pub fn handle(&mut self, now: Duration, event: Event) -> Vec<Output> {
+    pub fn handle(&mut self, now: Duration, event: AgreementEvent) -> Vec<AgreementOutput> {
         let mut outputs = vec![];
         let is_beat = now >= self.next_beat;
         match event {
-            Event::Begin { .. } if self.is_excluded => outputs.push(Output::Excluded),
-            Event::Begin { .. } if self.has_withdrawn => outputs.push(Output::GaveUp(WITHDRAWN.to_string())),
-            Event::Begin { seat } => self.begin(now, seat, &mut outputs),
-            Event::Connected { peer } => self.greet(peer, &mut outputs),
-            Event::Heard { peer, word } => {
+            AgreementEvent::Begin { .. } if self.is_excluded => outputs.push(AgreementOutput::Excluded),
+            AgreementEvent::Begin { .. } if self.has_withdrawn => {
+                outputs.push(AgreementOutput::GaveUp(WITHDRAWN.to_string()))
+            }
+            AgreementEvent::Begin { seat } => self.begin(now, seat, &mut outputs),
+            AgreementEvent::Connected { peer } => self.greet(peer, &mut outputs),
+            AgreementEvent::Heard { peer, word } => {
                 self.heard.insert(peer, now);
                 self.doubted.remove(&peer);
                 self.hear(now, peer, word, &mut outputs);
             }
-            Event::Ended { peer } => {
+            AgreementEvent::Ended { peer } => {
                 self.ended.insert(peer);
             }
-            Event::Withdraw => self.withdraw(&mut outputs),
-            Event::StoodStill => {
+            AgreementEvent::Withdraw => self.withdraw(&mut outputs),
+            AgreementEvent::StoodStill => {
                 self.has_stood_still = true;
                 self.asked.values_mut().for_each(|asked| *asked = now);
             }
-            Event::Tick => {}
+            AgreementEvent::Tick => {}
         }
         if is_beat {
             self.next_beat = now + self.patience.beat();
@@ -103,7 +105,7 @@ impl Agreement {
     /// How many things it remembers.
     #[cfg(test)]
     pub(super) fn held_count(&self) -> usize {
-        let Round { seats, come, campaign, .. } = &self.round;
+        let AgreementRound { seats, come, campaign, .. } = &self.round;
         let campaign = campaign.as_ref().map_or(0, |campaign| {
             campaign.promises.len() + campaign.proposal.as_ref().map_or(0, |proposal| proposal.accepted_by.len())
         });
@@ -120,7 +122,7 @@ impl Agreement {
         self.members.clone().into_iter().filter(move |&other| other != rank && !ended.contains(&other))
     }
 
-    fn begin(&mut self, now: Duration, seat: String, outputs: &mut Vec<Output>) {
+    fn begin(&mut self, now: Duration, seat: String, outputs: &mut Vec<AgreementOutput>) {
         self.asked.clear();
         self.round.begun = Some(now);
         self.round.come.insert(self.rank);
@@ -128,23 +130,23 @@ impl Agreement {
         self.round.leader = None;
         let caller = self.round.ballot.rank as usize;
         if self.round.ballot != Ballot::default() && caller != self.rank {
-            outputs.push(Output::Tell { to: caller, word: self.here() });
+            outputs.push(AgreementOutput::Tell { to: caller, word: self.here() });
         }
     }
 
     /// Takes no more part, and tells those who may wait for this rank.
-    fn withdraw(&mut self, outputs: &mut Vec<Output>) {
+    fn withdraw(&mut self, outputs: &mut Vec<AgreementOutput>) {
         let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
         let waiting: BTreeSet<usize> = self.round.come.iter().copied().chain(caller).collect();
         self.has_withdrawn = true;
         self.round.begun = None;
         self.round.campaign = None;
         let others = waiting.into_iter().filter(|&peer| peer != self.rank && !self.ended.contains(&peer));
-        outputs.extend(others.map(|to| Output::Tell { to, word: self.away(self.epoch()) }));
+        outputs.extend(others.map(|to| AgreementOutput::Tell { to, word: self.away(self.epoch()) }));
     }
 
     /// What to say first over a new connection.
-    fn greet(&mut self, peer: usize, outputs: &mut Vec<Output>) {
+    fn greet(&mut self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         if self.round.begun.is_none() || !self.members.contains(&peer) {
             return;
         }
@@ -156,7 +158,7 @@ impl Agreement {
         }
     }
 
-    fn hear(&mut self, now: Duration, peer: usize, word: Word, outputs: &mut Vec<Output>) {
+    fn hear(&mut self, now: Duration, peer: usize, word: AgreementMessage, outputs: &mut Vec<AgreementOutput>) {
         let epoch = self.decided.len();
         if word.epoch() < epoch {
             if word.asks() {
@@ -165,7 +167,7 @@ impl Agreement {
             return;
         }
         if self.has_withdrawn && word.asks() {
-            outputs.push(Output::Tell { to: peer, word: self.away(word.epoch() as u32) });
+            outputs.push(AgreementOutput::Tell { to: peer, word: self.away(word.epoch() as u32) });
             return;
         }
         if word.epoch() > epoch {
@@ -176,42 +178,45 @@ impl Agreement {
             return;
         }
         match word {
-            Word::Ask { .. } => {
+            AgreementMessage::Ask { .. } => {
                 self.round.come.insert(peer);
                 let lacking = self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
                 outputs.push(match lacking {
                     Some(campaign) => self.call(peer, campaign.ballot),
-                    None => Output::Tell { to: peer, word: self.here() },
+                    None => AgreementOutput::Tell { to: peer, word: self.here() },
                 });
             }
-            Word::Call { ballot, .. } => {
+            AgreementMessage::Call { ballot, .. } => {
                 self.round.come.insert(peer);
                 self.respect(ballot);
-                outputs.push(Output::Tell { to: peer, word: self.here() });
+                outputs.push(AgreementOutput::Tell { to: peer, word: self.here() });
             }
-            Word::Here { ballot, seat, accepted, .. } => self.hear_here(now, peer, ballot, seat, accepted),
-            Word::Away { accepted, .. } => {
+            AgreementMessage::Here { ballot, seat, accepted, .. } => self.hear_here(now, peer, ballot, seat, accepted),
+            AgreementMessage::Away { accepted, .. } => {
                 self.ended.insert(peer);
                 self.round.inherit(accepted, self.rank);
             }
-            Word::Seat { rank, seat, .. } => {
+            AgreementMessage::Seat { rank, seat, .. } => {
                 self.round.seats.entry(rank as usize).or_insert(seat);
             }
-            Word::Propose { ballot, gone, .. } => {
+            AgreementMessage::Propose { ballot, gone, .. } => {
                 if self.round.begun.is_some() && self.respect(ballot) {
                     self.round.accepted = Some((ballot, gone));
-                    outputs.push(Output::Tell { to: peer, word: Word::Accept { epoch: self.epoch(), ballot } });
+                    outputs.push(AgreementOutput::Tell {
+                        to: peer,
+                        word: AgreementMessage::Accept { epoch: self.epoch(), ballot },
+                    });
                 } else {
-                    outputs.push(Output::Tell { to: peer, word: self.here() });
+                    outputs.push(AgreementOutput::Tell { to: peer, word: self.here() });
                 }
             }
-            Word::Accept { ballot, .. } => {
+            AgreementMessage::Accept { ballot, .. } => {
                 let campaign = self.round.campaign.as_mut().filter(|campaign| campaign.ballot == ballot);
                 if let Some(proposal) = campaign.and_then(|campaign| campaign.proposal.as_mut()) {
                     proposal.accepted_by.insert(peer);
                 }
             }
-            Word::Decide { gone, .. } => self.decide(gone, outputs),
+            AgreementMessage::Decide { gone, .. } => self.decide(gone, outputs),
         }
     }
 
@@ -273,14 +278,14 @@ impl Agreement {
     }
 
     /// Does what is this rank's to do next; says again what was not answered on a beat.
-    fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<Output>) {
+    fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
         let Some(begun) = self.round.begun else { return };
         if now.saturating_sub(begun) > self.patience.give_up() {
             let cause = self.why_none(now);
             self.round.begun = None;
             self.round.campaign = None;
             self.round.seats.remove(&self.rank);
-            outputs.push(Output::GaveUp(cause));
+            outputs.push(AgreementOutput::GaveUp(cause));
             return;
         }
         let own = self.rank;
@@ -300,7 +305,7 @@ impl Agreement {
         }
     }
 
-    fn lead(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<Output>) {
+    fn lead(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
         let is_new = self.round.campaign.is_none();
         if is_new {
             self.round.campaign(self.rank);
@@ -339,7 +344,7 @@ impl Agreement {
         }
     }
 
-    fn propose(&mut self, now: Duration, outputs: &mut Vec<Output>) {
+    fn propose(&mut self, now: Duration, outputs: &mut Vec<AgreementOutput>) {
         let Some(campaign) = &self.round.campaign else { return };
         let present: BTreeSet<usize> =
             campaign.promises.keys().copied().filter(|rank| !self.ended.contains(rank)).collect();
@@ -365,15 +370,16 @@ impl Agreement {
         has_more_than_half || (!self.has_stood_still && (!has_doubt || self.is_one_node))
     }
 
-    fn propose_to(&self, peer: usize, outputs: &mut Vec<Output>) {
+    fn propose_to(&self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         let Some(campaign) = &self.round.campaign else { return };
         let Some(proposal) = &campaign.proposal else { return };
         self.tell_seats(&self.round.seats, &proposal.gone, peer, outputs);
-        let word = Word::Propose { epoch: self.epoch(), ballot: campaign.ballot, gone: proposal.gone.clone() };
-        outputs.push(Output::Tell { to: peer, word });
+        let word =
+            AgreementMessage::Propose { epoch: self.epoch(), ballot: campaign.ballot, gone: proposal.gone.clone() };
+        outputs.push(AgreementOutput::Tell { to: peer, word });
     }
 
-    fn decide(&mut self, gone: Gone, outputs: &mut Vec<Output>) {
+    fn decide(&mut self, gone: Gone, outputs: &mut Vec<AgreementOutput>) {
         let epoch = self.decided.len();
         let round = std::mem::take(&mut self.round);
         let others: Vec<usize> = self.others().collect();
@@ -389,48 +395,54 @@ impl Agreement {
             others.iter().for_each(|&other| self.tell_decision(epoch, other, outputs));
         }
         if self.is_excluded {
-            outputs.push(Output::Excluded);
+            outputs.push(AgreementOutput::Excluded);
         } else if round.begun.is_some() {
             let (members, seats) = (self.members.clone(), self.seats.clone());
-            outputs.push(Output::Decided(Decision { epoch: epoch as u32, members, seats }));
+            outputs.push(AgreementOutput::Decided(Decision { epoch: epoch as u32, members, seats }));
         }
     }
 
     /// Tells what was decided in an epoch, and of the last one where its members can be met.
-    fn tell_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<Output>) {
+    fn tell_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         let gone = self.decided[epoch].clone();
         if epoch + 1 == self.decided.len() && !gone.contains(&(peer as u32)) {
             let seats = self.seats.iter().filter(|&(&rank, _)| rank != peer);
             outputs.extend(seats.map(|(&rank, seat)| {
-                let word = Word::Seat { epoch: epoch as u32, rank: rank as u32, seat: seat.clone() };
-                Output::Tell { to: peer, word }
+                let word = AgreementMessage::Seat { epoch: epoch as u32, rank: rank as u32, seat: seat.clone() };
+                AgreementOutput::Tell { to: peer, word }
             }));
         }
-        outputs.push(Output::Tell { to: peer, word: Word::Decide { epoch: epoch as u32, gone } });
+        outputs.push(AgreementOutput::Tell { to: peer, word: AgreementMessage::Decide { epoch: epoch as u32, gone } });
     }
 
-    fn tell_seats(&self, seats: &BTreeMap<usize, String>, gone: &Gone, peer: usize, outputs: &mut Vec<Output>) {
+    fn tell_seats(
+        &self,
+        seats: &BTreeMap<usize, String>,
+        gone: &Gone,
+        peer: usize,
+        outputs: &mut Vec<AgreementOutput>,
+    ) {
         let told = seats.iter().filter(|&(&rank, _)| rank != peer && !gone.contains(&(rank as u32)));
         outputs.extend(told.map(|(&rank, seat)| {
-            let word = Word::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
-            Output::Tell { to: peer, word }
+            let word = AgreementMessage::Seat { epoch: self.epoch(), rank: rank as u32, seat: seat.clone() };
+            AgreementOutput::Tell { to: peer, word }
         }));
     }
 
-    fn ask(&self, to: usize) -> Output {
-        Output::Tell { to, word: Word::Ask { epoch: self.epoch() } }
+    fn ask(&self, to: usize) -> AgreementOutput {
+        AgreementOutput::Tell { to, word: AgreementMessage::Ask { epoch: self.epoch() } }
     }
 
-    fn call(&self, to: usize, ballot: Ballot) -> Output {
-        Output::Tell { to, word: Word::Call { epoch: self.epoch(), ballot } }
+    fn call(&self, to: usize, ballot: Ballot) -> AgreementOutput {
+        AgreementOutput::Tell { to, word: AgreementMessage::Call { epoch: self.epoch(), ballot } }
     }
 
-    fn away(&self, epoch: u32) -> Word {
-        Word::Away { epoch, accepted: self.round.accepted.clone() }
+    fn away(&self, epoch: u32) -> AgreementMessage {
+        AgreementMessage::Away { epoch, accepted: self.round.accepted.clone() }
     }
 
-    fn here(&self) -> Word {
-        Word::Here {
+    fn here(&self) -> AgreementMessage {
+        AgreementMessage::Here {
             epoch: self.epoch(),
             ballot: self.round.ballot,
             seat: self.round.begun.and_then(|_| self.round.seats.get(&self.rank).cloned()),

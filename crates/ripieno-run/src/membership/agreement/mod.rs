@@ -26,7 +26,7 @@ mod tests;
 mod word;
 
 pub use machine::Agreement;
-pub use word::{Ballot, Word};
+pub use word::{AgreementMessage, Ballot};
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,14 +36,14 @@ const LONGEST_BEAT: Duration = Duration::from_millis(250);
 
 /// The times of an agreement.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct AgreementTimeouts {
     /// A rank that was asked and is silent for this long is left out.
     pub silence: Duration,
     /// So long after this rank has begun the others must have begun, too.
     pub late: Duration,
 }
 
-impl Patience {
+impl AgreementTimeouts {
     /// Time between two words to a rank that is waited for.
     fn beat(&self) -> Duration {
         (self.silence / 4).min(LONGEST_BEAT)
@@ -57,7 +57,7 @@ impl Patience {
 
 /// What happens to a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum AgreementEvent {
     /// The rank wants to go on with whoever is left, and can be met at `seat`.
     Begin {
         /// Its address for the next world.
@@ -73,7 +73,7 @@ pub enum Event {
         /// Who.
         peer: usize,
         /// What.
-        word: Word,
+        word: AgreementMessage,
     },
     /// `peer` has ended, and will never say anything again.
     Ended {
@@ -90,13 +90,13 @@ pub enum Event {
 
 /// What a machine wants done.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Output {
+pub enum AgreementOutput {
     /// Tell `word` to `to`; without a connection to it, open one.
     Tell {
         /// The receiver.
         to: usize,
         /// What to say.
-        word: Word,
+        word: AgreementMessage,
     },
     /// It is agreed: these go on, and this rank is one of them.
     Decided(Decision),

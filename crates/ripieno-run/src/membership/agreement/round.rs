@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// The agreement of one epoch.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(super) struct AgreementRound {
     /// When this rank has begun.
     pub begun: Option<Duration>,
     /// The highest ballot that this rank has heard of.
@@ -39,7 +39,7 @@ pub(super) struct Proposal {
     pub accepted_by: BTreeSet<usize>,
 }
 
-impl Round {
+impl AgreementRound {
     /// Takes over what another rank has accepted that takes no more part, if it is later than its own.
     pub fn inherit(&mut self, accepted: Option<(Ballot, Gone)>, rank: usize) {
         let ballot = |accepted: &Option<(Ballot, Gone)>| accepted.as_ref().map(|(ballot, _)| *ballot);

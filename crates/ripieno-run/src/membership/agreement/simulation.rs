@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
 const SILENCE_MS: u64 = 1000;
 const LATE_MS: u64 = 3000;
-const PATIENCE: Patience =
-    Patience { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
+const PATIENCE: AgreementTimeouts =
+    AgreementTimeouts { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
 /// Faults come until then; later all that is cut heals, and who is stopped goes on.
 const CALM_AT_MS: u64 = 12_000;
 const END_MS: u64 = 60_000;
 
 /// Numbers that look random, by a seed (splitmix64).
-struct Dice(u64);
+struct SimulationRandom(u64);
 
-impl Dice {
+impl SimulationRandom {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -35,7 +35,7 @@ impl Dice {
 
 /// What happens at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Happening {
+enum SimulatedEvent {
     /// The oldest word, or the end, on its way between the two arrives.
     Arrival {
         from: usize,
@@ -83,13 +83,13 @@ enum Happening {
 
 /// What travels on a connection.
 #[derive(Clone, Debug)]
-enum Freight {
-    Word(Word),
+enum ConnectionPayload {
+    Word(AgreementMessage),
     End,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum Doing {
+enum RankActivity {
     /// At work with these.
     Work(Vec<usize>),
     Agree,
@@ -99,15 +99,15 @@ enum Doing {
     Out,
 }
 
-struct Player {
+struct SimulatedRank {
     machine: Agreement,
     lives: bool,
-    doing: Doing,
+    doing: RankActivity,
     begun_ms: u64,
     /// Since when it is stopped.
     stopped_ms: Option<u64>,
     /// What came meanwhile.
-    inbox: VecDeque<Event>,
+    inbox: VecDeque<AgreementEvent>,
     /// What it was told, by epoch.
     views: BTreeMap<u32, Vec<usize>>,
     ever_stood_still: bool,
@@ -116,59 +116,59 @@ struct Player {
     is_leaving: bool,
 }
 
-struct World {
+struct AgreementWorld {
     seed: u64,
-    dice: Dice,
+    dice: SimulationRandom,
     now_ms: u64,
     order: u64,
-    agenda: BinaryHeap<Reverse<(u64, u64, Happening)>>,
-    players: Vec<Player>,
+    agenda: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
+    players: Vec<SimulatedRank>,
     hosts: Vec<usize>,
     /// Connections that stand, both ways.
     open: BTreeSet<(usize, usize)>,
     opening: BTreeSet<(usize, usize)>,
     /// What is on its way between two ranks.
-    wires: BTreeMap<(usize, usize), VecDeque<(u64, Freight)>>,
+    wires: BTreeMap<(usize, usize), VecDeque<(u64, ConnectionPayload)>>,
     /// How many cuts there are between two hosts, this way.
     cuts: BTreeMap<(usize, usize), u32>,
-    faults: Faults,
+    faults: SeededFaults,
 }
 
 /// What a seed makes go wrong.
 #[derive(Clone, Copy, Debug)]
-struct Faults {
+struct SeededFaults {
     has_stops: bool,
     has_cuts: bool,
     has_late: bool,
     delay_ms: u64,
 }
 
-impl Faults {
+impl SeededFaults {
     /// Whether all that goes wrong is told of at once.
     fn are_seen(&self) -> bool {
         !self.has_stops && !self.has_cuts && !self.has_late
     }
 }
 
-impl World {
-    fn new(seed: u64) -> World {
-        let mut dice = Dice(seed);
+impl AgreementWorld {
+    fn new(seed: u64) -> AgreementWorld {
+        let mut dice = SimulationRandom(seed);
         let size = 2 + dice.below(6) as usize;
         let is_one_node = dice.chance(35);
         let per_host = if is_one_node { size } else { 1 + dice.below(2) as usize };
         let hosts: Vec<usize> = (0..size).map(|rank| rank / per_host).collect();
         let is_one_node = hosts.iter().all(|&host| host == 0);
-        let faults = Faults {
+        let faults = SeededFaults {
             has_stops: dice.chance(50),
             has_cuts: !is_one_node && dice.chance(50),
             has_late: dice.chance(25),
             delay_ms: 1 + dice.below(if is_one_node { 5 } else { 120 }),
         };
         let machine = |rank| Agreement::new(rank, size, is_one_node, PATIENCE);
-        let player = |rank| Player {
+        let player = |rank| SimulatedRank {
             machine: machine(rank),
             lives: true,
-            doing: Doing::Work((0..size).collect()),
+            doing: RankActivity::Work((0..size).collect()),
             begun_ms: 0,
             stopped_ms: None,
             inbox: VecDeque::new(),
@@ -177,7 +177,7 @@ impl World {
             gave_up: false,
             is_leaving: false,
         };
-        let mut world = World {
+        let mut world = AgreementWorld {
             seed,
             dice,
             now_ms: 0,
@@ -197,29 +197,29 @@ impl World {
 
     fn plan_faults(&mut self) {
         let size = self.players.len() as u64;
-        (0..self.players.len()).for_each(|rank| self.plan(1 + rank as u64, Happening::Look { rank }));
+        (0..self.players.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Look { rank }));
         let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
         for _ in 0..1 + self.dice.below(4) {
             // Many faults at about one time, when an agreement is under way.
             let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
             let rank = self.dice.below(size) as usize;
             let happening = match self.dice.below(5) {
-                0 | 1 => Happening::Kill { rank },
-                4 => Happening::Withdraw { rank },
+                0 | 1 => SimulatedEvent::Kill { rank },
+                4 => SimulatedEvent::Withdraw { rank },
                 2 if self.faults.has_stops => {
                     let for_ms =
                         if self.dice.chance(50) { 100 + self.dice.below(400) } else { 2000 + self.dice.below(9000) };
-                    Happening::Stop { rank, for_ms }
+                    SimulatedEvent::Stop { rank, for_ms }
                 }
                 3 if self.faults.has_cuts => {
                     let (from, to) = (self.dice.below(host_count) as usize, self.dice.below(host_count) as usize);
                     let for_ms = 200 + self.dice.below(9000);
                     if self.dice.chance(60) {
-                        self.plan(at, Happening::Cut { from: to, to: from, for_ms });
+                        self.plan(at, SimulatedEvent::Cut { from: to, to: from, for_ms });
                     }
-                    Happening::Cut { from, to, for_ms }
+                    SimulatedEvent::Cut { from, to, for_ms }
                 }
-                _ => Happening::Kill { rank },
+                _ => SimulatedEvent::Kill { rank },
             };
             self.plan(at, happening);
             if self.faults.has_cuts && self.dice.chance(30) {
@@ -234,12 +234,12 @@ impl World {
         let for_ms = 500 + self.dice.below(11_000);
         for from in 0..host_count as usize {
             for to in (0..host_count as usize).filter(|&to| (from < edge) != (to < edge)) {
-                self.plan(at, Happening::Cut { from, to, for_ms });
+                self.plan(at, SimulatedEvent::Cut { from, to, for_ms });
             }
         }
     }
 
-    fn plan(&mut self, at_ms: u64, happening: Happening) {
+    fn plan(&mut self, at_ms: u64, happening: SimulatedEvent) {
         self.order += 1;
         self.agenda.push(Reverse((at_ms, self.order, happening)));
     }
@@ -256,35 +256,35 @@ impl World {
         self.check_end();
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: SimulatedEvent) {
         match happening {
-            Happening::Arrival { from, to } => self.arrive(from, to),
-            Happening::Opening { from, to } => self.try_open(from, to),
-            Happening::Wake { rank } => {
+            SimulatedEvent::Arrival { from, to } => self.arrive(from, to),
+            SimulatedEvent::Opening { from, to } => self.try_open(from, to),
+            SimulatedEvent::Wake { rank } => {
                 if self.now() >= self.players[rank].machine.next_tick() {
-                    self.event(rank, Event::Tick);
+                    self.event(rank, AgreementEvent::Tick);
                 }
             }
-            Happening::Look { rank } => self.look(rank),
-            Happening::Begin { rank } => self.begin(rank),
-            Happening::Kill { rank } => self.kill(rank),
-            Happening::Withdraw { rank } => self.withdraw(rank),
-            Happening::Stop { rank, for_ms } => {
+            SimulatedEvent::Look { rank } => self.look(rank),
+            SimulatedEvent::Begin { rank } => self.begin(rank),
+            SimulatedEvent::Kill { rank } => self.kill(rank),
+            SimulatedEvent::Withdraw { rank } => self.withdraw(rank),
+            SimulatedEvent::Stop { rank, for_ms } => {
                 if self.players[rank].lives && self.players[rank].stopped_ms.is_none() {
                     self.players[rank].stopped_ms = Some(self.now_ms);
                     let until = (self.now_ms + for_ms).min(CALM_AT_MS + 2000).max(self.now_ms + 1);
-                    self.plan(until, Happening::Resume { rank });
+                    self.plan(until, SimulatedEvent::Resume { rank });
                 }
             }
-            Happening::Resume { rank } => self.resume(rank),
-            Happening::Cut { from, to, for_ms } => {
+            SimulatedEvent::Resume { rank } => self.resume(rank),
+            SimulatedEvent::Cut { from, to, for_ms } => {
                 if from != to {
                     *self.cuts.entry((from, to)).or_default() += 1;
                     let until = (self.now_ms + for_ms).min(CALM_AT_MS).max(self.now_ms + 1);
-                    self.plan(until, Happening::Heal { from, to });
+                    self.plan(until, SimulatedEvent::Heal { from, to });
                 }
             }
-            Happening::Heal { from, to } => {
+            SimulatedEvent::Heal { from, to } => {
                 *self.cuts.entry((from, to)).or_default() -= 1;
             }
         }
@@ -303,10 +303,10 @@ impl World {
     }
 
     fn is_there(&self, rank: usize) -> bool {
-        self.players[rank].lives && self.players[rank].doing != Doing::Out
+        self.players[rank].lives && self.players[rank].doing != RankActivity::Out
     }
 
-    fn event(&mut self, rank: usize, event: Event) {
+    fn event(&mut self, rank: usize, event: AgreementEvent) {
         if !self.is_there(rank) {
             return;
         }
@@ -318,12 +318,12 @@ impl World {
         let outputs = self.players[rank].machine.handle(now, event);
         for output in outputs {
             match output {
-                Output::Tell { to, word } => self.tell(rank, to, word),
-                Output::Decided(decision) => self.decided(rank, decision),
+                AgreementOutput::Tell { to, word } => self.tell(rank, to, word),
+                AgreementOutput::Decided(decision) => self.decided(rank, decision),
                 // Who is away heeds no verdict, and answers on.
-                Output::Excluded if self.players[rank].doing == Doing::Away => {}
-                Output::Excluded => self.is_out(rank),
-                Output::GaveUp(_) => {
+                AgreementOutput::Excluded if self.players[rank].doing == RankActivity::Away => {}
+                AgreementOutput::Excluded => self.is_out(rank),
+                AgreementOutput::GaveUp(_) => {
                     self.players[rank].gave_up = true;
                     self.is_out(rank);
                 }
@@ -331,44 +331,44 @@ impl World {
         }
         let next = self.players[rank].machine.next_tick();
         if next < Duration::MAX {
-            self.plan((next.as_millis() as u64).max(self.now_ms + 1), Happening::Wake { rank });
+            self.plan((next.as_millis() as u64).max(self.now_ms + 1), SimulatedEvent::Wake { rank });
         }
     }
 
-    fn tell(&mut self, from: usize, to: usize, word: Word) {
+    fn tell(&mut self, from: usize, to: usize, word: AgreementMessage) {
         if self.open.contains(&pair(from, to)) {
-            self.ship(from, to, Freight::Word(word));
+            self.ship(from, to, ConnectionPayload::Word(word));
         } else if self.opening.insert((from, to)) {
             let delay = self.delay();
-            self.plan(self.now_ms + 2 * delay, Happening::Opening { from, to });
+            self.plan(self.now_ms + 2 * delay, SimulatedEvent::Opening { from, to });
         }
     }
 
-    fn ship(&mut self, from: usize, to: usize, freight: Freight) {
+    fn ship(&mut self, from: usize, to: usize, freight: ConnectionPayload) {
         let delay = self.delay();
         let wire = self.wires.entry((from, to)).or_default();
         let at = wire.back().map_or(0, |(at, _)| *at).max(self.now_ms + delay);
         wire.push_back((at, freight));
-        self.plan(at, Happening::Arrival { from, to });
+        self.plan(at, SimulatedEvent::Arrival { from, to });
     }
 
     fn arrive(&mut self, from: usize, to: usize) {
         if self.is_cut(from, to) {
             // Sent again until it comes through.
-            self.plan(self.now_ms + 50, Happening::Arrival { from, to });
+            self.plan(self.now_ms + 50, SimulatedEvent::Arrival { from, to });
             return;
         }
         let Some((_, freight)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
         if !self.is_there(to) {
             // The system says so to whoever sends there.
-            if matches!(freight, Freight::Word(_)) && self.is_there(from) {
-                self.ship(to, from, Freight::End);
+            if matches!(freight, ConnectionPayload::Word(_)) && self.is_there(from) {
+                self.ship(to, from, ConnectionPayload::End);
             }
             return;
         }
         match freight {
-            Freight::Word(word) => self.event(to, Event::Heard { peer: from, word }),
-            Freight::End => self.event(to, Event::Ended { peer: from }),
+            ConnectionPayload::Word(word) => self.event(to, AgreementEvent::Heard { peer: from, word }),
+            ConnectionPayload::End => self.event(to, AgreementEvent::Ended { peer: from }),
         }
     }
 
@@ -376,19 +376,19 @@ impl World {
         if !self.is_there(from) || self.players[from].stopped_ms.is_some() {
             self.opening.remove(&(from, to));
         } else if self.is_cut(from, to) || self.is_cut(to, from) {
-            self.plan(self.now_ms + 50, Happening::Opening { from, to });
+            self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
         } else if !self.is_there(to) {
             self.opening.remove(&(from, to));
-            self.event(from, Event::Ended { peer: to });
+            self.event(from, AgreementEvent::Ended { peer: to });
         } else if self.players[to].stopped_ms.is_some() {
             // Nobody proves to be there.
-            self.plan(self.now_ms + 50, Happening::Opening { from, to });
+            self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
         } else {
             self.opening.remove(&(from, to));
             self.opening.remove(&(to, from));
             if self.open.insert(pair(from, to)) {
-                self.event(to, Event::Connected { peer: from });
-                self.event(from, Event::Connected { peer: to });
+                self.event(to, AgreementEvent::Connected { peer: from });
+                self.event(from, AgreementEvent::Connected { peer: to });
             }
         }
     }
@@ -402,41 +402,41 @@ impl World {
 
     fn withdraw(&mut self, rank: usize) {
         if self.players[rank].stopped_ms.is_some() {
-            self.plan(self.now_ms + 50, Happening::Withdraw { rank });
+            self.plan(self.now_ms + 50, SimulatedEvent::Withdraw { rank });
         } else if self.is_spared(rank) && self.is_there(rank) {
-            self.players[rank].doing = Doing::Away;
-            self.event(rank, Event::Withdraw);
+            self.players[rank].doing = RankActivity::Away;
+            self.event(rank, AgreementEvent::Withdraw);
         }
     }
 
     /// Whether another one is left to go on, so that there is something to check.
     fn is_spared(&self, rank: usize) -> bool {
-        let goes_on = |other: usize| self.is_there(other) && self.players[other].doing != Doing::Away;
+        let goes_on = |other: usize| self.is_there(other) && self.players[other].doing != RankActivity::Away;
         (0..self.players.len()).any(|other| other != rank && goes_on(other))
     }
 
     fn is_out(&mut self, rank: usize) {
-        if self.players[rank].doing != Doing::Out {
-            self.players[rank].doing = Doing::Out;
+        if self.players[rank].doing != RankActivity::Out {
+            self.players[rank].doing = RankActivity::Out;
             self.hang_up(rank);
         }
     }
 
     fn hang_up(&mut self, rank: usize) {
         let peers: Vec<usize> = (0..self.players.len()).filter(|&peer| self.open.contains(&pair(rank, peer))).collect();
-        peers.into_iter().for_each(|peer| self.ship(rank, peer, Freight::End));
+        peers.into_iter().for_each(|peer| self.ship(rank, peer, ConnectionPayload::End));
     }
 
     fn resume(&mut self, rank: usize) {
         let Some(since) = self.players[rank].stopped_ms.take() else { return };
         if self.now_ms - since > SILENCE_MS / 2 {
             self.players[rank].ever_stood_still = true;
-            self.event(rank, Event::StoodStill);
+            self.event(rank, AgreementEvent::StoodStill);
         }
         for event in std::mem::take(&mut self.players[rank].inbox) {
             self.event(rank, event);
         }
-        self.event(rank, Event::Tick);
+        self.event(rank, AgreementEvent::Tick);
     }
 
     /// A rank finds that its world has failed: a member has ended, is silent, or has left it.
@@ -445,7 +445,7 @@ impl World {
         if player.lives
             && player.stopped_ms.is_none()
             && !player.is_leaving
-            && let Doing::Work(members) = &player.doing
+            && let RankActivity::Work(members) = &player.doing
         {
             let has_failed = members.iter().any(|&other| {
                 let peer = &self.players[other];
@@ -457,33 +457,33 @@ impl World {
                 let most = if self.faults.has_late && self.dice.chance(20) { 2 * LATE_MS } else { 300 };
                 let at = self.now_ms + self.dice.below(most);
                 self.players[rank].is_leaving = true;
-                self.plan(at, Happening::Begin { rank });
+                self.plan(at, SimulatedEvent::Begin { rank });
             }
         }
         let again = 50 + self.dice.below(200);
-        self.plan(self.now_ms + again, Happening::Look { rank });
+        self.plan(self.now_ms + again, SimulatedEvent::Look { rank });
     }
 
     fn begin(&mut self, rank: usize) {
-        if !self.is_there(rank) || self.players[rank].doing == Doing::Away {
+        if !self.is_there(rank) || self.players[rank].doing == RankActivity::Away {
             return;
         }
         if self.players[rank].stopped_ms.is_some() {
-            self.plan(self.now_ms + 50, Happening::Begin { rank });
+            self.plan(self.now_ms + 50, SimulatedEvent::Begin { rank });
             return;
         }
         self.players[rank].is_leaving = false;
-        self.players[rank].doing = Doing::Agree;
+        self.players[rank].doing = RankActivity::Agree;
         self.players[rank].begun_ms = self.now_ms;
-        self.event(rank, Event::Begin { seat: format!("seat {rank} at {}", self.now_ms) });
+        self.event(rank, AgreementEvent::Begin { seat: format!("seat {rank} at {}", self.now_ms) });
     }
 
     fn decided(&mut self, rank: usize, decision: Decision) {
         let seed = self.seed;
         assert!(decision.members.contains(&rank), "seed {seed}: who goes on is one of those who go on");
         let player = &mut self.players[rank];
-        assert_eq!(player.doing, Doing::Agree, "seed {seed}: a decision comes to who waits for it");
-        player.doing = Doing::Work(decision.members.clone());
+        assert_eq!(player.doing, RankActivity::Agree, "seed {seed}: a decision comes to who waits for it");
+        player.doing = RankActivity::Work(decision.members.clone());
         player.views.insert(decision.epoch, decision.members.clone());
         for (other, peer) in self.players.iter().enumerate() {
             let is_judged = self.is_there(other) && !self.is_exempt(rank) && !self.is_exempt(other);
@@ -505,7 +505,7 @@ impl World {
             // Where nothing is silent, and nobody late, there is nothing to wait for that may not come.
             let patience = if self.faults.are_seen() { LATE_MS } else { PATIENCE.give_up().as_millis() as u64 + 500 };
             let bound = player.begun_ms + patience;
-            let waits = player.doing == Doing::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;
+            let waits = player.doing == RankActivity::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;
             assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits for ever");
             let held = player.machine.held_count();
             assert!(held <= 8 * self.players.len() + player.machine.decided.len(), "seed {seed}: {held} things kept");
@@ -514,9 +514,9 @@ impl World {
 
     fn check_end(&self) {
         let seed = self.seed;
-        let is_here = |rank: &usize| self.is_there(*rank) && self.players[*rank].doing != Doing::Away;
+        let is_here = |rank: &usize| self.is_there(*rank) && self.players[*rank].doing != RankActivity::Away;
         for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
-            let Doing::Work(members) = &player.doing else {
+            let RankActivity::Work(members) = &player.doing else {
                 panic!("seed {seed}: rank {rank} is still at {:?}", player.doing)
             };
             let same = members.iter().all(|&other| self.players[other].doing == player.doing);
@@ -526,7 +526,7 @@ impl World {
         }
         if self.faults.are_seen() {
             let out: Vec<usize> =
-                (0..self.players.len()).filter(|&rank| self.players[rank].doing == Doing::Out).collect();
+                (0..self.players.len()).filter(|&rank| self.players[rank].doing == RankActivity::Out).collect();
             assert!(out.is_empty(), "seed {seed}: {out:?} are left out, though none was silent or late");
         }
     }
@@ -549,14 +549,14 @@ fn survivors_agree_whatever_happens_to_them() {
     let (mut decisions, mut left_out, mut gave_up) = (0, 0, 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        let mut world = World::new(seed);
+        let mut world = AgreementWorld::new(seed);
         let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.play()));
         if let Err(panic) = played {
             eprintln!("play it again: RIPIENO_SEED={seed} cargo test -p ripieno-run survivors_agree");
             std::panic::resume_unwind(panic);
         }
         decisions += world.players.iter().map(|player| player.views.len()).sum::<usize>();
-        left_out += world.players.iter().filter(|player| player.lives && player.doing == Doing::Out).count();
+        left_out += world.players.iter().filter(|player| player.lives && player.doing == RankActivity::Out).count();
         gave_up += world.players.iter().filter(|player| player.gave_up).count();
     }
     println!("{count} seeds: {decisions} decisions heard, {left_out} living ranks left out, {gave_up} of them gave up");

@@ -2,9 +2,9 @@
 
 use super::*;
 
-const PATIENCE: Patience = Patience { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
 
-struct Ranks {
+struct AgreementRanks {
     machines: Vec<Agreement>,
     now: Duration,
     /// Words to these come nowhere.
@@ -15,9 +15,9 @@ struct Ranks {
     word_count: usize,
 }
 
-impl Ranks {
-    fn new(size: usize, is_one_node: bool) -> Ranks {
-        Ranks {
+impl AgreementRanks {
+    fn new(size: usize, is_one_node: bool) -> AgreementRanks {
+        AgreementRanks {
             machines: (0..size).map(|rank| Agreement::new(rank, size, is_one_node, PATIENCE)).collect(),
             now: Duration::from_secs(1),
             deaf: vec![],
@@ -28,24 +28,24 @@ impl Ranks {
         }
     }
 
-    fn event(&mut self, rank: usize, event: Event) {
+    fn event(&mut self, rank: usize, event: AgreementEvent) {
         for output in self.machines[rank].handle(self.now, event) {
             match output {
-                Output::Tell { to, word } if !self.deaf.contains(&to) => {
+                AgreementOutput::Tell { to, word } if !self.deaf.contains(&to) => {
                     self.word_count += 1;
-                    self.event(to, Event::Heard { peer: rank, word });
+                    self.event(to, AgreementEvent::Heard { peer: rank, word });
                 }
-                Output::Tell { .. } => {}
-                Output::Decided(decision) => self.decided[rank] = Some(decision),
-                Output::Excluded => self.excluded[rank] = true,
-                Output::GaveUp(cause) => self.gave_up[rank] = Some(cause),
+                AgreementOutput::Tell { .. } => {}
+                AgreementOutput::Decided(decision) => self.decided[rank] = Some(decision),
+                AgreementOutput::Excluded => self.excluded[rank] = true,
+                AgreementOutput::GaveUp(cause) => self.gave_up[rank] = Some(cause),
             }
         }
     }
 
     fn end(&mut self, gone: usize) {
         self.deaf.push(gone);
-        self.living().for_each(|rank| self.event(rank, Event::Ended { peer: gone }));
+        self.living().for_each(|rank| self.event(rank, AgreementEvent::Ended { peer: gone }));
     }
 
     fn living(&self) -> impl Iterator<Item = usize> + use<> {
@@ -54,14 +54,14 @@ impl Ranks {
     }
 
     fn begin(&mut self, rank: usize) {
-        self.event(rank, Event::Begin { seat: format!("seat {rank}") });
+        self.event(rank, AgreementEvent::Begin { seat: format!("seat {rank}") });
     }
 
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while self.now < end {
             self.now += Duration::from_millis(50);
-            self.living().for_each(|rank| self.event(rank, Event::Tick));
+            self.living().for_each(|rank| self.event(rank, AgreementEvent::Tick));
         }
     }
 
@@ -79,7 +79,7 @@ impl Ranks {
 fn the_living_go_on_without_whoever_has_ended() {
     for size in 2..=9 {
         for victim in 0..size {
-            let mut ranks = Ranks::new(size, false);
+            let mut ranks = AgreementRanks::new(size, false);
             ranks.end(victim);
             let living: Vec<usize> = ranks.living().collect();
             living.iter().for_each(|&rank| ranks.begin(rank));
@@ -91,14 +91,14 @@ fn the_living_go_on_without_whoever_has_ended() {
 
 #[test]
 fn nobody_is_left_out_while_all_are_there() {
-    let mut ranks = Ranks::new(4, false);
+    let mut ranks = AgreementRanks::new(4, false);
     (0..4).rev().for_each(|rank| ranks.begin(rank));
     ranks.assert_go_on(&[0, 1, 2, 3]);
 }
 
 #[test]
 fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
-    let mut ranks = Ranks::new(3, false);
+    let mut ranks = AgreementRanks::new(3, false);
     [0, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.late - Duration::from_millis(500));
     assert_eq!(ranks.decided, [None, None, None]);
@@ -116,16 +116,16 @@ fn those_that_have_begun_wait_for_one_that_computes_and_then_leave_it_out() {
 fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
     for victim in 0..3 {
         for is_early in [true, false] {
-            let mut ranks = Ranks::new(3, false);
+            let mut ranks = AgreementRanks::new(3, false);
             let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
             if is_early {
-                ranks.event(victim, Event::Withdraw);
+                ranks.event(victim, AgreementEvent::Withdraw);
             }
             others.iter().for_each(|&rank| ranks.begin(rank));
             ranks.pass(PATIENCE.beat());
             if !is_early {
                 assert_eq!(ranks.decided, [None, None, None]);
-                ranks.event(victim, Event::Withdraw);
+                ranks.event(victim, AgreementEvent::Withdraw);
             }
             ranks.assert_go_on(&others);
 
@@ -137,13 +137,13 @@ fn those_that_have_begun_go_on_at_once_without_one_whose_program_is_over() {
 
 #[test]
 fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
-    let mut ranks = Ranks::new(3, false);
+    let mut ranks = AgreementRanks::new(3, false);
     ranks.deaf.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.silence * 3);
     ranks.assert_go_on(&[0, 1]);
-    ranks.event(0, Event::Withdraw);
-    ranks.event(1, Event::Withdraw);
+    ranks.event(0, AgreementEvent::Withdraw);
+    ranks.event(1, AgreementEvent::Withdraw);
 
     ranks.deaf.clear();
     ranks.begin(2);
@@ -153,14 +153,14 @@ fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
 
 #[test]
 fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
-    let mut ranks = Ranks::new(4, false);
+    let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 has consented to go on with rank 0 and without rank 2.
     ranks.deaf.push(0);
     ranks.begin(1);
-    let word = Word::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
-    ranks.event(1, Event::Heard { peer: 0, word });
-    ranks.event(1, Event::Withdraw);
+    let word = AgreementMessage::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
+    ranks.event(1, AgreementEvent::Heard { peer: 0, word });
+    ranks.event(1, AgreementEvent::Withdraw);
     ranks.begin(2);
     assert!(!ranks.excluded[2]);
     ranks.end(0);
@@ -171,7 +171,7 @@ fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
 #[test]
 fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again() {
     for victim in 0..3 {
-        let mut ranks = Ranks::new(3, false);
+        let mut ranks = AgreementRanks::new(3, false);
         ranks.deaf.push(victim);
         let living: Vec<usize> = ranks.living().collect();
         living.iter().for_each(|&rank| ranks.begin(rank));
@@ -179,7 +179,7 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
         ranks.assert_go_on(&living);
 
         ranks.deaf.clear();
-        ranks.event(victim, Event::StoodStill);
+        ranks.event(victim, AgreementEvent::StoodStill);
         ranks.begin(victim);
         ranks.pass(PATIENCE.silence);
         assert!(ranks.excluded[victim]);
@@ -188,7 +188,7 @@ fn a_silent_rank_is_left_out_by_more_than_half_and_told_when_it_is_heard_again()
 
 #[test]
 fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
-    let mut ranks = Ranks::new(4, false);
+    let mut ranks = AgreementRanks::new(4, false);
     ranks.deaf = vec![0, 3];
     [1, 2].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
@@ -199,7 +199,7 @@ fn half_of_the_ranks_do_not_go_on_without_the_other_half_that_may_be_at_work() {
 
 #[test]
 fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
-    let mut ranks = Ranks::new(4, true);
+    let mut ranks = AgreementRanks::new(4, true);
     ranks.deaf = vec![0, 1, 3];
     ranks.begin(2);
     ranks.pass(PATIENCE.silence * 5);
@@ -208,10 +208,10 @@ fn on_one_node_a_single_rank_goes_on_without_others_that_stand_still() {
 
 #[test]
 fn who_stood_still_does_not_go_on_alone() {
-    let mut ranks = Ranks::new(2, true);
-    ranks.event(0, Event::StoodStill);
+    let mut ranks = AgreementRanks::new(2, true);
+    ranks.event(0, AgreementEvent::StoodStill);
     ranks.deaf.push(1);
-    ranks.event(0, Event::Ended { peer: 1 });
+    ranks.event(0, AgreementEvent::Ended { peer: 1 });
     ranks.begin(0);
     ranks.pass(PATIENCE.give_up() + Duration::from_secs(1));
     assert!(ranks.gave_up[0].as_ref().unwrap().contains("stood still"));
@@ -219,13 +219,13 @@ fn who_stood_still_does_not_go_on_alone() {
 
 #[test]
 fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decides() {
-    let mut ranks = Ranks::new(4, false);
+    let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 0 has the consent of rank 1 to go on without ranks 2 and 3, and may have decided.
     let (ballot, gone) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
     ranks.deaf.push(0);
     ranks.begin(1);
-    ranks.event(1, Event::Heard { peer: 0, word: Word::Propose { epoch: 0, ballot, gone } });
+    ranks.event(1, AgreementEvent::Heard { peer: 0, word: AgreementMessage::Propose { epoch: 0, ballot, gone } });
     ranks.begin(2);
     ranks.end(0);
 
@@ -239,7 +239,7 @@ fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decide
 
 #[test]
 fn a_rank_that_missed_a_decision_learns_it_from_one_that_did_not() {
-    let mut ranks = Ranks::new(3, false);
+    let mut ranks = AgreementRanks::new(3, false);
     ranks.end(2);
     ranks.begin(0);
     ranks.begin(1);

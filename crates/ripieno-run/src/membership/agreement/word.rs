@@ -16,7 +16,7 @@ pub(super) type Gone = Vec<u32>;
 
 /// A word of the agreement of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Word {
+pub enum AgreementMessage {
     /// I have begun and take you for the leader: are you there?
     Ask {
         /// The epoch.
@@ -81,22 +81,22 @@ pub enum Word {
     },
 }
 
-impl Word {
+impl AgreementMessage {
     /// The epoch that it is about.
     pub(super) fn epoch(&self) -> usize {
-        let (Word::Ask { epoch }
-        | Word::Call { epoch, .. }
-        | Word::Here { epoch, .. }
-        | Word::Away { epoch, .. }
-        | Word::Seat { epoch, .. }
-        | Word::Propose { epoch, .. }
-        | Word::Accept { epoch, .. }
-        | Word::Decide { epoch, .. }) = self;
+        let (AgreementMessage::Ask { epoch }
+        | AgreementMessage::Call { epoch, .. }
+        | AgreementMessage::Here { epoch, .. }
+        | AgreementMessage::Away { epoch, .. }
+        | AgreementMessage::Seat { epoch, .. }
+        | AgreementMessage::Propose { epoch, .. }
+        | AgreementMessage::Accept { epoch, .. }
+        | AgreementMessage::Decide { epoch, .. }) = self;
         *epoch as usize
     }
 
     /// Whether who says it waits for an answer.
     pub(super) fn asks(&self) -> bool {
-        matches!(self, Word::Ask { .. } | Word::Call { .. } | Word::Propose { .. })
+        matches!(self, AgreementMessage::Ask { .. } | AgreementMessage::Call { .. } | AgreementMessage::Propose { .. })
     }
 }

@@ -1,10 +1,10 @@
 //! How the hub finds out who called what, and who waits for whom: it asks the ranks that others wait for.
 
-use super::{ANSWER_WAIT, Hub, Standing, name_last};
-use crate::call::{CollectiveId, Told};
-use crate::fabric::Failure;
+use super::{ANSWER_WAIT, Hub, MemberStanding, name_last};
+use crate::call::{CollectiveId, DescribedCall};
+use crate::fabric::JobFailure;
 use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
-use crate::membership::{History, Message, Output, rank_failed};
+use crate::membership::{CallHistory, MembershipMessage, MembershipOutput, rank_failed};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,22 +15,28 @@ const INQUIRIES_MAX: usize = 32;
 
 /// What a rank says that it waits for.
 pub(super) struct Stall {
-    pub told: Told,
+    pub told: DescribedCall,
     pub peers: Vec<usize>,
     /// The rank does nothing else until then.
     pub is_blocked: bool,
 }
 
 /// Two ranks that sent each other a message, or one a message and the other something else, and differ.
-pub(super) struct Difference {
+pub(super) struct CallDifference {
     /// Who found out, then the other, of whose form is asked what it stands for.
-    pair: [(usize, Told); 2],
+    pair: [(usize, DescribedCall); 2],
     /// When to tell, even if it has not answered.
     pub due: Duration,
 }
 
 impl Hub {
-    pub(super) fn stalled(&mut self, now: Duration, from: usize, stall: &Stall, history: &History) -> Vec<Output> {
+    pub(super) fn stalled(
+        &mut self,
+        now: Duration,
+        from: usize,
+        stall: &Stall,
+        history: &CallHistory,
+    ) -> Vec<MembershipOutput> {
         if stall.is_blocked {
             self.waits.note(now, from, stall.told.header, &stall.peers);
         }
@@ -43,28 +49,35 @@ impl Hub {
     }
 
     /// What a rank does that owes another a message is its own affair, unless it has left.
-    fn stalled_in_message(&mut self, from: usize, stall: &Stall) -> Vec<Output> {
-        let has_left =
-            |&&peer: &&usize| self.members.get(peer).is_some_and(|member| matches!(member.standing, Standing::Left(_)));
+    fn stalled_in_message(&mut self, from: usize, stall: &Stall) -> Vec<MembershipOutput> {
+        let has_left = |&&peer: &&usize| {
+            self.members.get(peer).is_some_and(|member| matches!(member.standing, MemberStanding::Left(_)))
+        };
         let Some(&peer) = stall.peers.iter().find(has_left) else { return vec![] };
         let cause = format!("left the job while rank {from} waited in a message to or from it");
         self.fail(rank_failed(peer, &self.hosts, cause))
     }
 
-    fn stalled_in_collective(&mut self, now: Duration, from: usize, stall: &Stall, history: &History) -> Vec<Output> {
+    fn stalled_in_collective(
+        &mut self,
+        now: Duration,
+        from: usize,
+        stall: &Stall,
+        history: &CallHistory,
+    ) -> Vec<MembershipOutput> {
         let (id, world_size) = (stall.told.header.collective_id(), self.hosts.len());
         let mut outputs = self.learn(now, from, stall.told.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
             match &self.members[peer].standing {
-                Standing::Left(lasts) if lasts.lack(id) => {
+                MemberStanding::Left(lasts) if lasts.lack(id) => {
                     let cause = format!("left the job before {id} ({})", name_last(lasts));
                     outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
                 }
-                Standing::Left(lasts) => {
+                MemberStanding::Left(lasts) => {
                     let last = lasts.at(id);
                     outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
                 }
-                Standing::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
+                MemberStanding::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
                 _ => {}
             }
         }
@@ -73,7 +86,7 @@ impl Hub {
         outputs
     }
 
-    fn learn_own(&mut self, now: Duration, id: CollectiveId, history: &History) -> Vec<Output> {
+    fn learn_own(&mut self, now: Duration, id: CollectiveId, history: &CallHistory) -> Vec<MembershipOutput> {
         match history.at(id).or_else(|| history.last_of(id.communicator)) {
             Some(own) if own.sequence > id.sequence => vec![],
             Some(own) if own.sequence == id.sequence => self.learn(now, self.own, history.told(own)),
@@ -86,7 +99,12 @@ impl Hub {
 
     /// Two ranks have met on a link with different headers. All are asked what they called, or, where one of the two is
     /// a message, the other what its form stands for.
-    pub(super) fn differs(&mut self, now: Duration, pair: [(usize, Told); 2], history: &History) -> Vec<Output> {
+    pub(super) fn differs(
+        &mut self,
+        now: Duration,
+        pair: [(usize, DescribedCall); 2],
+        history: &CallHistory,
+    ) -> Vec<MembershipOutput> {
         if self.failure.is_some() || pair[1].0 >= self.hosts.len() {
             return vec![];
         }
@@ -102,17 +120,23 @@ impl Hub {
         }
         let (peer, form) = (pair[1].0, pair[1].1.header.call.form);
         let is_told = pair[1].1.is_whole();
-        self.difference = Some(Difference { pair, due: now + ANSWER_WAIT });
+        self.difference = Some(CallDifference { pair, due: now + ANSWER_WAIT });
         if peer == self.own {
             return self.form_told(peer, form, &history.form(form));
         }
-        if is_told { self.tell_difference() } else { vec![Output::Send { to: peer, message: Message::AskForm(form) }] }
+        if is_told {
+            self.tell_difference()
+        } else {
+            vec![MembershipOutput::Send { to: peer, message: MembershipMessage::AskForm(form) }]
+        }
     }
 
     /// Somebody has said what its form stands for.
-    pub(super) fn form_told(&mut self, rank: usize, form: u32, words: &str) -> Vec<Output> {
+    pub(super) fn form_told(&mut self, rank: usize, form: u32, words: &str) -> Vec<MembershipOutput> {
         match &mut self.difference {
-            Some(Difference { pair: [_, (peer, theirs)], .. }) if *peer == rank && theirs.header.call.form == form => {
+            Some(CallDifference { pair: [_, (peer, theirs)], .. })
+                if *peer == rank && theirs.header.call.form == form =>
+            {
                 theirs.form = words.to_string();
                 self.tell_difference()
             }
@@ -120,25 +144,26 @@ impl Hub {
         }
     }
 
-    pub(super) fn tell_difference(&mut self) -> Vec<Output> {
+    pub(super) fn tell_difference(&mut self) -> Vec<MembershipOutput> {
         let difference = self.difference.take();
-        let failure = difference.map(|Difference { pair, .. }| Failure::Mismatch { description: describe_pair(pair) });
+        let failure =
+            difference.map(|CallDifference { pair, .. }| JobFailure::Mismatch { description: describe_pair(pair) });
         failure.map(|failure| self.fail(failure)).unwrap_or_default()
     }
 
-    fn ask(&mut self, now: Duration, id: CollectiveId, peer: usize) -> Option<Output> {
+    fn ask(&mut self, now: Duration, id: CollectiveId, peer: usize) -> Option<MembershipOutput> {
         let inquiry = self.inquiries.entry(id).or_default();
         let asked_lately = inquiry.asked.get(&peer).is_some_and(|&asked| now < asked + ASK_AGAIN);
-        if asked_lately || inquiry.calls.get(&peer).is_some_and(Told::is_whole) {
+        if asked_lately || inquiry.calls.get(&peer).is_some_and(DescribedCall::is_whole) {
             return None;
         }
         inquiry.asked.insert(peer, now);
         let CollectiveId { communicator, sequence } = id;
-        Some(Output::Send { to: peer, message: Message::Ask { communicator, sequence } })
+        Some(MembershipOutput::Send { to: peer, message: MembershipMessage::Ask { communicator, sequence } })
     }
 
     /// Notes a call. When calls begin to differ, all ranks are asked, so that the sentence can name everybody.
-    fn learn(&mut self, now: Duration, rank: usize, told: Told) -> Vec<Output> {
+    fn learn(&mut self, now: Duration, rank: usize, told: DescribedCall) -> Vec<MembershipOutput> {
         let id = told.header.collective_id();
         if !self.inquiries.contains_key(&id) && self.inquiries.len() == INQUIRIES_MAX {
             let resting = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&id, _)| id);
@@ -151,12 +176,18 @@ impl Hub {
             return vec![];
         }
         inquiry.due = Some(now + ANSWER_WAIT);
-        let present = self.others().filter(|&peer| self.members[peer].standing == Standing::Present);
+        let present = self.others().filter(|&peer| self.members[peer].standing == MemberStanding::Present);
         let present: Vec<usize> = present.collect();
         present.into_iter().filter_map(|peer| self.ask(now, id, peer)).collect()
     }
 
-    pub(super) fn answer(&mut self, now: Duration, from: usize, id: CollectiveId, told: Option<Told>) -> Vec<Output> {
+    pub(super) fn answer(
+        &mut self,
+        now: Duration,
+        from: usize,
+        id: CollectiveId,
+        told: Option<DescribedCall>,
+    ) -> Vec<MembershipOutput> {
         let mut outputs = match told {
             Some(told) if told.header.collective_id() == id => self.learn(now, from, told),
             Some(told) if told.header.sequence > id.sequence => vec![],
@@ -183,25 +214,29 @@ impl Hub {
     }
 
     /// Tells the mismatch, if there is one and everybody asked has answered.
-    fn settle(&mut self, id: CollectiveId) -> Vec<Output> {
+    fn settle(&mut self, id: CollectiveId) -> Vec<MembershipOutput> {
         let inquiry = self.inquiries.get(&id);
         let settled = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.asked.is_empty());
         let calls = settled.map(|inquiry| inquiry.calls.clone());
         calls.map(|calls| self.tell_mismatch(id, &calls)).unwrap_or_default()
     }
 
-    pub(super) fn tell_mismatch(&mut self, id: CollectiveId, calls: &BTreeMap<usize, Told>) -> Vec<Output> {
+    pub(super) fn tell_mismatch(
+        &mut self,
+        id: CollectiveId,
+        calls: &BTreeMap<usize, DescribedCall>,
+    ) -> Vec<MembershipOutput> {
         self.inquiries.remove(&id);
-        self.fail(Failure::Mismatch { description: describe(id, calls) })
+        self.fail(JobFailure::Mismatch { description: describe(id, calls) })
     }
 
     /// Tells the ranks that wait for each other, if `from` is one of them.
-    fn tell_circle(&mut self, from: usize) -> Vec<Output> {
+    fn tell_circle(&mut self, from: usize) -> Vec<MembershipOutput> {
         let is_absent = |rank: usize, id: CollectiveId, since: Duration| {
             let absent = self.inquiries.get(&id).and_then(|inquiry| inquiry.absent.get(&rank));
             absent.is_some_and(|&at| at >= since)
         };
         let circle = self.waits.circle(from, is_absent);
-        circle.map(|description| self.fail(Failure::Mismatch { description })).unwrap_or_default()
+        circle.map(|description| self.fail(JobFailure::Mismatch { description })).unwrap_or_default()
     }
 }

@@ -5,12 +5,15 @@ mod lose;
 
 use super::history::Lasts;
 use super::inquiry::Inquiry;
-use super::waits::Waits;
-use super::{Event, History, Message, Output, Pulse, Request, Timing, rank_failed, silent};
-use crate::call::{CollectiveId, Told};
-use crate::fabric::Failure;
+use super::waits::BlockedWaits;
+use super::{
+    CallHistory, HeartbeatTiming, MembershipEvent, MembershipMessage, MembershipOutput, MembershipRequest,
+    MembershipTiming, rank_failed, silent,
+};
+use crate::call::{CollectiveId, DescribedCall};
+use crate::fabric::JobFailure;
 use crate::replicas::{Losses, Replicas};
-use inquire::{Difference, Stall};
+use inquire::{CallDifference, Stall};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +25,7 @@ pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
 /// Where a rank stands.
 #[derive(Clone, Debug, PartialEq)]
-enum Standing {
+enum MemberStanding {
     /// It has not come.
     Awaited,
     /// It takes part.
@@ -34,8 +37,8 @@ enum Standing {
 }
 
 #[derive(Clone, Debug)]
-struct Member {
-    standing: Standing,
+struct HubMember {
+    standing: MemberStanding,
     heard: Duration,
 }
 
@@ -45,27 +48,27 @@ pub struct Hub {
     hosts: Arc<[String]>,
     replicas: Replicas,
     losses: Losses,
-    members: Vec<Member>,
+    members: Vec<HubMember>,
     present_count: usize,
     awaited_count: usize,
     join_deadline: Duration,
     join_timeout: Duration,
-    pulse: Pulse,
-    suspects: BTreeMap<usize, (Duration, Failure)>,
+    pulse: HeartbeatTiming,
+    suspects: BTreeMap<usize, (Duration, JobFailure)>,
     inquiries: BTreeMap<CollectiveId, Inquiry>,
-    difference: Option<Difference>,
-    waits: Waits,
-    failure: Option<Failure>,
+    difference: Option<CallDifference>,
+    waits: BlockedWaits,
+    failure: Option<JobFailure>,
     /// Whose death that is, if it died before all had come.
     early_death: Option<usize>,
 }
 
 impl Hub {
     /// The machine of rank `own`, to which nobody has come yet.
-    pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: Timing, now: Duration) -> Hub {
-        let member = Member { standing: Standing::Awaited, heard: now };
+    pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: MembershipTiming, now: Duration) -> Hub {
+        let member = HubMember { standing: MemberStanding::Awaited, heard: now };
         let mut members = vec![member; hosts.len()];
-        members[own].standing = Standing::Present;
+        members[own].standing = MemberStanding::Present;
         Hub {
             awaited_count: members.len() - 1,
             present_count: 0,
@@ -76,11 +79,11 @@ impl Hub {
             losses: Losses::new(replicas),
             join_deadline: now + timing.join_timeout,
             join_timeout: timing.join_timeout,
-            pulse: Pulse::new(now, timing),
+            pulse: HeartbeatTiming::new(now, timing),
             suspects: BTreeMap::new(),
             inquiries: BTreeMap::new(),
             difference: None,
-            waits: Waits::default(),
+            waits: BlockedWaits::default(),
             failure: None,
             early_death: None,
         }
@@ -95,68 +98,74 @@ impl Hub {
     }
 
     /// Takes an event.
-    pub fn handle(&mut self, now: Duration, event: Event, history: &History) -> Vec<Output> {
+    pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
             self.members.iter_mut().for_each(|member| member.heard = now);
         }
         match event {
-            Event::Connected { peer } => self.admit(now, peer),
-            Event::Received { peer, .. } if self.members[peer].standing == Standing::Lost => vec![],
-            Event::Received { peer, message } => {
+            MembershipEvent::Connected { peer } => self.admit(now, peer),
+            MembershipEvent::Received { peer, .. } if self.members[peer].standing == MemberStanding::Lost => vec![],
+            MembershipEvent::Received { peer, message } => {
                 self.members[peer].heard = now;
                 self.receive(now, peer, message, history)
             }
-            Event::Closed { peer, cause } => match &self.members[peer].standing {
-                Standing::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
-                Standing::Awaited | Standing::Left(_) | Standing::Lost => vec![],
+            MembershipEvent::Closed { peer, cause } => match &self.members[peer].standing {
+                MemberStanding::Present => self.lose(peer, rank_failed(peer, &self.hosts, cause)),
+                MemberStanding::Awaited | MemberStanding::Left(_) | MemberStanding::Lost => vec![],
             },
-            Event::Request(request) => self.request(now, request, history),
-            Event::Tick => self.tick(now),
+            MembershipEvent::Request(request) => self.request(now, request, history),
+            MembershipEvent::Tick => self.tick(now),
         }
     }
 
-    fn admit(&mut self, now: Duration, peer: usize) -> Vec<Output> {
+    fn admit(&mut self, now: Duration, peer: usize) -> Vec<MembershipOutput> {
         match self.members[peer].standing {
-            Standing::Awaited => {}
+            MemberStanding::Awaited => {}
             // Another hub has admitted it before.
-            Standing::Present => {
+            MemberStanding::Present => {
                 self.members[peer].heard = now;
-                return self.news().map(|message| Output::Send { to: peer, message }).collect();
+                return self.news().map(|message| MembershipOutput::Send { to: peer, message }).collect();
             }
-            Standing::Left(_) | Standing::Lost => return vec![],
+            MemberStanding::Left(_) | MemberStanding::Lost => return vec![],
         }
-        self.members[peer] = Member { standing: Standing::Present, heard: now };
+        self.members[peer] = HubMember { standing: MemberStanding::Present, heard: now };
         self.present_count += 1;
         self.awaited_count -= 1;
         if let Some(failure) = self.failure.clone() {
-            return vec![Output::Send { to: peer, message: Message::Failed(failure) }];
+            return vec![MembershipOutput::Send { to: peer, message: MembershipMessage::Failed(failure) }];
         }
         if self.awaited_count > 0 {
             return vec![];
         }
-        let mut outputs = self.tell_all(&Message::Complete);
-        outputs.push(Output::Complete);
+        let mut outputs = self.tell_all(&MembershipMessage::Complete);
+        outputs.push(MembershipOutput::Complete);
         outputs
     }
 
-    fn receive(&mut self, now: Duration, from: usize, message: Message, history: &History) -> Vec<Output> {
+    fn receive(
+        &mut self,
+        now: Duration,
+        from: usize,
+        message: MembershipMessage,
+        history: &CallHistory,
+    ) -> Vec<MembershipOutput> {
         match message {
-            Message::Report(failure) => self.fail(failure),
-            Message::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
-            Message::Stalled { call, peers, is_blocked } => {
+            MembershipMessage::Report(failure) => self.fail(failure),
+            MembershipMessage::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
+            MembershipMessage::Stalled { call, peers, is_blocked } => {
                 let peers = peers.iter().map(|&peer| peer as usize).collect();
                 self.stalled(now, from, &Stall { told: call.into(), peers, is_blocked }, history)
             }
-            Message::Differs { call, peer, theirs } => {
-                let theirs = Told::untold(theirs.0);
+            MembershipMessage::Differs { call, peer, theirs } => {
+                let theirs = DescribedCall::untold(theirs.0);
                 self.differs(now, [(from, call.into()), (peer as usize, theirs)], history)
             }
-            Message::Form { form, words } => self.form_told(from, form, &words),
-            Message::Answer { communicator, sequence, call } => {
-                self.answer(now, from, CollectiveId { communicator, sequence }, call.map(Told::from))
+            MembershipMessage::Form { form, words } => self.form_told(from, form, &words),
+            MembershipMessage::Answer { communicator, sequence, call } => {
+                self.answer(now, from, CollectiveId { communicator, sequence }, call.map(DescribedCall::from))
             }
-            Message::Complete if self.replicas.logical(from) == 0 => self.all_have_come(now),
-            Message::Goodbye { lasts, has_forgotten, form } => {
+            MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_have_come(now),
+            MembershipMessage::Goodbye { lasts, has_forgotten, form } => {
                 let headers = lasts.into_iter().map(|last| last.0).collect();
                 self.part_with(from, Lasts { headers, has_forgotten, form })
             }
@@ -164,49 +173,50 @@ impl Hub {
         }
     }
 
-    fn request(&mut self, now: Duration, request: Request, history: &History) -> Vec<Output> {
+    fn request(&mut self, now: Duration, request: MembershipRequest, history: &CallHistory) -> Vec<MembershipOutput> {
         match request {
-            Request::Report(failure) => self.fail(failure),
-            Request::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
-            Request::Stalled { header, peers, is_blocked } => {
+            MembershipRequest::Report(failure) => self.fail(failure),
+            MembershipRequest::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
+            MembershipRequest::Stalled { header, peers, is_blocked } => {
                 self.stalled(now, self.own, &Stall { told: history.told(header), peers, is_blocked }, history)
             }
-            Request::Differs { mine, peer, theirs } => {
-                self.differs(now, [(self.own, history.told(mine)), (peer, Told::untold(theirs))], history)
+            MembershipRequest::Differs { mine, peer, theirs } => {
+                self.differs(now, [(self.own, history.told(mine)), (peer, DescribedCall::untold(theirs))], history)
             }
-            Request::Leave => {
-                self.members[self.own].standing = Standing::Left(history.lasts());
+            MembershipRequest::Leave => {
+                self.members[self.own].standing = MemberStanding::Left(history.lasts());
                 // Other hubs stay after they have left, until the last rank has.
                 let stays = |rank: &usize| match self.members[*rank].standing {
-                    Standing::Present => true,
-                    Standing::Left(_) => self.replicas.logical(*rank) == 0,
-                    Standing::Awaited | Standing::Lost => false,
+                    MemberStanding::Present => true,
+                    MemberStanding::Left(_) => self.replicas.logical(*rank) == 0,
+                    MemberStanding::Awaited | MemberStanding::Lost => false,
                 };
                 let goodbye = history.lasts().goodbye();
-                let told = self.others().filter(stays).map(|to| Output::Send { to, message: goodbye.clone() });
+                let told =
+                    self.others().filter(stays).map(|to| MembershipOutput::Send { to, message: goodbye.clone() });
                 told.chain(self.finished()).collect()
             }
         }
     }
 
-    fn part_with(&mut self, peer: usize, lasts: Lasts) -> Vec<Output> {
-        if self.members[peer].standing == Standing::Present {
-            self.members[peer].standing = Standing::Left(lasts);
+    fn part_with(&mut self, peer: usize, lasts: Lasts) -> Vec<MembershipOutput> {
+        if self.members[peer].standing == MemberStanding::Present {
+            self.members[peer].standing = MemberStanding::Left(lasts);
             self.present_count -= 1;
         }
         self.finished().into_iter().collect()
     }
 
-    fn finished(&self) -> Option<Output> {
-        let hub_left = matches!(self.members[self.own].standing, Standing::Left(_));
+    fn finished(&self) -> Option<MembershipOutput> {
+        let hub_left = matches!(self.members[self.own].standing, MemberStanding::Left(_));
         let nobody_works = self.present_count == 0 || self.failure.is_some();
-        (hub_left && nobody_works && self.awaited_count == 0).then_some(Output::Finished)
+        (hub_left && nobody_works && self.awaited_count == 0).then_some(MembershipOutput::Finished)
     }
 
-    fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<Output> {
+    fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<MembershipOutput> {
         match self.members.get(peer).map(|member| &member.standing) {
-            Some(Standing::Left(_) | Standing::Lost) if self.has_copy_at_work(peer) => vec![],
-            Some(Standing::Left(lasts)) => {
+            Some(MemberStanding::Left(_) | MemberStanding::Lost) if self.has_copy_at_work(peer) => vec![],
+            Some(MemberStanding::Left(lasts)) => {
                 let cause = format!("left the job while rank {from} still needed it ({})", name_last(lasts));
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
@@ -220,7 +230,7 @@ impl Hub {
         }
     }
 
-    fn tick(&mut self, now: Duration) -> Vec<Output> {
+    fn tick(&mut self, now: Duration) -> Vec<MembershipOutput> {
         let mut outputs = Vec::new();
         let due = self.inquiries.iter().find(|(_, inquiry)| inquiry.due.is_some_and(|due| due <= now));
         if let Some((id, calls)) = due.map(|(&id, inquiry)| (id, inquiry.calls.clone())) {
@@ -237,21 +247,21 @@ impl Hub {
             outputs.extend(self.check(now));
         }
         if self.pulse.beat_is_due(now) {
-            outputs.extend(self.tell_all(&Message::Heartbeat));
+            outputs.extend(self.tell_all(&MembershipMessage::Heartbeat));
         }
         outputs
     }
 
-    fn check(&mut self, now: Duration) -> Vec<Output> {
+    fn check(&mut self, now: Duration) -> Vec<MembershipOutput> {
         let late = self.awaited_count > 0 && now >= self.join_deadline;
         if late && self.failure.is_none() {
-            let missing = self.members.iter().position(|member| member.standing == Standing::Awaited);
+            let missing = self.members.iter().position(|member| member.standing == MemberStanding::Awaited);
             let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
         let timeout = self.pulse.timing.heartbeat_timeout;
-        let silence = |member: &Member| now.saturating_sub(member.heard);
-        let is_dead = |member: &Member| member.standing == Standing::Present && silence(member) > timeout;
+        let silence = |member: &HubMember| now.saturating_sub(member.heard);
+        let is_dead = |member: &HubMember| member.standing == MemberStanding::Present && silence(member) > timeout;
         let dead = self.others().find(|&rank| is_dead(&self.members[rank]));
         let dead = dead.map(|rank| (rank, silent(rank, &self.hosts, silence(&self.members[rank]))));
         dead.map(|(rank, failure)| self.lose(rank, failure)).unwrap_or_default()
@@ -263,22 +273,22 @@ impl Hub {
     }
 
     /// The first failure is the job's: told to all, once.
-    fn fail(&mut self, failure: Failure) -> Vec<Output> {
+    fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
         if self.failure.is_some() {
             return vec![];
         }
         self.failure = Some(failure.clone());
         self.suspects.clear();
         self.inquiries.clear();
-        let mut outputs = self.tell_all(&Message::Failed(failure.clone()));
-        outputs.push(Output::Failed(failure));
+        let mut outputs = self.tell_all(&MembershipMessage::Failed(failure.clone()));
+        outputs.push(MembershipOutput::Failed(failure));
         outputs.extend(self.finished());
         outputs
     }
 
-    fn tell_all(&self, message: &Message) -> Vec<Output> {
-        let present = |rank: &usize| self.members[*rank].standing == Standing::Present;
-        self.others().filter(present).map(|to| Output::Send { to, message: message.clone() }).collect()
+    fn tell_all(&self, message: &MembershipMessage) -> Vec<MembershipOutput> {
+        let present = |rank: &usize| self.members[*rank].standing == MemberStanding::Present;
+        self.others().filter(present).map(|to| MembershipOutput::Send { to, message: message.clone() }).collect()
     }
 }
 

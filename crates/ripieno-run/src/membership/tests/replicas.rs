@@ -17,14 +17,14 @@ fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
 }
 
 /// Lets the ranks die in this order until a last replica has gone; checks what the others were told each time.
-fn die_in_order(world: &mut World, order: &[usize], dies: impl Fn(&mut World, usize)) {
+fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut MembershipWorld, usize)) {
     let mut dead = Vec::new();
     for &rank in order {
         dies(world, rank);
         dead.push(rank);
         let is_last = world.replicas.of(rank).all(|replica| dead.contains(&replica));
         for living in world.living() {
-            let Some(Failure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
+            let Some(JobFailure::RankFailed { rank: blamed, cause, .. }) = &world.failures[living] else {
                 assert!(!is_last, "rank {living} was not told of the last replica, {rank}, in {order:?}");
                 let mut told = world.losses[living].clone();
                 let mut known = dead.clone();
@@ -46,9 +46,9 @@ fn die_in_order(world: &mut World, order: &[usize], dies: impl Fn(&mut World, us
 fn whoever_dies_in_whatever_order_the_job_ends_with_the_last_copy_and_not_before() {
     for (world_size, replicas) in [(4, 2), (3, 3), (6, 3), (2, 2)] {
         for order in orders(world_size, world_size.min(4)) {
-            let mut world = World::replicated(world_size, replicas);
+            let mut world = MembershipWorld::replicated(world_size, replicas);
             assert_eq!(world.completed, vec![true; world_size]);
-            die_in_order(&mut world, &order, World::dies);
+            die_in_order(&mut world, &order, MembershipWorld::dies);
         }
     }
 }
@@ -56,7 +56,7 @@ fn whoever_dies_in_whatever_order_the_job_ends_with_the_last_copy_and_not_before
 #[test]
 fn whoever_falls_silent_in_whatever_order_is_found_within_the_timeout_and_an_eighth() {
     for order in orders(4, 3) {
-        let mut world = World::replicated(4, 2);
+        let mut world = MembershipWorld::replicated(4, 2);
         die_in_order(&mut world, &order, |world, rank| {
             world.frozen.push(rank);
             world.pass(Duration::from_millis(1125));
@@ -67,9 +67,9 @@ fn whoever_falls_silent_in_whatever_order_is_found_within_the_timeout_and_an_eig
 #[test]
 fn a_replicated_world_without_deaths_stays_healthy_and_leaves_in_any_order() {
     for order in orders(4, 4) {
-        let mut world = World::replicated(4, 2);
+        let mut world = MembershipWorld::replicated(4, 2);
         world.pass(Duration::from_secs(30));
-        order.iter().for_each(|&rank| world.request(rank, Request::Leave));
+        order.iter().for_each(|&rank| world.request(rank, MembershipRequest::Leave));
         assert_eq!(world.finished, [true; 4], "{order:?}");
         assert!(world.failures.iter().all(Option::is_none) && world.losses.iter().all(Vec::is_empty));
     }
@@ -78,17 +78,17 @@ fn a_replicated_world_without_deaths_stays_healthy_and_leaves_in_any_order() {
 #[test]
 fn an_error_that_a_rank_reports_is_everybodys_though_a_copy_lives_and_hubs_have_died() {
     for dead in [vec![], vec![0], vec![2]] {
-        let mut world = World::replicated(4, 2);
+        let mut world = MembershipWorld::replicated(4, 2);
         dead.iter().for_each(|&rank| world.dies(rank));
-        world.request(1, Request::Report(raised(1)));
+        world.request(1, MembershipRequest::Report(raised(1)));
         assert!(world.living().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
     }
 }
 
 #[test]
 fn a_report_that_the_first_hub_took_along_is_told_by_the_next() {
-    let mut world = World::replicated(4, 2);
-    world.event(3, Event::Request(Request::Report(raised(3))));
+    let mut world = MembershipWorld::replicated(4, 2);
+    world.event(3, MembershipEvent::Request(MembershipRequest::Report(raised(3))));
     // Rank 0 dies before it hears of it.
     world.frozen.push(0);
     world.deliver();
@@ -99,64 +99,64 @@ fn a_report_that_the_first_hub_took_along_is_told_by_the_next() {
 
 #[test]
 fn a_death_before_all_have_come_ends_the_job() {
-    let mut world = World::with_replicas(4, 2);
-    [0, 1, 3].iter().for_each(|&peer| world.event(2, Event::Connected { peer }));
-    [1, 2].iter().for_each(|&peer| world.event(0, Event::Connected { peer }));
+    let mut world = MembershipWorld::with_replicas(4, 2);
+    [0, 1, 3].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
+    [1, 2].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
     world.deliver();
     world.dies(1);
-    assert!([0, 2].iter().all(|&rank| matches!(world.failures[rank], Some(Failure::RankFailed { rank: 1, .. }))));
+    assert!([0, 2].iter().all(|&rank| matches!(world.failures[rank], Some(JobFailure::RankFailed { rank: 1, .. }))));
 }
 
 #[test]
 fn a_hub_that_has_not_seen_all_come_believes_the_first() {
     for sees_the_death_first in [false, true] {
-        let mut world = World::with_replicas(4, 2);
+        let mut world = MembershipWorld::with_replicas(4, 2);
         // Rank 3 is on its way to hub 2.
-        [0, 1].iter().for_each(|&peer| world.event(2, Event::Connected { peer }));
-        [1, 2, 3].iter().for_each(|&peer| world.event(0, Event::Connected { peer }));
+        [0, 1].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
+        [1, 2, 3].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
         if sees_the_death_first {
-            world.event(2, Event::Closed { peer: 1, cause: "its process ended".into() });
+            world.event(2, MembershipEvent::Closed { peer: 1, cause: "its process ended".into() });
         }
         world.deliver();
         assert_eq!(world.completed, [true; 4]);
         world.dies(1);
-        world.event(2, Event::Connected { peer: 3 });
+        world.event(2, MembershipEvent::Connected { peer: 3 });
         world.deliver();
         world.dies(0);
         assert!([2, 3].iter().all(|&rank| world.failures[rank].is_none() && world.losses[rank] == [1, 0]));
         world.dies(3);
-        assert!(matches!(world.failures[2], Some(Failure::RankFailed { rank: 3, .. })));
+        assert!(matches!(world.failures[2], Some(JobFailure::RankFailed { rank: 3, .. })));
     }
 }
 
 #[test]
 fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
     for silent in 0..4 {
-        let mut world = World::replicated(4, 2);
+        let mut world = MembershipWorld::replicated(4, 2);
         world.frozen.push(silent);
         world.pass(Duration::from_millis(1125));
         world.frozen.clear();
         // What waited for it on its connections.
-        let message = Message::Failed(rank_failed(silent, &[], "no heartbeat for 1.1 s"));
+        let message = MembershipMessage::Failed(rank_failed(silent, &[], "no heartbeat for 1.1 s"));
         let peer = if silent == 0 { 2 } else { 0 };
-        world.event(silent, Event::Received { peer, message });
+        world.event(silent, MembershipEvent::Received { peer, message });
         world.deliver();
         assert!(world.failures[silent].is_some());
-        world.request(silent, Request::Report(raised(silent)));
+        world.request(silent, MembershipRequest::Report(raised(silent)));
         assert!((0..4).filter(|&rank| rank != silent).all(|rank| world.failures[rank].is_none()), "{silent}");
     }
 }
 
 #[test]
 fn a_copy_that_left_is_not_missed_while_another_works() {
-    let mut world = World::replicated(4, 2);
-    world.request(1, Request::Leave);
-    world.request(2, Request::Suspect { peer: 1, cause: "closed".into() });
+    let mut world = MembershipWorld::replicated(4, 2);
+    world.request(1, MembershipRequest::Leave);
+    world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
     world.pass(hub::GRACE);
     assert!(world.failures.iter().all(Option::is_none));
     world.frozen.push(1);
     world.dies(3);
     assert!(world.failures.iter().all(Option::is_none), "rank 1 has finished its part");
-    world.request(2, Request::Suspect { peer: 1, cause: "closed".into() });
+    world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
     world.assert_all_blame(1, "left the job while rank 2 still needed it");
 }

@@ -5,7 +5,7 @@
 //!
 //! Cost: 40 bytes to every rank, in the message of the sizes.
 
-use super::super::block::{Combine, Form};
+use super::super::block::{KeyedCombine, KeyedForm};
 use super::super::columns::KeyKind;
 use crate::error::Error;
 use ripieno_plan::Op;
@@ -17,17 +17,17 @@ use ripieno_run::membership::name_ranks;
 pub(super) struct Announcement {
     pub call: u64,
     pub balanced: bool,
-    pub form: Form,
-    pub merge: Combine,
+    pub form: KeyedForm,
+    pub merge: KeyedCombine,
     /// What its rows take on their way, those for itself included; 0 if it has none.
     pub size_bytes: u64,
 }
 
 /// What rows look like on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agreed {
-    pub form: Form,
-    pub merge: Combine,
+pub(super) struct AgreedForm {
+    pub form: KeyedForm,
+    pub merge: KeyedCombine,
     /// Of all rows of all ranks.
     pub size_bytes: u64,
 }
@@ -37,7 +37,7 @@ impl Announcement {
     pub const BYTES: usize = 40;
 
     pub fn words(&self) -> [u64; Self::BYTES / 8] {
-        let Form { keys, element, width, combine, label } = self.form;
+        let KeyedForm { keys, element, width, combine, label } = self.form;
         let [keys, element, balanced] = [keys as u8, element as u8, u8::from(self.balanced)];
         let kinds = [keys, element, encode(combine), encode(self.merge), balanced, 0, 0, 0];
         [self.call, u64::from_le_bytes(kinds), width as u64, label, self.size_bytes]
@@ -47,7 +47,7 @@ impl Announcement {
     pub fn read(words: [u64; Self::BYTES / 8]) -> Option<Announcement> {
         let [call, kinds, width, label, size_bytes] = words;
         let [keys, element, combine, merge, balanced, 0, 0, 0] = kinds.to_le_bytes() else { return None };
-        let form = Form {
+        let form = KeyedForm {
             keys: *[KeyKind::Int64, KeyKind::Strings].get(keys as usize)?,
             element: *Element::ALL.get(element as usize)?,
             width: usize::try_from(width).ok()?,
@@ -60,14 +60,14 @@ impl Announcement {
     }
 
     /// What ranks have to tell alike; what rows look like is no matter where there are none.
-    fn compared(&self) -> (u64, bool, Option<(Form, Combine)>) {
+    fn compared(&self) -> (u64, bool, Option<(KeyedForm, KeyedCombine)>) {
         (self.call, self.balanced, (self.size_bytes > 0).then_some((self.form, self.merge)))
     }
 }
 
-impl Agreed {
+impl AgreedForm {
     /// What follows from what all ranks have told, by rank; of rows that nobody has, rank 0 says what they look like.
-    pub fn of(told: &[Announcement]) -> Result<Agreed, Error> {
+    pub fn of(told: &[Announcement]) -> Result<AgreedForm, Error> {
         let first = told.iter().find(|told| told.size_bytes > 0).unwrap_or(&told[0]);
         let fits = |told: &&Announcement| {
             (told.call, told.balanced) == (first.call, first.balanced)
@@ -80,7 +80,7 @@ impl Agreed {
         let size_bytes = told.iter().try_fold(0, sum).ok_or_else(|| Error::Malformed {
             cause: "ranks announced rows of more bytes than can be counted".to_string(),
         })?;
-        Ok(Agreed { form: first.form, merge: first.merge, size_bytes })
+        Ok(AgreedForm { form: first.form, merge: first.merge, size_bytes })
     }
 }
 
@@ -103,7 +103,7 @@ fn describe(told: &[Announcement]) -> String {
 }
 
 fn rows(told: &Announcement) -> String {
-    let Some((Form { keys, element, width, combine, label }, merge)) = told.compared().2 else {
+    let Some((KeyedForm { keys, element, width, combine, label }, merge)) = told.compared().2 else {
         return "no rows".to_string();
     };
     let [combine, merge] = [combine, merge].map(|combine| combine.op().map_or("concat", Op::name));
@@ -111,14 +111,14 @@ fn rows(told: &Announcement) -> String {
     format!("{} keys, rows of {} × {width}, {combine}, merged by {merge}{label}", keys.name(), element.name())
 }
 
-fn encode(combine: Combine) -> u8 {
+fn encode(combine: KeyedCombine) -> u8 {
     combine.op().map_or(0, |op| op as u8 + 1)
 }
 
-fn decode(number: u8) -> Option<Combine> {
+fn decode(number: u8) -> Option<KeyedCombine> {
     match number.checked_sub(1) {
-        None => Some(Combine::Concat),
-        Some(op) => Op::ALL.get(op as usize).copied().map(Combine::Op),
+        None => Some(KeyedCombine::Concat),
+        Some(op) => Op::ALL.get(op as usize).copied().map(KeyedCombine::Op),
     }
 }
 
@@ -126,16 +126,21 @@ fn decode(number: u8) -> Option<Combine> {
 mod tests {
     use super::*;
 
-    const FORM: Form =
-        Form { keys: KeyKind::Strings, element: Element::F32, width: 3, combine: Combine::Op(Op::Max), label: 9 };
+    const FORM: KeyedForm = KeyedForm {
+        keys: KeyKind::Strings,
+        element: Element::F32,
+        width: 3,
+        combine: KeyedCombine::Op(Op::Max),
+        label: 9,
+    };
     const TOLD: Announcement =
-        Announcement { call: 7, balanced: true, form: FORM, merge: Combine::Concat, size_bytes: 40 };
+        Announcement { call: 7, balanced: true, form: FORM, merge: KeyedCombine::Concat, size_bytes: 40 };
 
     #[test]
     fn what_was_told_comes_back_and_what_tells_nothing_is_refused() {
-        let ops = Op::ALL.into_iter().map(Combine::Op).chain([Combine::Concat]);
+        let ops = Op::ALL.into_iter().map(KeyedCombine::Op).chain([KeyedCombine::Concat]);
         for (combine, balanced) in ops.flat_map(|combine| [(combine, false), (combine, true)]) {
-            let told = Announcement { balanced, merge: combine, form: Form { combine, ..FORM }, ..TOLD };
+            let told = Announcement { balanced, merge: combine, form: KeyedForm { combine, ..FORM }, ..TOLD };
             assert_eq!(Announcement::read(told.words()), Some(told));
         }
         for byte in 0..8 {
@@ -150,31 +155,34 @@ mod tests {
 
     #[test]
     fn ranks_without_rows_take_the_form_of_the_others_or_of_rank_0() {
-        let other = Form { keys: KeyKind::Int64, width: 1, label: 0, ..FORM };
-        let none = Announcement { form: other, merge: Combine::Op(Op::Sum), size_bytes: 0, ..TOLD };
-        let agreed = Agreed { form: FORM, merge: Combine::Concat, size_bytes: 80 };
-        assert_eq!(Agreed::of(&[none, TOLD, none, TOLD]), Ok(agreed));
+        let other = KeyedForm { keys: KeyKind::Int64, width: 1, label: 0, ..FORM };
+        let none = Announcement { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..TOLD };
+        let agreed = AgreedForm { form: FORM, merge: KeyedCombine::Concat, size_bytes: 80 };
+        assert_eq!(AgreedForm::of(&[none, TOLD, none, TOLD]), Ok(agreed));
         let nothing = Announcement { size_bytes: 0, ..TOLD };
-        let agreed = Agreed { form: other, merge: Combine::Op(Op::Sum), size_bytes: 0 };
-        assert_eq!(Agreed::of(&[none, nothing]), Ok(agreed));
+        let agreed = AgreedForm { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0 };
+        assert_eq!(AgreedForm::of(&[none, nothing]), Ok(agreed));
     }
 
     #[test]
     fn ranks_that_differ_are_named_with_what_each_gave() {
         let with = |form| Announcement { form, ..TOLD };
         let cases = [
-            (with(Form { keys: KeyKind::Int64, ..FORM }), "int64 keys, rows of float32 × 3, max, merged by concat"),
-            (with(Form { element: Element::I8, ..FORM }), "rows of int8 × 3"),
-            (with(Form { width: 4, ..FORM }), "float32 × 4"),
-            (with(Form { combine: Combine::Concat, ..FORM }), "concat, merged by concat"),
-            (with(Form { label: 8, ..FORM }), "label 8"),
-            (Announcement { merge: Combine::Op(Op::Sum), ..TOLD }, "merged by sum"),
+            (
+                with(KeyedForm { keys: KeyKind::Int64, ..FORM }),
+                "int64 keys, rows of float32 × 3, max, merged by concat",
+            ),
+            (with(KeyedForm { element: Element::I8, ..FORM }), "rows of int8 × 3"),
+            (with(KeyedForm { width: 4, ..FORM }), "float32 × 4"),
+            (with(KeyedForm { combine: KeyedCombine::Concat, ..FORM }), "concat, merged by concat"),
+            (with(KeyedForm { label: 8, ..FORM }), "label 8"),
+            (Announcement { merge: KeyedCombine::Op(Op::Sum), ..TOLD }, "merged by sum"),
             (Announcement { balanced: false, ..TOLD }, "label 9"),
             (Announcement { call: 8, ..TOLD }, "call #0000000000000008 of string keys"),
             (Announcement { call: 8, size_bytes: 0, ..TOLD }, "call #0000000000000008 of no rows"),
         ];
         for (other, named) in cases {
-            let Err(Error::RowsDiffer { description }) = Agreed::of(&[TOLD, TOLD, other, TOLD]) else {
+            let Err(Error::RowsDiffer { description }) = AgreedForm::of(&[TOLD, TOLD, other, TOLD]) else {
                 panic!("{other:?}")
             };
             let (most, last) = description.split_once("; ").unwrap();
@@ -186,6 +194,6 @@ mod tests {
     #[test]
     fn rows_of_more_bytes_than_can_be_counted_are_refused() {
         let all = Announcement { size_bytes: u64::MAX, ..TOLD };
-        assert!(matches!(Agreed::of(&[all, TOLD]), Err(Error::Malformed { .. })));
+        assert!(matches!(AgreedForm::of(&[all, TOLD]), Err(Error::Malformed { .. })));
     }
 }

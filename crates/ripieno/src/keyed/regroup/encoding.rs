@@ -2,7 +2,7 @@
 //!
 //! Integers lie as they do in memory. Of strings the lengths come first, 4 bytes each, then all their bytes.
 
-use super::super::block::{Block, BlockView, Combine, Form, PartSize};
+use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::{KeyKind, OwnedKeys};
 use crate::error::{Error, argument};
 
@@ -10,15 +10,15 @@ use crate::error::{Error, argument};
 const LENGTH_BYTES: u64 = 4;
 
 /// How many bytes a block of this size takes; `None` if there is no such block of this form.
-pub(super) fn encoded_bytes(form: &Form, size: PartSize) -> Option<u64> {
+pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
     let PartSize { keys, key_bytes, rows } = size;
     let key_bytes = match form.keys {
         KeyKind::Int64 => keys.checked_mul(8).filter(|&bytes| bytes == key_bytes)?,
         KeyKind::Strings => keys.checked_mul(LENGTH_BYTES)?.checked_add(key_bytes)?,
     };
     let count_bytes = match form.combine {
-        Combine::Op(_) => (rows == keys).then_some(0)?,
-        Combine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
+        KeyedCombine::Op(_) => (rows == keys).then_some(0)?,
+        KeyedCombine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
     };
     let is_nothing = keys > 0 || key_bytes == 0 && rows == 0;
     let row_bytes = rows.checked_mul(form.row_bytes() as u64)?;
@@ -26,7 +26,7 @@ pub(super) fn encoded_bytes(form: &Form, size: PartSize) -> Option<u64> {
 }
 
 /// Writes `block`, which has just as many bytes.
-pub(super) fn write(block: &Block, into: &mut [u8]) -> Result<(), Error> {
+pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
     let mut rest = into;
     let mut take = |length| rest.split_off_mut(..length).expect("a block has the size of its part");
     match &block.keys {
@@ -61,7 +61,7 @@ pub(super) struct Arrived<'a> {
 
 impl<'a> Arrived<'a> {
     /// Reads a block of this size from the front of `bytes`, which has as many; says what is wrong if it is none.
-    pub fn read(form: &Form, size: &PartSize, bytes: &mut &'a [u8]) -> Result<Arrived<'a>, String> {
+    pub fn read(form: &KeyedForm, size: &PartSize, bytes: &mut &'a [u8]) -> Result<Arrived<'a>, String> {
         let mut take = |length: u64| bytes.split_off(..length as usize).expect("sizes were added up");
         let keys = match form.keys {
             KeyKind::Int64 => OwnedKeys::Int64(numbers(take(size.key_bytes), i64::from_ne_bytes)),
@@ -79,7 +79,7 @@ impl<'a> Arrived<'a> {
                 OwnedKeys::Strings { offsets, data: take(size.key_bytes).to_vec() }
             }
         };
-        let counts = (form.combine == Combine::Concat).then(|| numbers(take(size.keys * 8), u64::from_ne_bytes));
+        let counts = (form.combine == KeyedCombine::Concat).then(|| numbers(take(size.keys * 8), u64::from_ne_bytes));
         if let Some(counts) = &counts {
             let rows = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
             if rows != Some(size.rows) || counts.contains(&0) {
@@ -104,15 +104,15 @@ mod tests {
     use super::*;
     use crate::{Element, Op};
 
-    const STRINGS: Form =
-        Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat, label: 0 };
+    const STRINGS: KeyedForm =
+        KeyedForm { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: KeyedCombine::Concat, label: 0 };
 
-    fn block() -> Block {
+    fn block() -> KeyedBlock {
         let keys = OwnedKeys::Strings { offsets: vec![0, 2, 2, 7], data: b"abcdefg".to_vec() };
-        Block { keys, counts: Some(vec![1, 3, 1]), values: (0..30).collect() }
+        KeyedBlock { keys, counts: Some(vec![1, 3, 1]), values: (0..30).collect() }
     }
 
-    fn written(block: &Block, size: PartSize) -> Vec<u8> {
+    fn written(block: &KeyedBlock, size: PartSize) -> Vec<u8> {
         let mut bytes = vec![0; encoded_bytes(&STRINGS, size).unwrap() as usize];
         write(block, &mut bytes).unwrap();
         bytes
@@ -147,10 +147,15 @@ mod tests {
 
     #[test]
     fn integers_are_written_at_any_alignment() {
-        let form =
-            Form { keys: KeyKind::Int64, element: Element::U8, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
+        let form = KeyedForm {
+            keys: KeyKind::Int64,
+            element: Element::U8,
+            width: 1,
+            combine: KeyedCombine::Op(Op::Sum),
+            label: 0,
+        };
         let size = PartSize { keys: 2, key_bytes: 16, rows: 2 };
-        let block = Block { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
+        let block = KeyedBlock { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
         let mut bytes = [0; 1 + 18];
         write(&block, &mut bytes[1..]).unwrap();
         let arrived = Arrived::read(&form, &size, &mut &bytes[1..]).unwrap();

@@ -1,19 +1,19 @@
 //! Blocks and announcements of a peer that regroups, damaged: they are refused, or rows.
 
-use super::super::block::{Combine, Form, PartSize};
+use super::super::block::{KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::KeyKind;
-use super::agreement::{Agreed, Announcement};
+use super::agreement::{AgreedForm, Announcement};
 use super::encoding::{Arrived, encoded_bytes};
 use crate::{Element, Op};
-use ripieno_fuzz::{Counting, Fuzz};
+use ripieno_fuzz::{Fuzz, FuzzAllocator};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-const FORMS: [Form; 3] = [
-    Form { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: Combine::Concat, label: 0 },
-    Form { keys: KeyKind::Strings, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 },
-    Form { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: Combine::Concat, label: 9 },
+const FORMS: [KeyedForm; 3] = [
+    KeyedForm { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: KeyedCombine::Concat, label: 0 },
+    KeyedForm { keys: KeyKind::Strings, element: Element::F64, width: 1, combine: KeyedCombine::Op(Op::Sum), label: 0 },
+    KeyedForm { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: KeyedCombine::Concat, label: 9 },
 ];
 
 /// Words at the front of `bytes`, as many as are wanted, and what follows.
@@ -53,13 +53,14 @@ fn damaged_blocks_are_refused_or_rows() {
 
 #[test]
 fn damaged_announcements_are_refused_or_agreed_on() {
-    let told = Announcement { call: 7, balanced: true, form: FORMS[0], merge: Combine::Op(Op::Max), size_bytes: 40 };
+    let told =
+        Announcement { call: 7, balanced: true, form: FORMS[0], merge: KeyedCombine::Op(Op::Max), size_bytes: 40 };
     let bytes = |told: Announcement| told.words().map(u64::to_le_bytes).concat();
     let valid = [told, Announcement { size_bytes: 0, form: FORMS[2], ..told }].map(bytes);
     Fuzz::new("announcement", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let (words, _) = split(bytes)?;
         let read = Announcement::read(words)?;
         assert_eq!(read.words(), words, "an announcement has one form");
-        Some(Agreed::of(&[told, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
+        Some(AgreedForm::of(&[told, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
     });
 }

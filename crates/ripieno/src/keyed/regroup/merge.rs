@@ -1,7 +1,7 @@
 //! Merging: what the ranks have for a part becomes one block, as soon as the wave has come.
 
-use super::super::block::{Block, Form, PartSize};
-use super::super::part::{Part, Scratch};
+use super::super::block::{KeyedBlock, KeyedForm, PartSize};
+use super::super::part::{KeyedPart, PartScratch};
 use super::encoding::{Arrived, encoded_bytes};
 use super::wave::Wave;
 use super::{OnBlock, Regrouping};
@@ -10,23 +10,23 @@ use ripieno_kernels::Threads;
 use std::time::Instant;
 
 /// What the ranks have for one part.
-struct Pieces<'a> {
+struct PartPieces<'a> {
     /// By rank.
-    pieces: Vec<Piece<'a>>,
-    into: &'a mut Block,
+    pieces: Vec<RankPiece<'a>>,
+    into: &'a mut KeyedBlock,
 }
 
 /// What one rank has for one part.
-enum Piece<'a> {
-    Own(Block),
+enum RankPiece<'a> {
+    Own(KeyedBlock),
     Came { from: usize, size: PartSize, bytes: &'a [u8] },
 }
 
-impl Piece<'_> {
+impl RankPiece<'_> {
     fn row_count(&self) -> u64 {
         match self {
-            Piece::Own(block) => block.view().row_count(),
-            Piece::Came { size, .. } => size.rows,
+            RankPiece::Own(block) => block.view().row_count(),
+            RankPiece::Came { size, .. } => size.rows,
         }
     }
 }
@@ -39,7 +39,7 @@ impl Regrouping<'_> {
         let form = *self.parts.form();
         let merged_form = self.regrouped.form;
         let own = self.sizes.waves.parts(rank, wave.number);
-        let mut blocks = vec![Block::none(&merged_form); own.len()];
+        let mut blocks = vec![KeyedBlock::none(&merged_form); own.len()];
         let mut came = wave.blocks();
         let mut all = Vec::new();
         for (&part, into) in own.iter().zip(&mut blocks) {
@@ -51,14 +51,14 @@ impl Regrouping<'_> {
                 }
                 if from == rank {
                     self.regrouped.rows_in += size.rows;
-                    pieces.push(Piece::Own(self.parts.take(part)?));
+                    pieces.push(RankPiece::Own(self.parts.take(part)?));
                     continue;
                 }
                 let length = encoded_bytes(&form, size).expect("sizes have been checked");
                 let bytes = came.split_off(..length as usize).expect("sizes were added up");
-                pieces.push(Piece::Came { from, size, bytes });
+                pieces.push(RankPiece::Came { from, size, bytes });
             }
-            all.push(Pieces { pieces, into });
+            all.push(PartPieces { pieces, into });
         }
         merge_all(all, &form, &merged_form, &Threads::new(self.options.threads.get()))?;
         drop(wave);
@@ -79,31 +79,41 @@ impl Regrouping<'_> {
 const MERGING_OPERATIONS: usize = 1000;
 
 /// Merges parts, each on whichever thread is free.
-fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, threads: &Threads) -> Result<(), Error> {
-    let rows: u64 = all.iter().flat_map(|parts| &parts.pieces).map(Piece::row_count).sum();
+fn merge_all(
+    all: Vec<PartPieces<'_>>,
+    form: &KeyedForm,
+    merged_form: &KeyedForm,
+    threads: &Threads,
+) -> Result<(), Error> {
+    let rows: u64 = all.iter().flat_map(|parts| &parts.pieces).map(RankPiece::row_count).sum();
     let operations = MERGING_OPERATIONS * rows as usize / all.len().max(1);
     let mut outcomes: Vec<_> = all.iter().map(|_| Ok(())).collect();
     let parts = all.into_iter().zip(&mut outcomes).collect();
-    threads.for_each(parts, operations, Scratch::default, |scratch, (Pieces { pieces, into }, outcome)| {
+    threads.for_each(parts, operations, PartScratch::default, |scratch, (PartPieces { pieces, into }, outcome)| {
         *outcome = merged(pieces, form, merged_form, scratch).map(|block| *into = block);
     });
     outcomes.into_iter().collect()
 }
 
 /// One block of what the ranks have, in the order of the ranks.
-fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form, scratch: &mut Scratch) -> Result<Block, Error> {
+fn merged(
+    mut pieces: Vec<RankPiece<'_>>,
+    form: &KeyedForm,
+    merged_form: &KeyedForm,
+    scratch: &mut PartScratch,
+) -> Result<KeyedBlock, Error> {
     // What is alone is merged already.
-    if let ([Piece::Own(_)], true) = (&pieces[..], form == merged_form)
-        && let Some(Piece::Own(block)) = pieces.pop()
+    if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
+        && let Some(RankPiece::Own(block)) = pieces.pop()
     {
         return Ok(block);
     }
-    let mut part = Part::new(merged_form, merged_form.reduction()?);
+    let mut part = KeyedPart::new(merged_form, merged_form.reduction()?);
     for piece in &pieces {
         let arrived;
         let view = match piece {
-            Piece::Own(block) => block.view(),
-            Piece::Came { from, size, bytes } => {
+            RankPiece::Own(block) => block.view(),
+            RankPiece::Came { from, size, bytes } => {
                 let malformed = |cause| Error::Malformed { cause: format!("rank {from} sent {cause}") };
                 arrived = Arrived::read(form, size, &mut &**bytes).map_err(malformed)?;
                 arrived.view()

@@ -22,18 +22,18 @@ mod wave;
 pub use options::{Regroup, Regrouped};
 
 use super::aggregation::Aggregation;
-use super::block::{Block, Form};
+use super::block::{KeyedBlock, KeyedForm};
 use super::parts::Parts;
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use options::Steps;
 use ripieno_kernels::Threads;
-use sizes::Sizes;
+use sizes::RegroupSizes;
 use std::time::{Duration, Instant};
-use wave::Exchanges;
+use wave::WaveExchanges;
 
 /// Takes blocks whose keys are complete, with what they look like.
-pub(super) type OnBlock<'a> = dyn FnMut(&Form, Block) -> Result<(), Error> + 'a;
+pub(super) type OnBlock<'a> = dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error> + 'a;
 
 /// A regroup on its way.
 struct Regrouping<'a> {
@@ -41,8 +41,8 @@ struct Regrouping<'a> {
     options: &'a Regroup,
     steps: Steps,
     parts: Parts,
-    sizes: Sizes,
-    exchanges: Exchanges,
+    sizes: RegroupSizes,
+    exchanges: WaveExchanges,
     regrouped: Regrouped,
 }
 
@@ -58,20 +58,20 @@ impl Communicator {
     /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Every rank
     /// gets [`Error::RowsDiffer`], and no row has travelled, if rows are of different forms, or ranks differ in `call`,
     /// `merge` or `balanced`. Ranks that call something else, or let rows travel otherwise, are told by
-    /// [`Failure::Mismatch`](crate::Failure::Mismatch). What only this rank has, an error of `on_block`, of spilling or
+    /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). What only this rank has, an error of `on_block`, of spilling or
     /// of memory, ends the job.
     pub fn regroup(
         &self,
         rows: Aggregation,
         options: &Regroup,
-        on_block: &mut dyn FnMut(&Form, Block) -> Result<(), Error>,
+        on_block: &mut dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error>,
     ) -> Result<Regrouped, Error> {
         let (form, rank_count) = (*rows.form(), rows.homes.rank_count);
         if rank_count != self.world_size() {
             let expected = format!("{}, as many as there are ranks here", self.world_size());
             return Err(argument("ranks of the aggregation", rank_count, &expected));
         }
-        Form { combine: options.merge, ..form }.reduction()?;
+        KeyedForm { combine: options.merge, ..form }.reduction()?;
         let result = regroup(self, rows, options, on_block);
         if let Err(error) = &result
             && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed | Error::RowsDiffer { .. })
@@ -93,11 +93,11 @@ fn regroup(
     let sealing = started.elapsed();
     let (started, sent_before) = (Instant::now(), comm.statistics()?.sent_bytes);
     let mut steps = Steps::new(parts.part_count(), options);
-    let (sizes, agreed) = Sizes::exchange(comm, &mut parts, &mut steps, options)?;
-    let exchanges = Exchanges::new(comm, &parts, &sizes, options.eager_bytes);
+    let (sizes, agreed) = RegroupSizes::exchange(comm, &mut parts, &mut steps, options)?;
+    let exchanges = WaveExchanges::new(comm, &parts, &sizes, options.eager_bytes);
     let (waves, spilled_bytes) = (sizes.waves.count(), parts.spilled_bytes());
     let regrouped = Regrouped {
-        form: Form { combine: agreed.merge, ..agreed.form },
+        form: KeyedForm { combine: agreed.merge, ..agreed.form },
         waves,
         spilled_bytes,
         sealing,

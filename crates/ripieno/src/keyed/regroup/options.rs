@@ -1,8 +1,8 @@
 //! What the caller of a regroup may choose, and what it gets to know.
 
-use super::super::block::{Combine, Form};
+use super::super::block::{KeyedCombine, KeyedForm};
 use crate::communicator::Communicator;
-use crate::elements::Shape;
+use crate::elements::ElementShape;
 use crate::error::Error;
 use ripieno_run::{Call, CallKind, Element};
 use std::num::{NonZeroU64, NonZeroUsize};
@@ -26,7 +26,7 @@ pub struct Regroup {
     pub call: u64,
     /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined
     /// here.
-    pub merge: Combine,
+    pub merge: KeyedCombine,
     /// Whether parts are dealt to ranks by their size, the largest first, and not by their number.
     pub balanced: bool,
     /// Bytes that come to a rank in one wave, and half of what any rank gives in one; one part at least.
@@ -43,7 +43,7 @@ pub struct Regroup {
 
 impl Regroup {
     /// The usual way, on one thread, with rows that become one as `merge` says.
-    pub fn new(merge: Combine) -> Regroup {
+    pub fn new(merge: KeyedCombine) -> Regroup {
         let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
         Regroup {
             call: 0,
@@ -78,7 +78,7 @@ impl Regroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regrouped {
     /// What the rows at home here look like, merged.
-    pub form: Form,
+    pub form: KeyedForm,
     /// Ranges of parts that travelled one after the other.
     pub waves: usize,
     /// Rows that were in the parts of this rank, and how many of them left it.
@@ -123,7 +123,7 @@ impl Steps {
             "{part_count} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above \
              {eager_bytes} bytes"
         );
-        Steps { form: Shape::Told(&words).form(), words, next: 0 }
+        Steps { form: ElementShape::Told(&words).form(), words, next: 0 }
     }
 
     /// The call of the next step of `comm`.

@@ -1,9 +1,9 @@
 //! How much every rank has for every part, and what follows from that: homes and waves. Ranks agree in the same
 //! message.
 
-use super::super::block::{Form, PartSize};
+use super::super::block::{KeyedForm, PartSize};
 use super::super::parts::Parts;
-use super::agreement::{Agreed, Announcement};
+use super::agreement::{AgreedForm, Announcement};
 use super::encoding::encoded_bytes;
 use super::options::{Regroup, Steps};
 use crate::agree::{all_words, combined_words, words};
@@ -13,13 +13,13 @@ use crate::owned_buffers::NO_MEMORY;
 use ripieno_plan::algorithms::alltoall::direct;
 use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
 use ripieno_plan::{Buffer, Op, Span};
-use ripieno_run::Memory;
+use ripieno_run::BufferMemory;
 
 /// The size of a part is told by so many bytes.
 const TOLD_BYTES: usize = 24;
 
 /// What all ranks know of the parts, and what this one does of those that are at home with it.
-pub(super) struct Sizes {
+pub(super) struct RegroupSizes {
     pub waves: Waves,
     own: Own,
 }
@@ -32,7 +32,7 @@ struct Own {
     sizes: Vec<Vec<PartSize>>,
 }
 
-impl Sizes {
+impl RegroupSizes {
     /// Tells the sizes of `parts` to their homes, and ahead of them what this rank calls. Ranks without rows adopt what
     /// those of others look like. Where one wave takes all, and homes do not depend on sizes, that is all; else all
     /// ranks learn how large each part is.
@@ -41,7 +41,7 @@ impl Sizes {
         parts: &mut Parts,
         steps: &mut Steps,
         options: &Regroup,
-    ) -> Result<(Sizes, Agreed), Error> {
+    ) -> Result<(RegroupSizes, AgreedForm), Error> {
         let (part_count, p) = (parts.part_count(), comm.world_size());
         let sizes: Vec<PartSize> = (0..part_count).map(|part| parts.size(part)).collect();
         let bytes: Vec<u64> =
@@ -50,7 +50,7 @@ impl Sizes {
         let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
         let mut homes = hashed_homes(part_count, p);
         let (mut own, told) = Own::told(comm, &sizes, &announced.words(), steps, &homes)?;
-        let agreed = Agreed::of(&announcements(&told)?)?;
+        let agreed = AgreedForm::of(&announcements(&told)?)?;
         if announced.size_bytes == 0 {
             parts.adopt(agreed.form);
         }
@@ -61,7 +61,7 @@ impl Sizes {
             let mut known_bytes = bytes;
             own.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
             let waves = Waves::whole(&homes, &known_bytes, p, most_bytes > 0);
-            return Ok((Sizes { waves, own }, agreed));
+            return Ok((RegroupSizes { waves, own }, agreed));
         }
         let part_bytes = all_words(comm, &own_bytes)?;
         if part_bytes.iter().try_fold(0u64, |sum, &bytes| sum.checked_add(bytes)).is_none() {
@@ -79,7 +79,7 @@ impl Sizes {
         }
         let most_bytes = loads(&homes, &part_bytes, p).into_iter().max().unwrap_or(0);
         let waves = Waves::new(&homes, &part_bytes, p, options.wave_bytes_of(most_bytes));
-        Ok((Sizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
+        Ok((RegroupSizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
     }
 
     /// What comes from rank `from` for `part`, which is at home here.
@@ -154,7 +154,7 @@ impl Own {
         let out_chunks = whole(Buffer::MAIN, out.len()).split(&lengths);
         let in_chunks = whole(Buffer::OUTPUT, into.len()).split(&vec![own_bytes; p]);
         let plan = direct::plan(&comm.group, &out_chunks, &in_chunks);
-        let buffers = [Memory::Read(&out), Memory::Write(&mut into), NO_MEMORY];
+        let buffers = [BufferMemory::Read(&out), BufferMemory::Write(&mut into), NO_MEMORY];
         comm.run_uncatalogued(steps.next_call(comm)?, plan, buffers)?;
 
         let mut numbers = words(&into);
@@ -168,7 +168,7 @@ impl Own {
     }
 
     /// How many bytes each part takes, of all ranks together; all parts together are no more than memory could hold.
-    fn bytes(&self, form: &Form) -> Result<Vec<u64>, Error> {
+    fn bytes(&self, form: &KeyedForm) -> Result<Vec<u64>, Error> {
         let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
         for (rank, sizes) in self.sizes.iter().enumerate() {
             for ((&size, sum), part) in sizes.iter().zip(&mut part_bytes).zip(&self.parts) {
@@ -191,21 +191,26 @@ impl Own {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Aggregation, Combine, KeyKind};
+    use super::super::super::{Aggregation, KeyKind, KeyedCombine};
     use super::*;
-    use crate::{Element, Failure};
+    use crate::{Element, JobFailure};
     use ripieno_kernels::Threads;
     use ripieno_net::ThreadFabric;
 
-    const FORM: Form =
-        Form { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: Combine::Op(Op::Sum), label: 0 };
+    const FORM: KeyedForm = KeyedForm {
+        keys: KeyKind::Int64,
+        element: Element::F64,
+        width: 1,
+        combine: KeyedCombine::Op(Op::Sum),
+        label: 0,
+    };
 
-    fn no_rows(form: Form) -> Aggregation {
+    fn no_rows(form: KeyedForm) -> Aggregation {
         Aggregation::new(form, 2, None).unwrap()
     }
 
     /// What rank 0 gets when rank 1 says that all its parts have `sizes`, one for each time that it is asked.
-    fn lied_to(form: Form, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
+    fn lied_to(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let lie = |comm: &Communicator| {
             let parts = no_rows(form).seal(&Threads::new(1)).unwrap();
@@ -235,8 +240,8 @@ mod tests {
 
     #[test]
     fn sizes_that_cannot_be_end_the_job() {
-        let concat = Form { combine: Combine::Concat, ..FORM };
-        let strings = Form { keys: KeyKind::Strings, ..FORM };
+        let concat = KeyedForm { combine: KeyedCombine::Concat, ..FORM };
+        let strings = KeyedForm { keys: KeyKind::Strings, ..FORM };
         let size = |keys, key_bytes, rows| PartSize { keys, key_bytes, rows };
         let lies = [
             (FORM, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
@@ -252,7 +257,7 @@ mod tests {
             let [told, after] = lied_to(form, &Regroup::new(form.combine), &[lie]);
             let Err(Error::Malformed { cause }) = told else { panic!("{told:?}") };
             assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");
-            assert!(matches!(after, Err(Error::Failed(Failure::RankFailed { rank: 0, .. }))), "{after:?}");
+            assert!(matches!(after, Err(Error::Failed(JobFailure::RankFailed { rank: 0, .. }))), "{after:?}");
         }
     }
 

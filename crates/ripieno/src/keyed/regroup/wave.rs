@@ -4,30 +4,30 @@ use super::super::block::PartSize;
 use super::super::parts::Parts;
 use super::Regrouping;
 use super::encoding::{encoded_bytes, write};
-use super::sizes::Sizes;
+use super::sizes::RegroupSizes;
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::owned_buffers::OwnedBuffers;
 use crate::pool::PooledBuffer;
-use ripieno_plan::regroup::{Blocks, plan};
+use ripieno_plan::regroup::{ExchangeBlocks, plan};
 use ripieno_plan::{Buffer, Span};
-use ripieno_run::Memory;
+use ripieno_run::BufferMemory;
 use std::ops::Range;
 use std::time::Instant;
 
 /// A wave on its way.
-pub(super) struct Flight {
+pub(super) struct InFlightWave {
     number: usize,
     handle: Handle<Buffers>,
-    into: Blocks,
+    into: ExchangeBlocks,
 }
 
 /// A wave that has come.
 pub(super) struct Wave {
     pub number: usize,
     buffer: PooledBuffer,
-    blocks: Blocks,
+    blocks: ExchangeBlocks,
 }
 
 /// What is sent, and what comes.
@@ -38,19 +38,19 @@ struct Buffers {
 
 // SAFETY: pooled buffers own their bytes, and moving one does not move these.
 unsafe impl OwnedBuffers for Buffers {
-    fn buffers(&mut self) -> [Memory<'_>; 2] {
-        [Memory::Write(self.out.bytes_mut()), Memory::Write(self.into.bytes_mut())]
+    fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
+        [BufferMemory::Write(self.out.bytes_mut()), BufferMemory::Write(self.into.bytes_mut())]
     }
 }
 
 /// What this rank sends in each wave, and gets, and the memory for the largest of both.
-pub(super) struct Exchanges {
-    waves: Vec<[Blocks; 2]>,
+pub(super) struct WaveExchanges {
+    waves: Vec<[ExchangeBlocks; 2]>,
     largest_bytes: [usize; 2],
 }
 
-impl Exchanges {
-    pub fn new(comm: &Communicator, parts: &Parts, sizes: &Sizes, eager_bytes: usize) -> Exchanges {
+impl WaveExchanges {
+    pub fn new(comm: &Communicator, parts: &Parts, sizes: &RegroupSizes, eager_bytes: usize) -> WaveExchanges {
         let (rank, p) = (comm.rank(), comm.world_size());
         let bytes = |size: PartSize| encoded_bytes(parts.form(), size).expect("sizes have been checked") as usize;
         let given =
@@ -60,18 +60,18 @@ impl Exchanges {
         };
         let blocks = |buffer, wave: usize, length: &dyn Fn(usize, usize) -> usize| {
             let lengths = (0..p).map(|peer| if peer == rank { 0 } else { length(wave, peer) });
-            Blocks::new(buffer, &lengths.collect::<Vec<_>>(), eager_bytes)
+            ExchangeBlocks::new(buffer, &lengths.collect::<Vec<_>>(), eager_bytes)
         };
         let wave = |wave| [blocks(Buffer::MAIN, wave, &given), blocks(Buffer::OUTPUT, wave, &taken)];
-        let waves: Vec<[Blocks; 2]> = (0..sizes.waves.count()).map(wave).collect();
+        let waves: Vec<[ExchangeBlocks; 2]> = (0..sizes.waves.count()).map(wave).collect();
         let largest = |side: usize| waves.iter().map(|wave| wave[side].total_bytes()).max().unwrap_or(0);
-        Exchanges { largest_bytes: [0, 1].map(largest), waves }
+        WaveExchanges { largest_bytes: [0, 1].map(largest), waves }
     }
 }
 
 impl Regrouping<'_> {
     /// Packs what this rank has for the others in `wave`, and begins to send it; nothing if there is no such wave.
-    pub fn start(&mut self, wave: usize) -> Result<Option<Flight>, Error> {
+    pub fn start(&mut self, wave: usize) -> Result<Option<InFlightWave>, Error> {
         let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
         let started = Instant::now();
         let (rank, p) = (self.comm.rank(), self.comm.world_size());
@@ -84,7 +84,7 @@ impl Regrouping<'_> {
         let plan = plan(&self.comm.group, &out, &into, self.options.pulls.get());
         let handle = self.comm.start_uncatalogued(self.steps.next_call(self.comm)?, plan, buffers)?;
         self.regrouped.exchange += started.elapsed();
-        Ok(Some(Flight { number: wave, handle, into }))
+        Ok(Some(InFlightWave { number: wave, handle, into }))
     }
 
     /// Writes the parts that travel to `peer`, one after the other.
@@ -103,7 +103,7 @@ impl Regrouping<'_> {
     }
 
     /// Waits until what the others have for this rank has come.
-    pub fn finish(&mut self, flight: Flight) -> Result<Wave, Error> {
+    pub fn finish(&mut self, flight: InFlightWave) -> Result<Wave, Error> {
         let started = Instant::now();
         let Buffers { into, .. } = flight.handle.wait()?;
         self.regrouped.exchange += started.elapsed();

@@ -3,10 +3,10 @@
 //! A call that asks for the same again needs no check, no choice and no search: everything that these depend on is
 //! compared, and what came of them is at hand.
 
-use crate::choice::Choice;
-use crate::elements::{Elements, Shape};
-use crate::task::{Extent, Task};
-use ripieno_run::{Memory, Prepared};
+use crate::choice::AlgorithmChoice;
+use crate::elements::{ElementShape, ElementType};
+use crate::task::{CollectiveTask, TaskExtent};
+use ripieno_run::{BufferMemory, PreparedCall};
 
 /// So many calls are at hand, in places by what they ask for.
 const PLACE_COUNT: usize = 16;
@@ -15,21 +15,21 @@ const MOST_OTHERS: u8 = 16;
 
 /// The last calls that repeat.
 #[derive(Default)]
-pub(crate) struct Repeats {
-    places: [Option<Box<Kept>>; PLACE_COUNT],
+pub(crate) struct CallCache {
+    places: [Option<Box<CachedCall>>; PLACE_COUNT],
 }
 
 /// What a call asks for, beside the contents of its memory.
-pub(crate) struct Question<'a> {
-    task: &'a Task<'a>,
-    elements: Elements<'a>,
+pub(crate) struct CallKey<'a> {
+    task: &'a CollectiveTask<'a>,
+    elements: ElementType<'a>,
     algorithm: Option<&'a str>,
-    asked: Asked,
+    asked: CallNumbers,
 }
 
 /// What of a question is numbers, always as many.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Asked {
+struct CallNumbers {
     /// Collective, operation, type of the elements, and of both buffers whether the plan may change it, a byte each.
     what: u64,
     /// The root, or of a message the sender and the receiver.
@@ -39,21 +39,21 @@ struct Asked {
 }
 
 /// A question, and what came of it.
-pub(crate) struct Kept {
-    asked: Asked,
+pub(crate) struct CachedCall {
+    asked: CallNumbers,
     shape: KeptShape,
     algorithm: Option<String>,
     /// Of collectives of chunks.
     counts: Vec<usize>,
     /// How many others may still come before it loses its place.
     patience: u8,
-    found: Found,
+    found: ResolvedCall,
 }
 
 /// What comes of a question.
-pub(crate) struct Found {
-    pub prepared: Prepared,
-    pub choice: Choice,
+pub(crate) struct ResolvedCall {
+    pub prepared: PreparedCall,
+    pub choice: AlgorithmChoice,
 }
 
 #[derive(PartialEq)]
@@ -63,17 +63,17 @@ enum KeptShape {
     Told(String),
 }
 
-impl<'a> Question<'a> {
+impl<'a> CallKey<'a> {
     /// The question of a call; none for tasks that are counted or planned by more than is compared here.
     #[inline]
     pub fn of(
-        task: &'a Task<'a>,
-        elements: Elements<'a>,
+        task: &'a CollectiveTask<'a>,
+        elements: ElementType<'a>,
         algorithm: Option<&'a str>,
-        memory: &[Memory<'_>; 2],
-    ) -> Option<Question<'a>> {
-        let by_more = matches!(task, Task::Rotate { .. } | Task::NeighbourExchange { .. });
-        (!by_more).then(|| Question { task, elements, algorithm, asked: Asked::of(task, elements, memory) })
+        memory: &[BufferMemory<'_>; 2],
+    ) -> Option<CallKey<'a>> {
+        let by_more = matches!(task, CollectiveTask::Rotate { .. } | CollectiveTask::NeighbourExchange { .. });
+        (!by_more).then(|| CallKey { task, elements, algorithm, asked: CallNumbers::of(task, elements, memory) })
     }
 
     #[inline]
@@ -85,13 +85,13 @@ impl<'a> Question<'a> {
     }
 
     /// The same, to be asked again.
-    fn kept(&self, found: Found) -> Kept {
-        Kept {
+    fn kept(&self, found: ResolvedCall) -> CachedCall {
+        CachedCall {
             asked: self.asked,
             shape: match self.elements.shape {
-                Shape::Line => KeptShape::Line,
-                Shape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
-                Shape::Told(words) => KeptShape::Told(words.to_string()),
+                ElementShape::Line => KeptShape::Line,
+                ElementShape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
+                ElementShape::Told(words) => KeptShape::Told(words.to_string()),
             },
             algorithm: self.algorithm.map(str::to_string),
             counts: self.counts().collect(),
@@ -101,16 +101,16 @@ impl<'a> Question<'a> {
     }
 
     fn counts(&self) -> impl Iterator<Item = usize> {
-        Extent::all_of(self.task).into_iter().flat_map(|extent| match extent {
-            Extent::Counts(counts) => counts.iter().copied(),
+        TaskExtent::all_of(self.task).into_iter().flat_map(|extent| match extent {
+            TaskExtent::Counts(counts) => counts.iter().copied(),
             _ => [].iter().copied(),
         })
     }
 }
 
-impl Kept {
+impl CachedCall {
     #[inline]
-    fn answers(&self, question: &Question<'_>) -> bool {
+    fn answers(&self, question: &CallKey<'_>) -> bool {
         self.asked == question.asked
             && match (&self.algorithm, question.algorithm) {
                 (None, None) => true,
@@ -122,16 +122,17 @@ impl Kept {
     }
 }
 
-impl Asked {
+impl CallNumbers {
     #[inline]
-    fn of(task: &Task<'_>, elements: Elements<'_>, [main, output]: &[Memory<'_>; 2]) -> Asked {
+    fn of(task: &CollectiveTask<'_>, elements: ElementType<'_>, [main, output]: &[BufferMemory<'_>; 2]) -> CallNumbers {
         let op = task.op().map_or(u8::MAX, |op| op as u8);
-        let [main_changes, output_changes] = [main, output].map(|memory| u8::from(matches!(memory, Memory::Write(_))));
+        let [main_changes, output_changes] =
+            [main, output].map(|memory| u8::from(matches!(memory, BufferMemory::Write(_))));
         let what = [task.collective() as u8, op, elements.element as u8, main_changes, output_changes, 0, 0, 0];
-        Asked {
+        CallNumbers {
             what: u64::from_le_bytes(what),
             ranks: match *task {
-                Task::PointToPoint { from, to, .. } => [from, to],
+                CollectiveTask::PointToPoint { from, to, .. } => [from, to],
                 _ => [task.root().unwrap_or_default(), 0],
             },
             lengths: [main.len(), output.len()],
@@ -141,20 +142,20 @@ impl Asked {
 
 impl KeptShape {
     #[inline]
-    fn is(&self, shape: &Shape<'_>) -> bool {
+    fn is(&self, shape: &ElementShape<'_>) -> bool {
         match (self, shape) {
-            (KeptShape::Line, Shape::Line) => true,
-            (KeptShape::Axes(kept), Shape::Axes(axes)) => kept == axes,
-            (KeptShape::Told(kept), Shape::Told(words)) => kept == words,
+            (KeptShape::Line, ElementShape::Line) => true,
+            (KeptShape::Axes(kept), ElementShape::Axes(axes)) => kept == axes,
+            (KeptShape::Told(kept), ElementShape::Told(words)) => kept == words,
             _ => false,
         }
     }
 }
 
-impl Repeats {
+impl CallCache {
     /// What is kept for `question`.
     #[inline]
-    pub fn find(&mut self, question: &Question<'_>) -> Option<&Found> {
+    pub fn find(&mut self, question: &CallKey<'_>) -> Option<&ResolvedCall> {
         let kept = self.places[question.place()].as_deref_mut().filter(|kept| kept.answers(question))?;
         kept.patience = MOST_OTHERS;
         Some(&kept.found)
@@ -162,7 +163,7 @@ impl Repeats {
 
     /// Whether `question`, which was not found, is to have its place. Calls that take turns at one do not drive each
     /// other out.
-    pub fn has_room(&mut self, question: &Question<'_>) -> bool {
+    pub fn has_room(&mut self, question: &CallKey<'_>) -> bool {
         match &mut self.places[question.place()] {
             Some(kept) if kept.patience > 0 => {
                 kept.patience -= 1;
@@ -173,12 +174,12 @@ impl Repeats {
     }
 
     /// Keeps what came of `question`, which has room.
-    pub fn keep(&mut self, question: &Question<'_>, found: Found) {
+    pub fn keep(&mut self, question: &CallKey<'_>, found: ResolvedCall) {
         self.places[question.place()] = Some(Box::new(question.kept(found)));
     }
 
     /// Forgets all.
     pub fn clear(&mut self) {
-        *self = Repeats::default();
+        *self = CallCache::default();
     }
 }

@@ -1,28 +1,30 @@
 //! The agreement of survivors: connections between any two ranks, opened when one has something to say to the other.
 
-use super::wire::{ENDED, Wire};
-use super::{Monitor, Order, Outcome, Source};
-use crate::auth::Purpose;
-use crate::connector::Unreached;
+use super::wire::{ControlConnection, ENDED};
+use super::{AgreementOutcome, EpollTag, Monitor, MonitorCommand};
+use crate::auth::ConnectionPurpose;
+use crate::connector::UnreachedPeer;
 use crate::stream::Stream;
-use ripieno_run::membership::Message;
-use ripieno_run::membership::agreement::{Event, Output, Word};
+use ripieno_run::membership::MembershipMessage;
+use ripieno_run::membership::agreement::{AgreementEvent, AgreementMessage, AgreementOutput};
 use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// The connections for the agreement. Both ends may have opened one at once: either will do.
 #[derive(Default)]
-pub(super) struct Kin {
-    wires: BTreeMap<u32, (usize, Wire)>,
+pub(super) struct SurvivorConnections {
+    wires: BTreeMap<u32, (usize, ControlConnection)>,
     next_number: u32,
     opening: BTreeSet<usize>,
 }
 
 impl Monitor {
     /// Hands an event to the agreement, and does what that wants.
-    pub(super) fn agree(&mut self, event: Event) {
-        if let Event::Ended { peer } | Event::Heard { peer, word: Word::Away { .. } } = event {
+    pub(super) fn agree(&mut self, event: AgreementEvent) {
+        if let AgreementEvent::Ended { peer } | AgreementEvent::Heard { peer, word: AgreementMessage::Away { .. } } =
+            event
+        {
             self.setup.shared.update(|status| {
                 status.ended.insert(peer);
             });
@@ -30,13 +32,13 @@ impl Monitor {
         let outputs = self.setup.agreement.handle(self.setup.shared.now(), event);
         for output in outputs {
             let outcome = match output {
-                Output::Tell { to, word } => {
+                AgreementOutput::Tell { to, word } => {
                     self.tell_kin(to, word);
                     continue;
                 }
-                Output::Decided(decision) => Outcome::Decided(decision),
-                Output::Excluded => Outcome::Excluded,
-                Output::GaveUp(cause) => Outcome::GaveUp(cause),
+                AgreementOutput::Decided(decision) => AgreementOutcome::Decided(decision),
+                AgreementOutput::Excluded => AgreementOutcome::Excluded,
+                AgreementOutput::GaveUp(cause) => AgreementOutcome::GaveUp(cause),
             };
             // Whoever is left out is told before this rank's program can end the process.
             self.flush_kin();
@@ -45,9 +47,9 @@ impl Monitor {
     }
 
     /// Queues a word; where no connection stands one is opened, and the machine says more when it is.
-    fn tell_kin(&mut self, to: usize, word: Word) {
+    fn tell_kin(&mut self, to: usize, word: AgreementMessage) {
         if let Some((_, wire)) = self.kin.wires.values_mut().find(|(peer, _)| *peer == to) {
-            return wire.queue(&Message::Agreement(word));
+            return wire.queue(&MembershipMessage::Agreement(word));
         }
         if !self.kin.opening.insert(to) {
             return;
@@ -55,9 +57,9 @@ impl Monitor {
         let (shared, connector) = (self.setup.shared.clone(), self.setup.connector.clone());
         let (addresses, deadline) = (self.setup.addresses.clone(), Instant::now() + self.setup.still * 2);
         let open = move || {
-            shared.order(match connector.reach(&addresses[to], Purpose::Agreement, deadline) {
-                Ok(stream) => Order::Open { peer: to, stream },
-                Err(why) => Order::NotOpen { peer: to, why },
+            shared.order(match connector.reach(&addresses[to], ConnectionPurpose::Agreement, deadline) {
+                Ok(stream) => MonitorCommand::Open { peer: to, stream },
+                Err(why) => MonitorCommand::NotOpen { peer: to, why },
             });
         };
         if std::thread::Builder::new().name("ripieno-open".to_string()).spawn(open).is_err() {
@@ -70,7 +72,7 @@ impl Monitor {
     pub(super) fn add_kin(&mut self, peer: usize, stream: Stream) {
         self.kin.opening.remove(&peer);
         let number = self.kin.next_number;
-        let tag = Source::Kin(number).tag();
+        let tag = EpollTag::Kin(number).tag();
         if self.end.is_some()
             || stream.set_nonblocking(true).is_err()
             || epoll::add(&self.epoll, &stream, tag, epoll::EventFlags::IN).is_err()
@@ -78,15 +80,15 @@ impl Monitor {
             return;
         }
         self.kin.next_number = number.wrapping_add(1);
-        self.kin.wires.insert(number, (peer, Wire::new(stream)));
-        self.agree(Event::Connected { peer });
+        self.kin.wires.insert(number, (peer, ControlConnection::new(stream)));
+        self.agree(AgreementEvent::Connected { peer });
     }
 
     /// Hears that there is no connection.
-    pub(super) fn miss_kin(&mut self, peer: usize, why: Unreached) {
+    pub(super) fn miss_kin(&mut self, peer: usize, why: UnreachedPeer) {
         self.kin.opening.remove(&peer);
-        if why == Unreached::Ended {
-            self.agree(Event::Ended { peer });
+        if why == UnreachedPeer::Ended {
+            self.agree(AgreementEvent::Ended { peer });
         }
     }
 
@@ -94,14 +96,14 @@ impl Monitor {
         let Some((peer, wire)) = self.kin.wires.get_mut(&number) else { return };
         let (peer, (messages, closed)) = (*peer, wire.read());
         for message in messages {
-            if let Message::Agreement(word) = message {
-                self.agree(Event::Heard { peer, word });
+            if let MembershipMessage::Agreement(word) = message {
+                self.agree(AgreementEvent::Heard { peer, word });
             }
         }
         if let Some(cause) = closed {
             self.kin.wires.remove(&number);
             if cause == ENDED {
-                self.agree(Event::Ended { peer });
+                self.agree(AgreementEvent::Ended { peer });
             }
         }
     }
@@ -117,7 +119,7 @@ impl Monitor {
                 let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 // The descriptor is in the set as long as the wire lives, so this cannot fail.
                 let _ =
-                    epoll::modify(&self.epoll, &wire.stream, Source::Kin(number).tag(), epoll::EventFlags::IN | room);
+                    epoll::modify(&self.epoll, &wire.stream, EpollTag::Kin(number).tag(), epoll::EventFlags::IN | room);
             }
         }
         // Its end is read like its last words.

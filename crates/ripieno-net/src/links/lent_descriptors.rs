@@ -6,7 +6,7 @@
 //! borrower tries at the start, and says so, before anything is lent. Copying from other memory by process_vm_readv(2)
 //! takes more processor time than two copies through a ring that stays in the caches, so such memory is not lent.
 
-use super::indices::Visit;
+use super::indices::ReadAttempt;
 use super::memory::{Mapping, sealed_len};
 use super::region::{RegionOffset, token};
 use rustix::fs::{Mode, OFlags};
@@ -21,7 +21,7 @@ const MAX_MAPPED: usize = 32;
 
 /// What the note of a loan tells.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Loan {
+pub(super) struct LentDescriptor {
     length_bytes: u64,
     /// Of the region.
     number: u64,
@@ -29,14 +29,14 @@ pub(super) struct Loan {
     offset: u64,
 }
 
-impl Loan {
+impl LentDescriptor {
     /// The loan of `length_bytes` at `place`, as words of a note.
     pub fn words(place: RegionOffset, length_bytes: usize) -> [u64; 7] {
         [length_bytes as u64, place.number, place.fd as u64, place.offset as u64, 0, 0, 0]
     }
 
-    pub fn from_words([length_bytes, number, fd, offset, ..]: [u64; 7]) -> Loan {
-        Loan { length_bytes, number, fd, offset }
+    pub fn from_words([length_bytes, number, fd, offset, ..]: [u64; 7]) -> LentDescriptor {
+        LentDescriptor { length_bytes, number, fd, offset }
     }
 }
 
@@ -74,7 +74,7 @@ impl Lent {
 }
 
 /// Shows the peer where to try whether it can map this process's regions.
-pub(super) fn invite(visit: &Visit<AtomicU64>) -> io::Result<()> {
+pub(super) fn invite(visit: &ReadAttempt<AtomicU64>) -> io::Result<()> {
     let (fd, value) = token()?;
     visit.value.store(value, Release);
     visit.descriptor.store(fd as u64 + 1, Release);
@@ -82,19 +82,19 @@ pub(super) fn invite(visit: &Visit<AtomicU64>) -> io::Result<()> {
 }
 
 /// What the peer has lent to this end.
-pub(super) struct Borrowed {
+pub(super) struct LentSpan {
     /// The peer's process, if its regions can be mapped.
     pid: Option<i32>,
     /// Loans and the index in the stream where each stands.
-    loans: VecDeque<(u64, Loan)>,
+    loans: VecDeque<(u64, LentDescriptor)>,
     /// Bytes of the first that were taken.
     taken: usize,
     mapped: VecDeque<(u64, Mapping)>,
 }
 
-impl Borrowed {
+impl LentSpan {
     /// Tries to map what the process `pid` shows in `visit`; without one the peer is told not to lend.
-    pub fn of(pid: Option<i32>, visit: &Visit<AtomicU64>) -> Borrowed {
+    pub fn of(pid: Option<i32>, visit: &ReadAttempt<AtomicU64>) -> LentSpan {
         let (descriptor, value) = (visit.descriptor.load(Acquire), visit.value.load(Acquire));
         let seen = pid.zip(descriptor.checked_sub(1)).map(|(pid, fd)| {
             let mut found = [0; 8];
@@ -103,10 +103,10 @@ impl Borrowed {
         });
         let can_map = matches!(seen, Some(Ok(seen)) if seen == value);
         visit.welcome.store(can_map.into(), Release);
-        Borrowed { pid: pid.filter(|_| can_map), loans: VecDeque::new(), taken: 0, mapped: VecDeque::new() }
+        LentSpan { pid: pid.filter(|_| can_map), loans: VecDeque::new(), taken: 0, mapped: VecDeque::new() }
     }
 
-    pub fn add(&mut self, index: u64, loan: Loan) {
+    pub fn add(&mut self, index: u64, loan: LentDescriptor) {
         self.loans.push_back((index, loan));
     }
 
@@ -153,7 +153,7 @@ impl Borrowed {
         self.taken = 0;
     }
 
-    fn map(&mut self, loan: Loan) -> io::Result<()> {
+    fn map(&mut self, loan: LentDescriptor) -> io::Result<()> {
         let pid = self.pid.ok_or_else(|| invalid("the peer lent memory that this process cannot map"))?;
         let file = open(pid, loan.fd)?;
         let length_bytes = sealed_len(file.as_fd())?;

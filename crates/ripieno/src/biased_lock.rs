@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
 /// A word of a bias, so that the same code runs on real memory and in the model checker.
-pub(crate) trait Word: Default {
+pub(crate) trait BiasWord: Default {
     fn load(&self, ordering: Ordering) -> u64;
     fn store(&self, value: u64, ordering: Ordering);
     /// Between a store and a load of a thread that has the bias.
@@ -19,7 +19,7 @@ pub(crate) trait Word: Default {
     fn heavy_fence();
 }
 
-impl Word for AtomicU64 {
+impl BiasWord for AtomicU64 {
     #[inline]
     fn load(&self, ordering: Ordering) -> u64 {
         AtomicU64::load(self, ordering)
@@ -42,14 +42,14 @@ impl Word for AtomicU64 {
 
 /// To which thread something is given, and whether that is at it now.
 #[derive(Default)]
-pub(crate) struct Bias<W> {
+pub(crate) struct BiasedLock<W> {
     /// 0 if it is given to nobody.
     to: W,
     /// Not 0 while the thread is at it.
     inside: W,
 }
 
-impl<W: Word> Bias<W> {
+impl<W: BiasWord> BiasedLock<W> {
     /// Gives it to the thread `me`. Called by that, which has it, under the lock.
     pub fn give(&self, me: u64) {
         self.to.store(me, Relaxed);
@@ -57,17 +57,17 @@ impl<W: Word> Bias<W> {
 
     /// Whether the thread `me` has it now, until it leaves.
     #[inline]
-    pub fn enter(&self, me: u64) -> Entered {
+    pub fn enter(&self, me: u64) -> EnterResult {
         // The second is this thread's own: it asks for what it has.
         if self.to.load(Relaxed) != me || self.inside.load(Relaxed) != 0 {
-            return Entered::No;
+            return EnterResult::No;
         }
         self.inside.store(1, Relaxed);
         match self.is_given_to(me) {
-            true => Entered::Yes,
+            true => EnterResult::Yes,
             false => {
                 self.inside.store(0, Release);
-                Entered::TakenBack
+                EnterResult::TakenBack
             }
         }
     }
@@ -109,7 +109,7 @@ impl<W: Word> Bias<W> {
 
 /// What came of a try to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entered {
+pub(crate) enum EnterResult {
     Yes,
     /// It is not this thread's.
     No,
@@ -143,7 +143,7 @@ mod tests {
     #[derive(Default)]
     struct Checked(Modelled);
 
-    impl Word for Checked {
+    impl BiasWord for Checked {
         fn load(&self, ordering: Ordering) -> u64 {
             self.0.load(ordering)
         }
@@ -162,8 +162,8 @@ mod tests {
     }
 
     /// A number that one thread at a time counts up: with the bias, or under the lock once that is taken back.
-    struct Counted {
-        bias: Bias<Checked>,
+    struct BiasedCounter {
+        bias: BiasedLock<Checked>,
         number: UnsafeCell<u64>,
         /// Whether somebody has it who went in under the lock.
         lock: Mutex<bool>,
@@ -171,11 +171,11 @@ mod tests {
     }
 
     // SAFETY: loom checks that nobody has the number while another does.
-    unsafe impl Sync for Counted {}
+    unsafe impl Sync for BiasedCounter {}
     // SAFETY: as above.
-    unsafe impl Send for Counted {}
+    unsafe impl Send for BiasedCounter {}
 
-    impl Counted {
+    impl BiasedCounter {
         fn add(&self) {
             // SAFETY: loom checks that nobody else has it.
             self.number.with_mut(|number| unsafe { *number += 1 });
@@ -188,14 +188,14 @@ mod tests {
 
         fn count_with_bias(&self, me: u64) {
             match self.bias.enter(me) {
-                Entered::Yes => {
+                EnterResult::Yes => {
                     self.add();
                     if !self.bias.leave(me) {
                         self.tell();
                     }
                 }
-                Entered::No => self.count(),
-                Entered::TakenBack => {
+                EnterResult::No => self.count(),
+                EnterResult::TakenBack => {
                     self.tell();
                     self.count();
                 }
@@ -220,8 +220,8 @@ mod tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
-            let counted = Arc::new(Counted {
-                bias: Bias::default(),
+            let counted = Arc::new(BiasedCounter {
+                bias: BiasedLock::default(),
                 number: UnsafeCell::new(0),
                 lock: Mutex::new(false),
                 freed: Condvar::new(),
@@ -239,11 +239,11 @@ mod tests {
 
     #[test]
     fn who_is_inside_does_not_enter_again() {
-        let bias = Bias::<AtomicU64>::default();
+        let bias = BiasedLock::<AtomicU64>::default();
         bias.give(7);
-        assert_eq!((bias.enter(8), bias.enter(7), bias.enter(7)), (Entered::No, Entered::Yes, Entered::No));
+        assert_eq!((bias.enter(8), bias.enter(7), bias.enter(7)), (EnterResult::No, EnterResult::Yes, EnterResult::No));
         assert!(bias.leave(7));
         bias.end();
-        assert_eq!(bias.enter(7), Entered::No);
+        assert_eq!(bias.enter(7), EnterResult::No);
     }
 }

@@ -5,10 +5,10 @@
 //! rest for a moment, and those who have come meanwhile are heard together: a flood wakes the owner no more often.
 //! Cost: some system calls for a stranger, and a wake-up for all who come within [`REST`].
 
-use crate::auth::{Answer, Greeting, Refusal, Visitor, least_welcome};
+use crate::auth::{Answer, Greeting, PendingConnection, Refusal, least_welcome};
 use crate::config::Credentials;
 use crate::lack::lack;
-use crate::listeners::Doors;
+use crate::listeners::ListenerSet;
 use rustix::event::{Timespec, epoll};
 use std::collections::BTreeMap;
 use std::io;
@@ -31,21 +31,21 @@ const EVENTS_MAX: usize = 256;
 const DOORS: u64 = u64::MAX;
 
 /// Doors and those who have come in by them.
-pub(crate) struct Entrance {
-    doors: Doors,
+pub(crate) struct Acceptor {
+    doors: ListenerSet,
     epoll: OwnedFd,
     /// By number, so the oldest first.
-    visitors: BTreeMap<u64, Visitor>,
+    visitors: BTreeMap<u64, PendingConnection>,
     next_number: u64,
     /// Until when the doors are not watched.
     rests_until: Option<Instant>,
-    turn: Option<Turn>,
+    turn: Option<AcceptStep>,
     /// What the process lacks to let anybody in, and since when.
     lack: Option<(Instant, String)>,
 }
 
 /// What is left to do of what the last look has shown.
-struct Turn {
+struct AcceptStep {
     speaking: Vec<u64>,
     /// So many may still come in, if the doors are open.
     places: Option<usize>,
@@ -53,13 +53,13 @@ struct Turn {
     rest: Option<Duration>,
 }
 
-impl Entrance {
-    pub fn new(doors: Doors) -> io::Result<Entrance> {
+impl Acceptor {
+    pub fn new(doors: ListenerSet) -> io::Result<Acceptor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for door in doors.sockets() {
             epoll::add(&epoll, door, epoll::EventData::new_u64(DOORS), epoll::EventFlags::IN)?;
         }
-        Ok(Entrance {
+        Ok(Acceptor {
             doors,
             epoll,
             visitors: BTreeMap::new(),
@@ -108,7 +108,7 @@ impl Entrance {
     }
 
     /// The next one who may have something to say, and its number if it is no newcomer.
-    fn next(&mut self) -> Option<(Option<u64>, Visitor)> {
+    fn next(&mut self) -> Option<(Option<u64>, PendingConnection)> {
         if self.turn.is_none() {
             self.turn = Some(self.look());
         }
@@ -124,7 +124,7 @@ impl Entrance {
         newcomer.map(|visitor| (None, visitor))
     }
 
-    fn look(&mut self) -> Turn {
+    fn look(&mut self) -> AcceptStep {
         let now = Instant::now();
         let count = self.visitors.len();
         self.visitors.retain(|_, visitor| visitor.deadline > now);
@@ -135,16 +135,16 @@ impl Entrance {
         let mut speaking: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
         let somebody_comes = speaking.contains(&DOORS) || self.rests_until.is_some_and(|until| until <= now);
         speaking.retain(|&number| number != DOORS);
-        Turn { speaking, places: somebody_comes.then_some(CALLERS_PER_TURN), rest }
+        AcceptStep { speaking, places: somebody_comes.then_some(CALLERS_PER_TURN), rest }
     }
 
-    fn let_in(&mut self) -> Option<Visitor> {
+    fn let_in(&mut self) -> Option<PendingConnection> {
         while let Some(places @ 1..) = self.turn.as_mut()?.places.as_mut() {
             *places -= 1;
             match self.doors.accept() {
                 Ok(Some(stream)) => {
                     self.lack = None;
-                    if let Ok(visitor) = Visitor::new(stream, Instant::now() + VISIT_TIMEOUT) {
+                    if let Ok(visitor) = PendingConnection::new(stream, Instant::now() + VISIT_TIMEOUT) {
                         return Some(visitor);
                     }
                 }
@@ -164,12 +164,12 @@ impl Entrance {
     }
 
     /// Lets a visitor stay until it has said more.
-    fn keep(&mut self, number: Option<u64>, visitor: Visitor) {
+    fn keep(&mut self, number: Option<u64>, visitor: PendingConnection) {
         if let Some(number) = number {
             self.visitors.insert(number, visitor);
             return;
         }
-        if self.visitors.len() >= Visitor::most() {
+        if self.visitors.len() >= PendingConnection::most() {
             self.show_one_out();
         }
         let tag = epoll::EventData::new_u64(self.next_number);
@@ -217,7 +217,7 @@ impl Entrance {
     }
 }
 
-impl AsFd for Entrance {
+impl AsFd for Acceptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -231,7 +231,7 @@ fn is_about_one_connection(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::{JobNonce, Purpose, call};
+    use crate::auth::{ConnectionPurpose, JobNonce, call};
     use crate::config::{Encryption, Ports, Token};
     use crate::listeners::bind_first;
     use crate::stream::Stream;
@@ -240,17 +240,17 @@ mod tests {
     use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
     const GREETING: Greeting =
-        Greeting { purpose: Purpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
+        Greeting { purpose: ConnectionPurpose::Data, from: 3, to: 0, world_size: 4, nonce: JobNonce([7; 16]) };
     const PROMPT: Duration = Duration::from_secs(10);
 
     fn credentials() -> Credentials {
         Credentials { token: Token::from_secret("a"), tls: Encryption::Off }
     }
 
-    fn entrance() -> (Entrance, SocketAddr) {
+    fn entrance() -> (Acceptor, SocketAddr) {
         let listener = bind_first(&[Ipv4Addr::LOCALHOST.into()], Ports::default()).unwrap();
         let address = listener.local_addr().unwrap();
-        (Entrance::new(Doors::new(listener, None).unwrap()).unwrap(), address)
+        (Acceptor::new(ListenerSet::new(listener, None).unwrap()).unwrap(), address)
     }
 
     fn stranger(address: SocketAddr) -> TcpStream {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     /// Waits as an owner does; whether anything has happened that long before its time.
-    fn wait(entrance: &Entrance, timeout: Duration) -> bool {
+    fn wait(entrance: &Acceptor, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).unwrap();
         poll(&mut [PollFd::new(entrance, PollFlags::IN)], Some(&timeout)).unwrap() > 0
     }

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// A collective, and how much it moves.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct SimulationRequest {
     collective: Collective,
     root: usize,
     vector: Span,
@@ -24,31 +24,31 @@ pub struct Asked {
 
 /// Why something cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Unanswered {
+pub enum NotSimulable {
     /// The algorithm cannot do what is asked for.
     Unsuitable(Unsuitable),
     /// Its plans cannot be played.
     Unplayable(Unplayable),
 }
 
-impl fmt::Display for Unanswered {
+impl fmt::Display for NotSimulable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unanswered::Unsuitable(unsuitable) => unsuitable.fmt(f),
-            Unanswered::Unplayable(unplayable) => unplayable.fmt(f),
+            NotSimulable::Unsuitable(unsuitable) => unsuitable.fmt(f),
+            NotSimulable::Unplayable(unplayable) => unplayable.fmt(f),
         }
     }
 }
 
-impl std::error::Error for Unanswered {}
+impl std::error::Error for NotSimulable {}
 
-impl Asked {
+impl SimulationRequest {
     /// `collective` of `p` ranks and so many bytes; `root` is the sender of a point-to-point.
     ///
     /// # Panics
     ///
     /// If no algorithm of the catalogue performs the collective.
-    pub fn new(collective: Collective, p: usize, bytes: usize, root: usize) -> Asked {
+    pub fn new(collective: Collective, p: usize, bytes: usize, root: usize) -> SimulationRequest {
         let whole = |buffer, length_bytes| Span::whole(buffer, length_bytes, 1);
         let (vector, chunks) = match collective {
             Collective::Allgather | Collective::Gather | Collective::Scatter => {
@@ -69,7 +69,7 @@ impl Asked {
         if collective == Collective::NeighbourExchange {
             (out_neighbours, in_neighbours) = (0..p).map(|rank| neighbours(rank, p, bytes)).unzip();
         }
-        Asked { collective, root, vector, chunks, in_chunks, out_neighbours, in_neighbours }
+        SimulationRequest { collective, root, vector, chunks, in_chunks, out_neighbours, in_neighbours }
     }
 
     /// Which collective.
@@ -102,10 +102,10 @@ impl Asked {
     }
 
     /// Plays an algorithm's plans on a cluster.
-    pub fn play(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<Played, Unanswered> {
+    pub fn play(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<Played, NotSimulable> {
         let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
         // Nothing is known to be unsuitable before the plan is made, and every rank finds the same.
-        algorithm.plan(&group, &self.request(0)).map_err(Unanswered::Unsuitable)?;
+        algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
         let plans = || {
             let plans = algorithm.plans_of(&group, |rank| self.request(rank));
             plans.map(|plan| plan.expect("what suits rank 0 suits all"))
@@ -115,10 +115,10 @@ impl Asked {
         for plan in plans() {
             operation_count += plan.operations().len();
             if operation_count > OPERATIONS_MAX {
-                return Err(Unanswered::Unplayable(Unplayable::TooLarge { operation_count }));
+                return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
             }
         }
-        play(cluster, plans()).map_err(Unanswered::Unplayable)
+        play(cluster, plans()).map_err(NotSimulable::Unplayable)
     }
 }
 

@@ -7,7 +7,7 @@
 //! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
 
 use crate::next_random;
-use crate::swarm::Meeting;
+use crate::swarm::NeighborOffer;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
@@ -22,17 +22,17 @@ pub(super) struct Acquaintances {
 
 impl Acquaintances {
     /// Whom a newcomer meets, about `degree` others: all, as long as there are no more.
-    pub(super) fn join(&mut self, rank: usize, degree: usize, random: &mut u64) -> Vec<Meeting> {
+    pub(super) fn join(&mut self, rank: usize, degree: usize, random: &mut u64) -> Vec<NeighborOffer> {
         if !self.members.insert(rank) {
             return Vec::new();
         }
         if self.members.len() <= degree + 1 {
             let others = self.members.iter().copied().filter(|&other| other != rank);
-            let met: Vec<Meeting> = others.map(|with| Meeting { with, instead_of: None }).collect();
+            let met: Vec<NeighborOffer> = others.map(|with| NeighborOffer { with, instead_of: None }).collect();
             self.pairs.extend(met.iter().map(|meeting| [meeting.with, rank]));
             return met;
         }
-        let mut met: Vec<Meeting> = Vec::with_capacity(degree);
+        let mut met: Vec<NeighborOffer> = Vec::with_capacity(degree);
         for _ in 0..DRAWS_MAX * degree {
             if met.len() + 1 >= degree || self.pairs.is_empty() {
                 break;
@@ -43,8 +43,8 @@ impl Acquaintances {
             if rank != one && rank != other && !is_met(one) && !is_met(other) {
                 self.pairs[place] = [one, rank];
                 self.pairs.push([other, rank]);
-                met.push(Meeting { with: one, instead_of: Some(other) });
-                met.push(Meeting { with: other, instead_of: Some(one) });
+                met.push(NeighborOffer { with: one, instead_of: Some(other) });
+                met.push(NeighborOffer { with: other, instead_of: Some(one) });
             }
         }
         met
@@ -69,7 +69,7 @@ mod tests {
         let (mut acquaintances, mut random) = (Acquaintances::default(), 1);
         let mut neighbours: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
-            for Meeting { with, instead_of } in acquaintances.join(rank, 16, &mut random) {
+            for NeighborOffer { with, instead_of } in acquaintances.join(rank, 16, &mut random) {
                 neighbours.entry(rank).or_default().insert(with);
                 let theirs = neighbours.entry(with).or_default();
                 assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbour of {with}");

@@ -5,38 +5,38 @@
 //! later run in an earlier one, and everything that does not share a stream overlaps.
 
 use super::idle::{self, Work};
-use super::memory::Memory;
-use super::progress::Progress;
-use super::run::Run;
-use super::schedule::Stream;
-use super::{Prepared, RunError, Traffic};
+use super::memory::BufferMemory;
+use super::progress::RunProgress;
+use super::run::ScheduleRun;
+use super::schedule::LaneSteps;
+use super::{PreparedCall, RunError, RunTraffic};
 use crate::fabric::{Fabric, Want};
-use crate::recorder::{Recorder, Ticket};
+use crate::recorder::{OpenRecord, Recorder};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Told once how a run ended; dropped untold if the executor is.
-pub type End = Box<dyn FnOnce(Result<Traffic, RunError>) + Send>;
+pub type RunEnd = Box<dyn FnOnce(Result<RunTraffic, RunError>) + Send>;
 
 /// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own
 /// the memory: fields are dropped in this order.
-struct Flight {
+struct InFlightRun {
     sequence: u64,
-    prepared: Prepared,
-    buffers: Vec<Memory<'static>>,
-    progress: Progress,
+    prepared: PreparedCall,
+    buffers: Vec<BufferMemory<'static>>,
+    progress: RunProgress,
     /// `None` once it is over: then some lanes of races still have to let go what others have brought.
-    end: Option<End>,
+    end: Option<RunEnd>,
 }
 
 /// The runs in flight, by number: smaller ones began earlier.
 #[derive(Default)]
-pub(super) struct Flights {
-    flights: BTreeMap<u64, Flight>,
+pub(super) struct InFlightRuns {
+    flights: BTreeMap<u64, InFlightRun>,
     next_number: u64,
     /// Whose lanes use a stream, the first now, the others after it.
-    streams: BTreeMap<Stream, VecDeque<Queued>>,
-    spare: Vec<Progress>,
+    streams: BTreeMap<LaneSteps, VecDeque<Queued>>,
+    spare: Vec<RunProgress>,
 }
 
 /// A lane of a run.
@@ -46,7 +46,7 @@ struct Queued {
     lane: usize,
 }
 
-impl Flights {
+impl InFlightRuns {
     pub fn is_empty(&self) -> bool {
         self.flights.is_empty()
     }
@@ -58,27 +58,35 @@ impl Flights {
 
     /// Whether a run has still to take bytes of `peer`.
     pub fn reads_from(&self, peer: usize) -> bool {
-        self.streams.get(&Stream::From(peer)).is_some_and(|queue| !queue.is_empty())
+        self.streams.get(&LaneSteps::From(peer)).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Adds a run behind all others.
-    pub fn add(&mut self, sequence: u64, prepared: Prepared, buffers: Vec<Memory<'static>>, end: End, ticket: Ticket) {
+    pub fn add(
+        &mut self,
+        sequence: u64,
+        prepared: PreparedCall,
+        buffers: Vec<BufferMemory<'static>>,
+        end: RunEnd,
+        ticket: OpenRecord,
+    ) {
         let number = self.next_number;
         self.next_number += 1;
         let mut progress = self.spare.pop().unwrap_or_default();
         progress.begin(prepared.encoded(sequence), ticket);
         progress.reset(&prepared.schedule);
-        for (lane, known) in prepared.schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != Stream::Local)
+        for (lane, known) in
+            prepared.schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != LaneSteps::Local)
         {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
             queue.push_back(Queued { number, lane });
         }
-        self.flights.insert(number, Flight { sequence, prepared, buffers, progress, end: Some(end) });
+        self.flights.insert(number, InFlightRun { sequence, prepared, buffers, progress, end: Some(end) });
     }
 
     /// Keeps what is still to come on some lanes of a run that is over. Nothing else is in flight.
-    pub fn add_rest(&mut self, sequence: u64, prepared: Prepared, progress: Progress) {
+    pub fn add_rest(&mut self, sequence: u64, prepared: PreparedCall, progress: RunProgress) {
         let number = self.next_number;
         self.next_number += 1;
         for (lane, known) in prepared.schedule.lanes.iter().enumerate() {
@@ -87,17 +95,17 @@ impl Flights {
                 self.streams.entry(known.stream).or_default().push_back(Queued { number, lane });
             }
         }
-        let flight = Flight { sequence, prepared, buffers: vec![], progress, end: None };
+        let flight = InFlightRun { sequence, prepared, buffers: vec![], progress, end: None };
         self.flights.insert(number, flight);
     }
 
     /// Of the run that began first of those that are not over.
-    pub fn first(&mut self) -> Option<Ticket> {
+    pub fn first(&mut self) -> Option<OpenRecord> {
         self.at_work().next().map(|flight| flight.progress.ticket)
     }
 
     /// Those that are not over.
-    fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut Flight> {
+    fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlightRun> {
         self.flights.values_mut().filter(|flight| flight.end.is_some())
     }
 
@@ -154,9 +162,9 @@ impl Flights {
     }
 }
 
-impl Flight {
-    fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric, recorder: &'a mut Recorder) -> Run<'a, 'static> {
-        Run {
+impl InFlightRun {
+    fn run<'a>(&'a mut self, fabric: &'a mut dyn Fabric, recorder: &'a mut Recorder) -> ScheduleRun<'a, 'static> {
+        ScheduleRun {
             fabric,
             sequence: self.sequence,
             prepared: &self.prepared,
@@ -172,7 +180,7 @@ impl Flight {
 pub(super) struct Everyone<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
-    pub flights: &'a mut Flights,
+    pub flights: &'a mut InFlightRuns,
     /// Whether nobody wants to move them on any longer.
     pub until: &'a dyn Fn() -> bool,
     /// The program itself waits for that.

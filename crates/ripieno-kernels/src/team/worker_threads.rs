@@ -1,12 +1,12 @@
 //! A caller and its helpers: an order goes out to some of them, and comes back when the last one is done.
 
 use super::barrier::Barrier;
-use super::gate::{Gate, Patience, Word};
+use super::gate::{Gate, GateWord, SpinPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The helpers of one caller at a time. When it is dropped, they end.
-pub(super) struct Crew<W: Word, Helper> {
+pub(super) struct WorkerThreads<W: GateWord, Helper> {
     desk: Arc<Desk<W>>,
     helpers: Vec<(Arc<Gate<W>>, Helper)>,
     /// Waits until a helper's thread has ended.
@@ -15,18 +15,18 @@ pub(super) struct Crew<W: Word, Helper> {
 
 /// What helpers share with their caller.
 #[derive(Default)]
-pub(super) struct Desk<W: Word> {
+pub(super) struct Desk<W: GateWord> {
     order: W::Place,
     done: Barrier<W>,
 }
 
 /// What the threads of a crew are to do.
 #[derive(Clone, Copy)]
-pub(super) struct Order {
-    /// Called with the number of the thread. The caller of [`Crew::run`] keeps it until all are done.
+pub(super) struct WorkerTask {
+    /// Called with the number of the thread. The caller of [`WorkerThreads::run`] keeps it until all are done.
     work: *const (dyn Fn(usize) + Sync),
     count: u32,
-    patience: Patience,
+    patience: SpinPolicy,
 }
 
 /// Where an order lies. The helpers that it concerns read it between an opening of their gates and their coming to the
@@ -36,27 +36,27 @@ pub(super) trait OrderPlace: Default {
     ///
     /// # Safety
     /// No helper may be reading.
-    unsafe fn put(&self, order: Option<Order>);
+    unsafe fn put(&self, order: Option<WorkerTask>);
 
     /// The order.
     ///
     /// # Safety
     /// The caller may not be writing.
-    unsafe fn get(&self) -> Option<Order>;
+    unsafe fn get(&self) -> Option<WorkerTask>;
 }
 
 /// A helper that has not been of use yet does not look: it sleeps.
-const NEW: Patience = Patience { spin: Duration::ZERO, yields: 0 };
+const NEW: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
-impl<W: Word, Helper> Crew<W, Helper> {
+impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
     pub(super) fn new(join: fn(Helper)) -> Self {
-        Crew { desk: Arc::default(), helpers: Vec::new(), join }
+        WorkerThreads { desk: Arc::default(), helpers: Vec::new(), join }
     }
 
     /// Takes on one more helper, whose thread `spawn` makes of what it is given.
-    pub(super) fn hire<E>(&mut self, spawn: impl FnOnce(Duty<W>) -> Result<Helper, E>) -> Result<(), E> {
+    pub(super) fn hire<E>(&mut self, spawn: impl FnOnce(WorkerContext<W>) -> Result<Helper, E>) -> Result<(), E> {
         let gate = Arc::new(Gate::default());
-        let duty = Duty { desk: self.desk.clone(), gate: gate.clone(), index: self.helpers.len() + 1 };
+        let duty = WorkerContext { desk: self.desk.clone(), gate: gate.clone(), index: self.helpers.len() + 1 };
         self.helpers.push((gate, spawn(duty)?));
         Ok(())
     }
@@ -65,10 +65,10 @@ impl<W: Word, Helper> Crew<W, Helper> {
     ///
     /// # Safety
     /// `work` does not unwind, and there are `count - 1` helpers.
-    pub(super) unsafe fn run<'a>(&mut self, count: usize, patience: Patience, work: &'a (dyn Fn(usize) + Sync + 'a)) {
+    pub(super) unsafe fn run<'a>(&mut self, count: usize, patience: SpinPolicy, work: &'a (dyn Fn(usize) + Sync + 'a)) {
         // SAFETY: only the lifetime differs, and all helpers are done with it before this returns.
         let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
-        let order = Order { work, count: count as u32, patience };
+        let order = WorkerTask { work, count: count as u32, patience };
         // SAFETY: nobody else runs this crew, and the helpers of the last order are done with it.
         unsafe { self.desk.order.put(Some(order)) };
         self.call(count - 1);
@@ -84,7 +84,7 @@ impl<W: Word, Helper> Crew<W, Helper> {
     }
 }
 
-impl<W: Word, Helper> Drop for Crew<W, Helper> {
+impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
     fn drop(&mut self) {
         // SAFETY: no order is out.
         unsafe { self.desk.order.put(None) };
@@ -94,13 +94,13 @@ impl<W: Word, Helper> Drop for Crew<W, Helper> {
 }
 
 /// What a helper's thread has to do.
-pub(super) struct Duty<W: Word> {
+pub(super) struct WorkerContext<W: GateWord> {
     desk: Arc<Desk<W>>,
     gate: Arc<Gate<W>>,
     index: usize,
 }
 
-impl<W: Word> Duty<W> {
+impl<W: GateWord> WorkerContext<W> {
     /// Which helper it is, from 1 on.
     pub(super) fn index(&self) -> usize {
         self.index
