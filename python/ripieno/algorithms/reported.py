@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.progress import Progress
 from ripieno.files.results import ResultPath, new_file
+from ripieno.files.tables import check_format
 from ripieno.units import duration_text
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ class Shown:
         """
         from ripieno.report import page_of
 
+        check_format(path, (".html", ".htm"))
         html = page_of(self)
         with new_file(path) as part:
             Path(part).write_text(html, encoding="utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import Size, overwrite_option
+from ripieno.cli.options import PAGES, LocalPath, Size, overwrite_option
 from ripieno.errors import InputError
 
 # Seconds for the calls of one case in one run.
@@ -77,10 +77,8 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     metavar="SECONDS",
     help="With --choice: let comm.try_algorithms choose first, for so long.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
-@click.option(
-    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
-)
+@click.option("--plot", type=LocalPath(*PAGES, dir_okay=False), help="Write a page with plots to this file.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
 @overwrite_option
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
     """Time collectives at several sizes, on processes of this machine, and check their results.
@@ -150,11 +148,11 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
 @click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of each shape.")
 @click.option(
     "--markdown",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPath(".md", dir_okay=False),
     metavar="FILE.md",
     help="Write the table here, as Markdown.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def model_command(
     shapes: str, algorithms: str | None, markdown: Path | None, target: Path | None, overwrite: bool, **words: Any
@@ -199,11 +197,11 @@ def model_command(
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each run.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPath(*PAGES, dir_okay=False),
     metavar="PAGE.html",
     help="Draw which block went from whom to whom, and the rate of every host.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def strategies_command(
     strategies: str,
@@ -252,16 +250,14 @@ def strategies_command(
 @click.option(
     "--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each measurement, by turns."
 )
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PAGE.html", help="Draw what was measured."
-)
+@click.option("--out", type=LocalPath(*PAGES, dir_okay=False), metavar="PAGE.html", help="Draw what was measured.")
 @click.option(
     "--draw",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Put the page's drawings here, each as a file of its own, such as barrier-2.svg.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def threads_command(
     full: bool,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import overwrite_option
+from ripieno.cli.options import LocalPath, overwrite_option
 
 
 @click.command("packets", short_help="Measure throughput against packet size.")
@@ -31,10 +31,8 @@ from ripieno.cli.options import overwrite_option
     show_default=True,
     help="Seconds that a run may take.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart to this file, as SVG.")
-@click.option(
-    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
-)
+@click.option("--plot", type=LocalPath(".svg", dir_okay=False), help="Write a chart to this file, as SVG.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
 @overwrite_option
 def packets_command(
     ranks: int | None,

@@ -19,10 +19,10 @@ from ripieno.cli.options import (
     communicator,
     quiet_option,
     top_option,
-    write_columns,
 )
 from ripieno.cli.progress import PageRankProgress
 from ripieno.files.results import ResultPath, new_file
+from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 
@@ -60,7 +60,7 @@ from ripieno.graph import Graph
     help="Take the third column for the weight of an edge, or not; by default a column named weight counts.",
 )
 @top_option("vertices of the highest ranks")
-@click.option("--report", type=LocalPath(), help="JSON file to write: error and seconds per iteration and rank.")
+@click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
 @quiet_option
 def pagerank_command(
     inputs: tuple[str, ...],
@@ -118,7 +118,7 @@ def pagerank_command(
 
 
 def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
-    write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
+    write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
         with new_file(report) as part:
             part.write_text(json.dumps(_told(model), indent=2) + "\n")

@@ -20,7 +20,9 @@ from ripieno.cli.options import LocalPath, overwrite_option
     show_default=True,
     help="Seconds of a round; of 32 hosts there are some 25.",
 )
-@click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="racks.toml", help="Write a file of racks.")
+@click.option(
+    "--write", "target", type=LocalPath(".toml", dir_okay=False), metavar="racks.toml", help="Write a file of racks."
+)
 @click.option(
     "--draw", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the racks and their hosts: .svg or .html."
 )
