@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ripieno import log
 from ripieno.cli.options import PAGES, LocalPath, Size, overwrite_option
 from ripieno.errors import InputError
 
@@ -116,15 +118,16 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
     from ripieno.bench import table
     from ripieno.files.results import new_file
 
-    found.show(table.console())
-    if plot is not None:
-        with new_file(plot) as part:
-            found.write_plot(part)
-        click.echo(plot)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
+    found.show(table.console())
+    if plot is not None:
+        with log.warn_on_failure("ripieno.bench", str(plot)):
+            with new_file(plot) as part:
+                found.write_plot(part)
+            click.echo(plot)
 
 
 @click.command(MODEL)
@@ -234,11 +237,12 @@ def strategies_command(
     asked = bench.Asked(strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words)
     found = bench.measure(asked)
     found.show()
-    for path, text in ((out, found.page), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
+    for path, text in ((target, lambda: json.dumps(found.as_json(), indent=2) + "\n"), (out, found.page)):
         if path is not None:
-            with new_file(path) as part:
-                part.write_text(text(), "utf-8")
-            click.echo(path)
+            with log.warn_on_failure("ripieno.bench", str(path)) if path is out else nullcontext():
+                with new_file(path) as part:
+                    part.write_text(text(), "utf-8")
+                click.echo(path)
 
 
 @click.command(THREADS)
@@ -293,19 +297,21 @@ def threads_command(
     words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
     found = bench.measure(bench.Asked(**words))
     found.show()
-    if out is not None:
-        with new_file(out) as part:
-            part.write_text(pages.page(found), "utf-8")
-        click.echo(out)
-    if draw is not None:
-        with new_folder(draw, drawn_before) as folder:
-            for name, svg in pages.drawings(found).items():
-                (folder / name).write_text(svg, "utf-8")
-        click.echo(draw)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
         click.echo(target)
+    if out is not None:
+        with log.warn_on_failure("ripieno.bench", str(out)):
+            with new_file(out) as part:
+                part.write_text(pages.page(found), "utf-8")
+            click.echo(out)
+    if draw is not None:
+        with log.warn_on_failure("ripieno.bench", str(draw)):
+            with new_folder(draw, drawn_before) as folder:
+                for name, svg in pages.drawings(found).items():
+                    (folder / name).write_text(svg, "utf-8")
+            click.echo(draw)
 
 
 def _numbers(option: str, text: str) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ripieno import log
 from ripieno.cli.options import LocalPath, overwrite_option
 
 
@@ -84,17 +85,18 @@ def packets_command(
         f"best {curve.best_throughput / 1e6:.4g} MB/s; alpha {duration_text(curve.alpha_s)}, "
         f"latency {duration_text(curve.latency_s)}"
     )
-    if plot is not None:
-        # Brings matplotlib with it.
-        from ripieno.bench.pages.sparse import throughput_chart
-
-        with new_file(plot) as part:
-            part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
-        click.echo(plot)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
         click.echo(target)
+    if plot is not None:
+        with log.warn_on_failure("ripieno.bench", str(plot)):
+            # Brings matplotlib with it.
+            from ripieno.bench.pages.sparse import throughput_chart
+
+            with new_file(plot) as part:
+                part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
+            click.echo(plot)
 
 
 def _table(curve: Any) -> Any:

@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ripieno import log
 from ripieno.algorithms import PageRank
 from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
 from ripieno.cli.options import (
@@ -113,14 +114,15 @@ def pagerank_command(
         if not quiet:
             say_resumed(model)
         _write(model, out, report)
-        _print(model, console, top)
+        with log.warn_on_failure("ripieno.report", "the summary"):
+            _print(model, console, top)
         click.echo(out)
 
 
 def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
-        with new_file(report) as part:
+        with log.warn_on_failure("ripieno.report", str(report)), new_file(report) as part:
             part.write_text(json.dumps(_told(model), indent=2) + "\n")
 
 

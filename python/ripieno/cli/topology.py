@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ripieno import log
 from ripieno.cli.options import LocalPath, overwrite_option
 
 
@@ -62,7 +63,8 @@ def topology_command(
         if not as_json:
             click.echo(target)
     if draw is not None:
-        with new_file(draw) as part:
-            pictures.write(found.picture(), draw, part)
-        if not as_json:
-            click.echo(draw)
+        with log.warn_on_failure("ripieno.topology", str(draw)):
+            with new_file(draw) as part:
+                pictures.write(found.picture(), draw, part)
+            if not as_json:
+                click.echo(draw)

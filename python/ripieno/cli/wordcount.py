@@ -84,9 +84,9 @@ def wordcount_command(
     else:
         with _Bar(console, quiet) as bar, traced(trace):
             words = count_words(list(inputs), workers=workers or 1, threads=threads, on_event=bar.on_event, **options)
-    click.echo(_lines(words, top), nl=False)
     if out is not None:
         write_table(_columns(words, out), out)
+    click.echo(_lines(words, top), nl=False)
     console.print(
         f"{words.values.sum():,} words, {len(words):,} different ones{f'; all are in {out}' if out else ''}",
         highlight=False,
