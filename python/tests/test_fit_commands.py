@@ -272,7 +272,10 @@ def test_kmeans_whose_best_run_ended_before_an_interruption_is_written(folder, c
     assert main([*words, "-o", "resumed", "--checkpoint", "kept", "-q"]) == 0
 
     whole, resumed = (json.loads((folder / name / "model.json").read_text()) for name in ("whole", "resumed"))
-    assert resumed["inertia"] == pytest.approx(whole["inertia"]) and resumed["iteration_count"] == whole["iteration_count"] > 1
+    assert (
+        resumed["inertia"] == pytest.approx(whole["inertia"])
+        and resumed["iteration_count"] == whole["iteration_count"] > 1
+    )
     assert whole["iterations"] and not resumed["iterations"], "the best run was not the last"
     assert "Inertia falls from" in (folder / "resumed/report.html").read_text()
     np.testing.assert_array_equal(np.load("resumed/labels.npy"), np.load("whole/labels.npy"))

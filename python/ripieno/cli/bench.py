@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -237,12 +236,15 @@ def strategies_command(
     asked = bench.Asked(strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words)
     found = bench.measure(asked)
     found.show()
-    for path, text in ((target, lambda: json.dumps(found.as_json(), indent=2) + "\n"), (out, found.page)):
-        if path is not None:
-            with log.warn_on_failure("ripieno.bench", str(path)) if path is out else nullcontext():
-                with new_file(path) as part:
-                    part.write_text(text(), "utf-8")
-                click.echo(path)
+    if target is not None:
+        with new_file(target) as part:
+            part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
+        click.echo(target)
+    if out is not None:
+        with log.warn_on_failure("ripieno.bench", str(out)):
+            with new_file(out) as part:
+                part.write_text(found.page(), "utf-8")
+            click.echo(out)
 
 
 @click.command(THREADS)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ripieno import log
 from ripieno.dashboard import wanted
 from ripieno.errors import InputError
+from ripieno.files.npy import read_array
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.sources import is_url
 from ripieno.files.tables import check_format
@@ -163,7 +164,10 @@ def read_numbers(path: Path, what: str) -> NDArray[Any]:
     try:
         if not path.stat().st_size:
             raise ValueError("it is empty")
-        return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
+        if path.suffix.lower() != ".npy":
+            return np.loadtxt(path, ndmin=1)
+        with open(path, "rb") as file:
+            return read_array(file)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:

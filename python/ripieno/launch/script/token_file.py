@@ -20,13 +20,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ripieno.errors import RendezvousError
+from ripieno.files.owners import ANY_ACCESS, why_foreign
 
 # The pauses between two looks at the directory: a shared one tells nobody of new files.
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 # Longer than another job takes to remove a folder that nobody uses.
 _SWEEPING_S = 5.0
-_PRIVATE = 0o077
 # What a job has in a directory that others use, too: its token, under its identity, and the native exchange's folder.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
@@ -83,7 +83,7 @@ def _locked_folder(path: Path) -> int:
 def check_private(path: Path) -> None:
     """Raise `RendezvousError` unless `path` is a directory that only this user can look into."""
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
+    if not stat.S_ISDIR(found.st_mode) or why_foreign(found, ANY_ACCESS):
         raise RendezvousError(f"{path}: not a directory of this user alone; remove it, or set RIPIENO_DIRECTORY")
 
 
@@ -231,7 +231,7 @@ def _token_in(path: Path) -> str | None:
         raise RendezvousError(f"{path}: cannot be read as this job's token: {error.strerror}") from None
     with open(descriptor) as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
+        if not stat.S_ISREG(found.st_mode) or why_foreign(found, ANY_ACCESS):
             raise RendezvousError(f"{path}: not a file of this user alone: somebody else has put it there; remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
