@@ -28,12 +28,11 @@ from ripieno.errors import RendezvousError
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
+from ripieno.launch.script.tokens import MAKE_TOKEN, check_token
 
 # Below the ports that systems give to outgoing connections, above those of most services.
 _FIRST_PORT = 20_000
 _PORT_COUNT = 10_000
-
-_MAKE_TOKEN = "export RIPIENO_TOKEN=$(openssl rand -hex 32) before the launcher starts, and see that it is passed on"
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,12 @@ def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float
     """What `Communicator.connect` is to be told of the meeting; to be left when the ranks have met."""
     job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
     meeting = choose(place, variables, job)
-    token = variables.get("RIPIENO_TOKEN", "")
+    token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
+    if token:
+        check_token(token)
+    if secret and token.startswith(f"{secret}."):
+        # In pods the token is the secret and the number of the attempt, which is known.
+        check_token(secret, "RIPIENO_SECRET")
     with ExitStack() as stack:
         if meeting.store is not None:
             try:
@@ -130,7 +134,9 @@ def _what_is_missing(place: LaunchedRank, variables: Mapping[str, str]) -> str:
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
     who = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
     said = f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
-    token = "" if "RIPIENO_TOKEN" in known else f" ({_MAKE_TOKEN})"
+    token = (
+        "" if "RIPIENO_TOKEN" in known else f" ({MAKE_TOKEN} before the launcher starts, and see that it is passed on)"
+    )
     return f"{who}{said}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
 
 
