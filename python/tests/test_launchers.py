@@ -133,6 +133,38 @@ def test_ranks_of_one_host_meet_in_a_temporary_directory_others_in_the_home(tmp_
     assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.Meeting(Path("/shared"))
 
 
+def test_another_user_cannot_compute_where_ranks_of_a_host_meet(tmp_path, monkeypatch):
+    names = {}
+    for user in ("ann", "bob"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
+        names[user] = chosen(recorded.TORCHRUN).directory
+        assert chosen(recorded.TORCHRUN).directory == names[user]
+        assert (tmp_path / user / "ripieno/meeting-secret").stat().st_mode & 0o777 == 0o600
+        assert [each.name for each in (tmp_path / user / "ripieno").iterdir()] == ["meeting-secret"]
+    assert names["ann"] != names["bob"]
+
+
+def test_without_a_place_for_files_ranks_meet_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert chosen(recorded.TORCHRUN).directory == chosen(recorded.TORCHRUN).directory
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    chosen(recorded.TORCHRUN)
+    (tmp_path / "ripieno/meeting-secret").chmod(0o644)
+    with pytest.raises(rp.RendezvousError, match="meeting-secret is open to other users, with mode 644"):
+        chosen(recorded.TORCHRUN)
+
+
+def test_a_name_that_is_taken_is_reported_by_every_rank_at_once(tmp_path):
+    path = tmp_path / "taken"
+    path.mkdir(mode=0o755)
+    with pytest.raises(rp.RendezvousError, match="the name is taken by what is open to other users"):
+        token_file.token_through(path / "token", 1, 60.0, own=True).__enter__()
+
+
 def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job():
     token = {"RIPIENO_TOKEN": recorded.TOKEN}
     host, port = chosen(recorded.STEP | token).store
