@@ -259,6 +259,7 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
         (["missing.jpg", "--out", "v.npy"], "missing.jpg does not exist"),
         (["text.jpg", "--out", "v.npy"], "text.jpg is not a readable picture"),
         (["--demo", "--out", "v.dat"], "expected a name that ends in"),
+        (["--demo", "--out", "v.csv", "--format", "npy"], "v.csv: format='npy' has names that end in .npy"),
         (["--demo", "--out", "none/v.npy"], "none is not a folder"),
         (["--demo", "--out", "text.jpg", "--format", "npy"], "text.jpg exists"),
         (["--demo", "--out", "v.npy", "--patch", "30"], "patch=30"),

@@ -211,10 +211,10 @@ def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
 
 def test_a_trace_that_is_lost_does_not_cost_what_the_program_returned(tmp_path):
     (tmp_path / "gone").mkdir()
-    with pytest.warns(UserWarning, match="out.json is lost: .*; the result is kept"):
-        with rp.launch(workers=1, trace=tmp_path / "gone" / "out.json") as job:
-            found = job.run(lambda comm: comm.allreduce(2.0))
-            (tmp_path / "gone").rmdir()
+    lost = pytest.warns(UserWarning, match="out.json is lost: .*; the result is kept")
+    with lost, rp.launch(workers=1, trace=tmp_path / "gone" / "out.json") as job:
+        found = job.run(lambda comm: comm.allreduce(2.0))
+        (tmp_path / "gone").rmdir()
     assert found == [2.0]
 
 
