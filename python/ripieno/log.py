@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from ripieno.errors import InputError
 
@@ -64,6 +66,25 @@ def show_as_told(who: str = "") -> None:
     level = os.environ.get(VARIABLE)
     if level:
         show(level, who)
+
+
+@contextmanager
+def warn_on_failure(name: str, what: str) -> Iterator[None]:
+    """Turn an error of the block into a warning and a log line: it makes a page or picture of a result that is kept.
+
+    Parameters
+    ----------
+    name : str
+        The logger's.
+    what : str
+        The page or picture, for the warning.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = f"{what} is lost: {type(error).__name__}: {error}; the result is kept"
+        logging.getLogger(name).info("%s", text, exc_info=True)
+        warnings.warn(text, stacklevel=3)
 
 
 def is_notebook() -> bool:

@@ -3,6 +3,9 @@
 Without variables that tell of paths and addresses.
 """
 
+#: What tests give as RIPIENO_TOKEN: as long as one that is drawn at random.
+TOKEN = "0123456789abcdef" * 4
+
 # mpirun --oversubscribe -n 4, on 2 cores
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "1",

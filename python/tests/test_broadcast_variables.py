@@ -14,6 +14,7 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
+from launcher_environments import TOKEN
 from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.errors import InputError
 
@@ -180,7 +181,7 @@ def outcomes(strategy: str, victim: int, signal_number: int, workers: int = 4) -
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-              "RIPIENO_TOKEN": "test"}  # fmt: skip
+              "RIPIENO_TOKEN": TOKEN}  # fmt: skip
     words = [sys.executable, "-c", PROGRAM, strategy, str(victim), str(int(signal_number)),
              str(SLOW_BYTES[strategy]), str(SLOW_BLOCK_BYTES)]  # fmt: skip
     with ExitStack() as stack:

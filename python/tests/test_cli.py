@@ -181,7 +181,7 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
         path.write_bytes(b"part")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ripieno.cli.kmeans.write_report", write)
+    monkeypatch.setattr("ripieno.cli.kmeans.save_array", write)
     out = tmp_path / "new" / "result"
 
     assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out)]) == 1
@@ -259,6 +259,7 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
         (["missing.jpg", "--out", "v.npy"], "missing.jpg does not exist"),
         (["text.jpg", "--out", "v.npy"], "text.jpg is not a readable picture"),
         (["--demo", "--out", "v.dat"], "expected a name that ends in"),
+        (["--demo", "--out", "v.csv", "--format", "npy"], "v.csv: format='npy' has names that end in .npy"),
         (["--demo", "--out", "none/v.npy"], "none is not a folder"),
         (["--demo", "--out", "text.jpg", "--format", "npy"], "text.jpg exists"),
         (["--demo", "--out", "v.npy", "--patch", "30"], "patch=30"),

@@ -97,13 +97,26 @@ def test_a_result_replaces_a_folder_only_if_that_is_asked_for(folder, words, cap
 
 @pytest.mark.parametrize("words", [words for words in RESULTS.values() if words[0] != "features"], ids=" ".join)
 def test_a_device_is_never_replaced(folder, words, capfd):
-    os.mkfifo(folder / "pipe.csv")
     at = next(at for at, word in enumerate(words) if word.startswith("result"))
+    pipe = words[at].replace("result", "pipe")
+    os.mkfifo(folder / pipe)
 
-    assert main([*words[:at], "pipe.csv", *words[at + 1 :], *["--overwrite"] * (words[0] != "run")]) == 2
+    assert main([*words[:at], pipe, *words[at + 1 :], *["--overwrite"] * (words[0] != "run")]) == 2
 
-    assert "pipe.csv is a pipe or a device, not a file: choose another name" in capfd.readouterr().err
-    assert (folder / "pipe.csv").is_fifo()
+    assert f"{pipe} is a pipe or a device, not a file: choose another name" in capfd.readouterr().err
+    assert (folder / pipe).is_fifo()
+
+
+@pytest.mark.parametrize("words", RESULTS.values(), ids=RESULTS)
+def test_a_name_of_another_format_is_refused_before_the_work(folder, words, capfd):
+    named = [
+        word.replace(Path(word).suffix, ".xlsx") if word.startswith(("result", "other")) else word for word in words
+    ]
+
+    assert main(named) == 2
+
+    assert ".xlsx: " in (told := capfd.readouterr().err) and "expected" in told
+    assert names(folder) == ["script.py"]
 
 
 def test_an_input_is_never_replaced(folder, capfd):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from ripieno.dashboard.state import Teller
 from ripieno.errors import InputError
 from ripieno.launch.job.watch import pulse_s
 from stand_in_engine import StandIn
-from watching import comes_true
+from watching import comes_true, open_descriptors
 
 
 def asked(link: str, path: str = "state") -> bytes:
@@ -355,6 +356,73 @@ def test_an_address_in_use_is_told(monkeypatch):
     with pytest.raises(InputError, match=f"127.0.0.1:{port}: Address already in use"):
         Dashboard()
     first.close()
+
+
+FLOOD = """
+import socket, sys
+ask, port = sys.argv[1] == "ask", int(sys.argv[2])
+held = []
+while True:
+    try:
+        one = socket.create_connection(("127.0.0.1", port), 0.2)
+        if ask:
+            one.sendall(b"GET /wrong/state HTTP/1.1\\r\\n\\r\\n")
+        held.append(one)
+    except OSError:
+        pass
+    held = held[-200:]
+    print(flush=True)
+"""
+
+
+def test_a_flood_without_the_token_leaves_descriptors_for_the_job_and_the_page():
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    dashboard = Dashboard()
+    try:
+        port = dashboard.link.split(":")[2].split("/")[0]
+        words = [[sys.executable, "-c", FLOOD, kind, port] for kind in ("hold", "ask")]
+        floods = [subprocess.Popen(each, stdout=subprocess.PIPE) for each in words]
+        try:
+            for flood in floods:
+                assert all(flood.stdout.readline() for _ in range(70))
+            assert len(open_descriptors()) < 128
+            assert comes_true(lambda: json.loads(answered(dashboard.link))["ranks"] == [], 20.0)
+            with rp.launch(workers=2) as job:
+                assert job.run(lambda comm: comm.allreduce(1.0)) == [2.0, 2.0]
+        finally:
+            for flood in floods:
+                flood.kill()
+                flood.communicate()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        dashboard.close()
+
+
+def answered(link: str) -> bytes:
+    """The state, or nothing where a flood was before it in the queue."""
+    try:
+        with urllib.request.urlopen(link + "state", timeout=3) as answer:
+            return answer.read()
+    except OSError:
+        return b'{"ranks": null}'
+
+
+def test_fifty_pages_are_shown_at_once():
+    dashboard = Dashboard()
+    with ThreadPoolExecutor(50) as pool:
+        assert all(pool.map(lambda _: b"Ripieno" in asked(dashboard.link, ""), range(50)))
+    dashboard.close()
+
+
+def test_a_page_that_listens_gets_the_last_state():
+    dashboard = Dashboard()
+    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as answer:
+        assert answer.readline().startswith(b"data: {")
+        dashboard.end()
+        dashboard.close()
+        last = [line for line in answer if line.startswith(b"data: ")][-1]
+    assert json.loads(last.removeprefix(b"data: "))["job"]["state"] == "over"
 
 
 def test_dashboard_is_true_or_false():

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from full_disk import files_of_at_most
+from launcher_environments import TOKEN
 from ripieno.comm import file_distribution
 from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.errors import BroadcastError, InputError
@@ -403,7 +404,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     common = {**os.environ, "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-              "RIPIENO_TOKEN": "test"}  # fmt: skip
+              "RIPIENO_TOKEN": TOKEN}  # fmt: skip
 
     def ranks():
         line = [sys.executable, "-c", SLOW_PLACE, *map(str, words)]

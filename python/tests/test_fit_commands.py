@@ -223,3 +223,59 @@ def test_a_result_is_replaced_only_if_that_is_asked_for(folder, capfd):
 
     assert main([*command, "3", "--overwrite"]) == 0
     assert len(np.load("result/components.npy")) == 3
+
+
+FITS = {
+    "als": ["als", "ratings.csv", "--rank", "2"],
+    "kmeans": ["kmeans", "rows.npy", "-k", "3"],
+    "layout": ["layout", "edges.txt", "--iterations", "3"],
+    "logistic": ["logistic", "dear.svm"],
+    "mds": ["mds", "rows.npy", "--metric", "euclidean", "--max-iter", "3"],
+    "pca": ["pca", "rows.npy"],
+    "ridge": ["ridge", "prices.csv", "--target", "price"],
+}
+
+
+@pytest.mark.parametrize("words", FITS.values(), ids=FITS)
+def test_a_report_that_fails_does_not_cost_the_result(folder, words, capfd, monkeypatch):
+    (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n2 3\n")
+
+    def fail(*_, **__):
+        raise IndexError("no chart")
+
+    for place in ("ripieno.report.page._page", "ripieno.algorithms.reported._about"):
+        monkeypatch.setattr(place, fail)
+
+    assert main([*words, "-q"]) == 0
+
+    told = capfd.readouterr()
+    assert told.out == "result\n"
+    assert "result/report.html is lost: IndexError: no chart; the result is kept" in told.err
+    assert "the report of the fit is lost" in told.err
+    assert json.loads((folder / "result/model.json").read_text())["algorithm"] == words[0]
+    assert list((folder / "result").glob("*.npy")) and not (folder / "result/report.html").exists()
+
+
+def test_a_fit_without_a_report_has_its_result(monkeypatch):
+    monkeypatch.setattr("ripieno.algorithms.journal.RunReport.of", lambda *_, **__: 1 / 0)
+
+    with pytest.warns(UserWarning, match="the report of the fit is lost: ZeroDivisionError"):
+        model = rp.PCA(2).fit(X)
+
+    assert model.components_.shape == (2, 4) and model.report_.about.estimator == "PCA"
+
+
+def test_kmeans_whose_best_run_ended_before_an_interruption_is_written(folder, capfd):
+    words = ["kmeans", "rows.npy", "-k", "3", "--init", "random", "--n-init", "4", "--tol", "0", "--seed", "7"]
+    assert main([*words, "-o", "whole", "--checkpoint", "kept", "--every", "1", "-q"]) == 0
+
+    assert main([*words, "-o", "resumed", "--checkpoint", "kept", "-q"]) == 0
+
+    whole, resumed = (json.loads((folder / name / "model.json").read_text()) for name in ("whole", "resumed"))
+    assert (
+        resumed["inertia"] == pytest.approx(whole["inertia"])
+        and resumed["iteration_count"] == whole["iteration_count"] > 1
+    )
+    assert whole["iterations"] and not resumed["iterations"], "the best run was not the last"
+    assert "Inertia falls from" in (folder / "resumed/report.html").read_text()
+    np.testing.assert_array_equal(np.load("resumed/labels.npy"), np.load("whole/labels.npy"))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import subprocess
 import sys
 import threading
+import uuid
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,10 +17,11 @@ import pytest
 import ripieno as rp
 from ripieno.launch.script import environment, launchers, meeting, token_file
 from ripieno.launch.script.launchers import LaunchedRank, detect
+from ripieno.launch.script.tokens import check_token
 from watching import comes_true
 
 POD = {"JOB_COMPLETION_INDEX": "3", "WORLD_SIZE": "8", "MASTER_ADDR": "job-0.job", "MASTER_PORT": "7000"}
-OURS = {"RANK": "1", "WORLD_SIZE": "2", "RIPIENO_TOKEN": "t"}
+OURS = {"RANK": "1", "WORLD_SIZE": "2", "RIPIENO_TOKEN": recorded.TOKEN}
 
 
 @pytest.mark.parametrize(
@@ -130,8 +133,40 @@ def test_ranks_of_one_host_meet_in_a_temporary_directory_others_in_the_home(tmp_
     assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.Meeting(Path("/shared"))
 
 
+def test_another_user_cannot_compute_where_ranks_of_a_host_meet(tmp_path, monkeypatch):
+    names = {}
+    for user in ("ann", "bob"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
+        names[user] = chosen(recorded.TORCHRUN).directory
+        assert chosen(recorded.TORCHRUN).directory == names[user]
+        assert (tmp_path / user / "ripieno/meeting-secret").stat().st_mode & 0o777 == 0o600
+        assert [each.name for each in (tmp_path / user / "ripieno").iterdir()] == ["meeting-secret"]
+    assert names["ann"] != names["bob"]
+
+
+def test_without_a_place_for_files_ranks_meet_all_the_same(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert chosen(recorded.TORCHRUN).directory == chosen(recorded.TORCHRUN).directory
+
+
+def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    chosen(recorded.TORCHRUN)
+    (tmp_path / "ripieno/meeting-secret").chmod(0o644)
+    with pytest.raises(rp.RendezvousError, match="meeting-secret is open to other users, with mode 644"):
+        chosen(recorded.TORCHRUN)
+
+
+def test_a_name_that_is_taken_is_reported_by_every_rank_at_once(tmp_path):
+    path = tmp_path / "taken"
+    path.mkdir(mode=0o755)
+    with pytest.raises(rp.RendezvousError, match="the name is taken by what is open to other users"):
+        token_file.token_through(path / "token", 1, 60.0, own=True).__enter__()
+
+
 def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job():
-    token = {"RIPIENO_TOKEN": "t"}
+    token = {"RIPIENO_TOKEN": recorded.TOKEN}
     host, port = chosen(recorded.STEP | token).store
 
     assert (host, 20_000 <= port < 30_000) == ("n1", True)
@@ -140,8 +175,29 @@ def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job
     assert chosen(POD | token).store == ("job-0.job", 7000)
 
 
+@pytest.mark.parametrize("token", ["a", "correct horse", "0" * 64, "abcabc" * 20, "f3" * 15, "1234567890" * 3])
+def test_a_token_that_can_be_guessed_is_refused_with_the_command_that_makes_one(token):
+    place = detect(OURS)
+    with pytest.raises(rp.RendezvousError, match=r"RIPIENO_TOKEN can be guessed: .*secrets.token_hex\(32\)"):
+        meeting.arranged(place, OURS | {"RIPIENO_TOKEN": token, "RIPIENO_DIRECTORY": "/none"}, 1.0).__enter__()
+
+
+def test_tokens_of_random_generators_are_strong():
+    for make in (secrets.token_hex, secrets.token_urlsafe):
+        for _ in range(200):
+            check_token(make(16))
+    check_token(str(uuid.uuid4()))
+
+
+def test_the_secret_of_pods_is_strong_without_the_attempt():
+    place, token = detect(OURS), "short.0123456789abcdef0123456789abcdef"
+    variables = OURS | {"RIPIENO_TOKEN": token, "RIPIENO_SECRET": "short", "RIPIENO_DIRECTORY": "/none"}
+    with pytest.raises(rp.RendezvousError, match="RIPIENO_SECRET can be guessed"):
+        meeting.arranged(place, variables, 1.0).__enter__()
+
+
 def test_the_port_of_torchruns_own_store_is_not_taken():
-    token = {"RIPIENO_TOKEN": "t"}
+    token = {"RIPIENO_TOKEN": recorded.TOKEN}
 
     assert chosen(recorded.TORCHRUN_STANDALONE | token).store == ("localhost", 44569)
     host, port = chosen(recorded.TORCHRUN | token).store

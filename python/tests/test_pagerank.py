@@ -249,7 +249,7 @@ def test_the_command_shows_each_iteration(slash, capsys):
         (["nowhere.txt"], "nowhere.txt does not exist"),
         (["{path}", "--out", "ranks.doc"], "ranks.doc: unknown kind of file"),
         (["{path}", "--out", "/nowhere/ranks.csv"], "/nowhere is not a folder"),
-        (["{path}", "--out", "r.csv", "--report", "./r.csv"], "name the same file twice"),
+        (["{path}", "--report", "r.json", "--trace", "./r.json"], "name the same file twice"),
         (["{path}", "--weighted"], "line 2: expected a finite number as weight"),
         (["{path}", "--vertices", "3"], "but --vertices 3"),
     ],

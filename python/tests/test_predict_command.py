@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.cli import main
+from ripieno.files.tables import ARRAY_FORMATS
 from sklearn.datasets import dump_svmlight_file
 
 random = np.random.default_rng(1)
@@ -110,6 +112,26 @@ def test_classes_of_new_libsvm_text():
     fitted = rp.LogisticRegression().fit(X, (PRICE > 5).astype(int))
     np.testing.assert_array_equal(predicted("later.svm"), fitted.predict(MORE))
     np.testing.assert_array_equal(rp.LogisticRegression.load("result").predict(MORE), fitted.predict(MORE))
+
+
+def test_a_file_has_the_format_of_its_name(capfd):
+    assert main(["pca", "rows.npy", "-n", "2", "-q"]) == 0
+    expected = rp.PCA.load("result").transform(MORE)
+    read = {
+        ".npy": np.load,
+        ".npz": lambda path: np.stack(list(np.load(path).values()), axis=1),
+        ".csv": lambda path: np.genfromtxt(path, delimiter=",", skip_header=1),
+        ".tsv": lambda path: np.genfromtxt(path, delimiter="\t", skip_header=1),
+        ".parquet": lambda path: pd.read_parquet(path).to_numpy(),
+        ".arrow": lambda path: pa.ipc.open_file(path).read_all().to_pandas().to_numpy(),
+        ".feather": lambda path: pd.read_feather(path).to_numpy(),
+    }
+
+    for end, reader in read.items():
+        assert main(["predict", "result", "more.npy", "-o", f"found{end}", "-q"]) == 0
+        np.testing.assert_allclose(reader(f"found{end}"), expected, rtol=1e-12)
+    assert set(read) == set(ARRAY_FORMATS)
+    assert Path("found.csv").read_text().startswith('"transform_0","transform_1"\n')
 
 
 def refusal(capfd, *words):

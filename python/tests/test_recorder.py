@@ -209,6 +209,15 @@ def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
         fail()
 
 
+def test_a_trace_that_is_lost_does_not_cost_what_the_program_returned(tmp_path):
+    (tmp_path / "gone").mkdir()
+    lost = pytest.warns(UserWarning, match="out.json is lost: .*; the result is kept")
+    with lost, rp.launch(workers=1, trace=tmp_path / "gone" / "out.json") as job:
+        found = job.run(lambda comm: comm.allreduce(2.0))
+        (tmp_path / "gone").rmdir()
+    assert found == [2.0]
+
+
 def test_ranks_leave_files_where_the_environment_says(tmp_path, monkeypatch):
     monkeypatch.setenv(flight.VARIABLE, str(tmp_path / "new" / "folder"))
     with rp.launch(workers=2, threads=1) as job:

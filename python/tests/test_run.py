@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import ripieno as rp
+from launcher_environments import TOKEN
 from ripieno.launch.script import environment, host_names, vigil
 from ripieno.launch.script import run as launch_run
 from watching import PROMPT_S, SLACK_S, comes_true, gone_within
@@ -284,7 +285,7 @@ def test_a_script_that_cannot_be_read_is_told_once(tmp_path):
 def test_under_another_launcher_the_script_just_runs(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": "secret"}
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
     command = [*COMMAND, "-n", "2", str(script), "say"]
     ranks = [
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
@@ -322,7 +323,7 @@ def test_what_a_rank_starts_does_not_inherit_the_token(tmp_path):
 def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
     meeting = tmp_path / "meeting"
     meeting.mkdir()
-    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": "secret"}
+    common = {"WORLD_SIZE": "2", "RIPIENO_DIRECTORY": str(meeting), "RIPIENO_TOKEN": TOKEN}
     command = [sys.executable, str(script), "raise"]
     ranks = [
         subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=clean_environment(RANK=str(rank), **common))
@@ -344,13 +345,13 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
     ("variables", "sentence"),
     [
         ({"RANK": "0"}, "RANK set, but not WORLD_SIZE"),
-        ({"RIPIENO_TOKEN": "t"}, "RIPIENO_TOKEN set, but not RANK, WORLD_SIZE"),
+        ({"RIPIENO_TOKEN": TOKEN}, "RIPIENO_TOKEN set, but not RANK, WORLD_SIZE"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN not set (export RIPIENO_TOKEN="),
-        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "RIPIENO_TOKEN": "t"}, "but not MASTER_PORT"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "RIPIENO_TOKEN": TOKEN}, "but not MASTER_PORT"),
         ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot meet in /no/such: "),
-        ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"}, "RANK=2: expected 0 … 1"),
+        ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN}, "RANK=2: expected 0 … 1"),
         (
-            {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": "t"},
+            {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN},
             "RANK='a': expected a number",
         ),
         (
@@ -359,7 +360,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one():
                 "WORLD_SIZE": "2",
                 "MASTER_ADDR": "no-such-host.invalid",
                 "MASTER_PORT": "1",
-                "RIPIENO_TOKEN": "t",
+                "RIPIENO_TOKEN": TOKEN,
                 "RIPIENO_RENDEZVOUS_TIMEOUT_S": "1",
             },
             "rank 0 is to listen at 'no-such-host.invalid' (MASTER_ADDR), which has stood for no address for 1 s",
@@ -396,7 +397,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
     alone = clean_environment(
-        RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RIPIENO_TOKEN="secret"
+        RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RIPIENO_TOKEN=TOKEN
     )
     with subprocess.Popen(
         [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True

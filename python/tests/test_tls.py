@@ -109,7 +109,13 @@ def ranks_of(tmp_path, source: str, *, tls: tuple[str, str], **variables: str) -
     meeting = tmp_path / "meeting"
     meeting.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name not in environment.VARIABLES}
-    common = {**kept, "WORLD_SIZE": "2", "RIPIENO_TOKEN": "secret", "RIPIENO_RENDEZVOUS_TIMEOUT_S": "30", **variables}
+    common = {
+        **kept,
+        "WORLD_SIZE": "2",
+        "RIPIENO_TOKEN": TOKEN.hex(),
+        "RIPIENO_RENDEZVOUS_TIMEOUT_S": "30",
+        **variables,
+    }
     where = {} if "MASTER_PORT" in variables else {"RIPIENO_DIRECTORY": str(meeting)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", textwrap.dedent(source)]

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
+import pickle
 import secrets
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import ripieno as rp
 from crowd import alone
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint
+from ripieno.algorithms.result_folder import ResultFolder
+from ripieno.cli.options import read_numbers
+from ripieno.graph.graph import open_graph
+from ripieno.input.matrix import open_source
+from ripieno.mapreduce.checkpoint import Checkpoints, Saved
 from stand_in_engine import StandIn
 
 HERE = Path(__file__).parent
@@ -218,3 +230,142 @@ def test_launches_of_every_kind_succeed_amid_a_crowd_with_few_descriptors(tmp_pa
     command = alone(sys.executable, "-c", textwrap.dedent(AMID), str(HERE), textwrap.dedent(LAUNCHES))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
+
+
+# Files of others
+
+
+class Marker:
+    """A pickle of it makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def npy(shape, dtype="<f8", body=b""):
+    header = str({"descr": dtype, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + body
+
+
+def zipped(name, content):
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(name, content)
+    return target.getvalue()
+
+
+#: What loads a file, by the end of its name: models, options, rows and edges.
+LOADERS = {
+    "model.json": lambda path: ResultFolder.read(path.parent).algorithm,
+    "centroids.npy": lambda path: ResultFolder(str(path.parent), {}).array("centroids", None),
+    "weights.npy": lambda path: read_numbers(path, "weights"),
+    "rows.npy": lambda path: open_source(str(path)).read_share(0, 1),
+    "rows.npz": lambda path: open_source(str(path)).read_share(0, 1),
+    "edges.npy": lambda path: open_graph(str(path)).read_share(0, 1),
+    "edges.npz": lambda path: open_graph(str(path)).read_share(0, 1),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_no_file_runs_code_or_takes_memory_that_it_does_not_have(tmp_path, name):
+    marker, path = tmp_path / "ran", tmp_path / name
+    code = pickle.dumps(Marker(marker))
+    objects, bomb = npy((1,), "|O", code), npy((1 << 50,))
+    planted = [code, objects, bomb, zipped("code.pickle", code), zipped("x.npy", objects), zipped("x.npy", bomb)]
+    planted += [zipped("../../x.npy", objects), zipped("x.npy", b"\0" * (1 << 22)), b"[" * 100_000]
+
+    for content in planted:
+        path.write_bytes(content)
+        with pytest.raises(rp.InputError):
+            LOADERS[name](path)
+
+    assert sorted(each.name for each in tmp_path.iterdir()) == [name]
+
+
+def planted(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
+    """Write a checkpoint whose manifest has the right digest; each blob is a pickle."""
+    place = folder / name
+    place.mkdir(parents=True)
+    for blob in blobs:
+        names.append(f"{hashlib.blake2b(blob, digest_size=32).hexdigest()}.pickle")
+        (place / names[-1]).write_bytes(blob)
+    kind = {True: "pickle", False: "array"}
+    values = ["tuple", [[kind[each.endswith(".pickle")], each] for each in names]]
+    text = json.dumps({"name": name, "program": name, "iteration": 1, "values": values}).encode()
+    head = f"ripieno checkpoint 1 {hashlib.blake2b(text, digest_size=32).hexdigest()}\n".encode()
+    (place / "manifest").write_bytes(head + text)
+    return place
+
+
+def test_the_checkpoint_of_a_fit_runs_no_code(tmp_path):
+    planted(tmp_path, "kmeans", [], pickle.dumps(Marker(tmp_path / "ran")))
+
+    with pytest.raises(rp.CheckpointError, match="holds a pickle, which could run code"):
+        FitCheckpoint(str(tmp_path), "kmeans", {}).load()
+
+    assert not (tmp_path / "ran").exists()
+    with pytest.raises(rp.SerializationError, match="a Marker cannot be kept in a checkpoint of arrays and numbers"):
+        FitCheckpoint(str(tmp_path), "other", {}).save(1, Marker(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../../secret.npy", "/dev/zero", "manifest", "."])
+def test_a_checkpoint_names_no_file_outside(tmp_path, name):
+    planted(tmp_path, "job", [name])
+
+    with pytest.raises(rp.CheckpointError, match="is damaged: it names the file"):
+        Checkpoints(tmp_path, "job", "job").load()
+
+
+def test_a_link_in_a_checkpoint_is_refused(tmp_path):
+    place = planted(tmp_path, "job", [])
+    (place / "manifest").rename(tmp_path / "elsewhere")
+    (place / "manifest").symlink_to(tmp_path / "elsewhere")
+
+    with pytest.raises(rp.CheckpointError, match="manifest is a symbolic link"):
+        Checkpoints(tmp_path, "job", "job").load()
+
+
+@pytest.mark.parametrize("by", ["mode", pytest.param("owner", marks=ROOT_ONLY)])
+def test_a_checkpoint_that_others_may_have_written_is_refused(tmp_path, by):
+    place = planted(tmp_path, "job", [], pickle.dumps(Marker(tmp_path / "ran")))
+    place.chmod(0o777 if by == "mode" else 0o700)
+    if by == "owner":
+        os.chown(place, 65534, -1)
+    reason = "is open to other users, with mode 777" if by == "mode" else "belongs to the user"
+
+    for load in (lambda: Checkpoints(tmp_path, "job", "job"), lambda: FitCheckpoint(str(tmp_path), "job", {})):
+        with pytest.raises(rp.CheckpointError, match=f"{reason}.*chmod go-w {place}"):
+            load()
+
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_program_that_trusts_the_writer_resumes_from_objects(tmp_path):
+    def job(**options):
+        return rp.MapReduce(len, workers=1, name="shared", checkpoint=tmp_path, **options)
+
+    with job() as first:
+        first.state["where"] = Path("kept")
+        first.save()
+    (tmp_path / "shared").chmod(0o777)
+
+    with pytest.raises(rp.CheckpointError, match="is open to other users"):
+        job()
+    with job(trusted=True) as again:
+        assert again.state == {"where": Path("kept")}
+
+
+def test_a_new_checkpoint_is_not_writable_by_the_group(tmp_path):
+    mask = os.umask(0o002)
+    try:
+        for _ in range(2):
+            made = Checkpoints(tmp_path, "job", "job")
+            made.save(Saved(1, np.ones(2), {}, []))
+            made.close()
+    finally:
+        os.umask(mask)
+
+    assert not made.folder.stat().st_mode & 0o022

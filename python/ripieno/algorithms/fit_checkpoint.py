@@ -98,7 +98,7 @@ class FitCheckpoint:
 
     def __init__(self, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
         self._facts = dict(facts)
-        self._kept = None if folder is None else Checkpoints(Path(folder), name, name)
+        self._kept = None if folder is None else Checkpoints(Path(folder), name, name, objects=False)
 
     @property
     def folder(self) -> Path | None:

@@ -10,6 +10,7 @@ import logging
 import resource
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import log
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.progress import Progress
 from ripieno.files.results import ResultPath, new_file
+from ripieno.files.tables import check_format
 from ripieno.units import duration_text
 
 if TYPE_CHECKING:
@@ -139,6 +142,7 @@ class Shown:
         """
         from ripieno.report import page_of
 
+        check_format(path, (".html", ".htm"))
         html = page_of(self)
         with new_file(path) as part:
             Path(part).write_text(html, encoding="utf-8")
@@ -197,6 +201,11 @@ class Measured:
         )
 
 
+def report_warning() -> AbstractContextManager[None]:
+    """Turn an error of making a report into a warning: the fit is kept, with a report of less."""
+    return log.warn_on_failure("ripieno.algorithms", "the report of the fit")
+
+
 def reported(fit: Fit) -> Fit:
     """A ``fit`` that leaves a whole `report_`."""
 
@@ -214,11 +223,12 @@ def reported(fit: Fit) -> Fit:
             if isinstance(listener, Progress):
                 listener.done()
         own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - begun_s)
-        about = _about(self, data, own)
-        self.report_ = replace(own, ranks=self._facts_of_ranks, about=about)
+        self.report_ = replace(own, ranks=self._facts_of_ranks)
+        with report_warning():
+            self.report_ = replace(self.report_, about=_about(self, data, own))
         took = duration_text(time.perf_counter() - begun_s)
         ranks = len(self._facts_of_ranks)
-        logger.info("%s on %d rank%s: %s, %s", about.estimator, ranks, "s"[: ranks != 1], about.outcome, took)
+        logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), took)
         return result
 
     return cast(Fit, wrapped)

@@ -103,7 +103,7 @@ def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
     with sources.opened(path) as file, sources.blamed_on(path):
         try:
             return read(file)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{path} is damaged: {error}") from error
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from ripieno._types import OnFailure
 from ripieno.algorithms import ALS
-from ripieno.algorithms.als.estimator import SOLVERS
+from ripieno.algorithms.als.estimator import SOLVERS, ALSReport
 from ripieno.cli.fits import (
     Told,
     check_folder,
@@ -130,14 +130,12 @@ def als_command(
         model.fit(source)
         error = None if test is None else -model.score(test)
     told = _told(model, error)
-    write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, told)
-    say_end(console, out, model.report_, told, _result(model, error))
+    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, source, told)
+    say_end(console, written, model.report_, told, _result(model, error))
 
 
 def _told(model: ALS, error: float | None) -> Told:
-    report, steps = model.report_, [step.measures for step in model.report_.iterations]
     of_test = "percentile_rank" if model.implicit else "rmse"
-    charted = {name: [float(each[name]) for each in steps] for name in steps[0]}
     return Told(
         algorithm="als",
         title="Alternating least squares",
@@ -145,26 +143,27 @@ def _told(model: ALS, error: float | None) -> Told:
         facts={
             "objective": model.objective_,
             "solver": model.solver_,
-            "rating_count": report.rating_count,
+            "rating_count": getattr(model.report_, "rating_count", None),
             "iteration_count": model.n_iter_,
             "resumed_from": model.resumed_from_,
-            "exchanges": [str(way) for way in report.ways],
+            "exchanges": [str(way) for way in getattr(model.report_, "ways", ())],
             **({} if error is None else {f"test_{of_test}": error}),
         },
-        tiles={
-            "ratings": f"{report.rating_count:,}",
-            **({} if error is None else {f"{of_test.replace('_', ' ')} of the test": f"{error:.5g}"}),
-            **({} if model.implicit else {"root mean square error": f"{steps[-1]['rmse']:.5g}"}),
-        },
-        charted=[
-            Charted(
-                "Convergence",
-                "What is minimised: squared errors and penalty. " + _exchanges(model),
-                charts.line_chart("objective", {"objective": charted["objective"]}, log=True),
-            )
-        ],
+        page=lambda: _page(model, error, of_test),
         words=("users", "items"),
     )
+
+
+def _page(model: ALS, error: float | None, of_test: str) -> tuple[dict[str, str], list[Charted]]:
+    steps = [step.measures for step in model.report_.iterations]
+    tiles = {
+        "ratings": f"{model.report_.rating_count:,}",
+        **({} if error is None else {f"{of_test.replace('_', ' ')} of the test": f"{error:.5g}"}),
+        **({} if model.implicit else {"root mean square error": f"{steps[-1]['rmse']:.5g}"}),
+    }
+    objective = [float(each["objective"]) for each in steps]
+    chart = charts.line_chart("objective", {"objective": objective}, log=True)
+    return tiles, [Charted("Convergence", "What is minimised: squared errors and penalty. " + _exchanges(model), chart)]
 
 
 def _exchanges(model: ALS) -> str:
@@ -173,7 +172,9 @@ def _exchanges(model: ALS) -> str:
 
 
 def _result(model: ALS, error: float | None) -> str:
-    found = f"{model.report_.rating_count:,} ratings, objective {model.objective_:.8g} after {model.n_iter_} iterations"
+    found = f"objective {model.objective_:.8g} after {model.n_iter_} iterations"
+    if isinstance(model.report_, ALSReport):
+        found = f"{model.report_.rating_count:,} ratings, {found}"
     if error is None:
         return found
     return f"{found}, {'percentile rank' if model.implicit else 'RMSE'} of the test {error:.5g}"

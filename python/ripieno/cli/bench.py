@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import Size, overwrite_option
+from ripieno import log
+from ripieno.cli.options import PAGES, LocalPath, Size, overwrite_option
 from ripieno.errors import InputError
 
 # Seconds for the calls of one case in one run.
@@ -77,10 +78,8 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
     metavar="SECONDS",
     help="With --choice: let comm.try_algorithms choose first, for so long.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots to this file.")
-@click.option(
-    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
-)
+@click.option("--plot", type=LocalPath(*PAGES, dir_okay=False), help="Write a page with plots to this file.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
 @overwrite_option
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
     """Time collectives at several sizes, on processes of this machine, and check their results.
@@ -118,15 +117,16 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
     from ripieno.bench import table
     from ripieno.files.results import new_file
 
-    found.show(table.console())
-    if plot is not None:
-        with new_file(plot) as part:
-            found.write_plot(part)
-        click.echo(plot)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
+    found.show(table.console())
+    if plot is not None:
+        with log.warn_on_failure("ripieno.bench", str(plot)):
+            with new_file(plot) as part:
+                found.write_plot(part)
+            click.echo(plot)
 
 
 @click.command(MODEL)
@@ -150,11 +150,11 @@ def _tell(found: Any, plot: Path | None, target: Path | None) -> None:
 @click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of each shape.")
 @click.option(
     "--markdown",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPath(".md", dir_okay=False),
     metavar="FILE.md",
     help="Write the table here, as Markdown.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def model_command(
     shapes: str, algorithms: str | None, markdown: Path | None, target: Path | None, overwrite: bool, **words: Any
@@ -199,11 +199,11 @@ def model_command(
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each run.")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=LocalPath(*PAGES, dir_okay=False),
     metavar="PAGE.html",
     help="Draw which block went from whom to whom, and the rate of every host.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def strategies_command(
     strategies: str,
@@ -236,11 +236,15 @@ def strategies_command(
     asked = bench.Asked(strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words)
     found = bench.measure(asked)
     found.show()
-    for path, text in ((out, found.page), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
-        if path is not None:
-            with new_file(path) as part:
-                part.write_text(text(), "utf-8")
-            click.echo(path)
+    if target is not None:
+        with new_file(target) as part:
+            part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
+        click.echo(target)
+    if out is not None:
+        with log.warn_on_failure("ripieno.bench", str(out)):
+            with new_file(out) as part:
+                part.write_text(found.page(), "utf-8")
+            click.echo(out)
 
 
 @click.command(THREADS)
@@ -252,16 +256,14 @@ def strategies_command(
 @click.option(
     "--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Of each measurement, by turns."
 )
-@click.option(
-    "--out", type=click.Path(dir_okay=False, path_type=Path), metavar="PAGE.html", help="Draw what was measured."
-)
+@click.option("--out", type=LocalPath(*PAGES, dir_okay=False), metavar="PAGE.html", help="Draw what was measured.")
 @click.option(
     "--draw",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
     help="Put the page's drawings here, each as a file of its own, such as barrier-2.svg.",
 )
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures here.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures here.")
 @overwrite_option
 def threads_command(
     full: bool,
@@ -297,19 +299,21 @@ def threads_command(
     words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
     found = bench.measure(bench.Asked(**words))
     found.show()
-    if out is not None:
-        with new_file(out) as part:
-            part.write_text(pages.page(found), "utf-8")
-        click.echo(out)
-    if draw is not None:
-        with new_folder(draw, drawn_before) as folder:
-            for name, svg in pages.drawings(found).items():
-                (folder / name).write_text(svg, "utf-8")
-        click.echo(draw)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
         click.echo(target)
+    if out is not None:
+        with log.warn_on_failure("ripieno.bench", str(out)):
+            with new_file(out) as part:
+                part.write_text(pages.page(found), "utf-8")
+            click.echo(out)
+    if draw is not None:
+        with log.warn_on_failure("ripieno.bench", str(draw)):
+            with new_folder(draw, drawn_before) as folder:
+                for name, svg in pages.drawings(found).items():
+                    (folder / name).write_text(svg, "utf-8")
+            click.echo(draw)
 
 
 def _numbers(option: str, text: str) -> list[int]:

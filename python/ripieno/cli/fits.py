@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from sklearn.base import BaseEstimator
 
+from ripieno import log
 from ripieno._types import OnFailure
 from ripieno._version import __version__
-from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.journal import FitReport, RunReport
+from ripieno.algorithms.reported import PlainReport
 from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
     LocalPath,
@@ -26,7 +28,7 @@ from ripieno.cli.options import (
     threads_option,
     trace_option,
 )
-from ripieno.files.results import ResultPath, check_new_folder, check_results, new_folder, save_array
+from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
 from ripieno.report import Charted, write_fit_report
 
 #: What a model was told that is nothing to the result.
@@ -141,10 +143,8 @@ class Told:
         What the fit consists of, "iteration" or "stage".
     facts
         Results that are numbers or words, for model.json.
-    tiles
-        Figures at the top of the report, by name.
-    charted
-        Charts of the report.
+    page
+        Makes the figures at the top of the report, by name, and its charts, when the result is written.
     words
         What rows and columns of the data are called.
     """
@@ -153,8 +153,7 @@ class Told:
     title: str
     what: str
     facts: Mapping[str, Any]
-    tiles: Mapping[str, str]
-    charted: Sequence[Charted]
+    page: Callable[[], tuple[Mapping[str, str], Sequence[Charted]]]
     words: tuple[str, str] = ("rows", "columns")
 
 
@@ -186,55 +185,85 @@ def write_model(
     arrays: Mapping[str, NDArray[Any]],
     inputs: Sequence[str],
     told: Told,
-) -> None:
-    """Write arrays, model.json and report.html, as a whole or not at all."""
-    report: RunReport = model.report_
+) -> str:
+    """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
+    report = model.report_
     parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
     with new_folder(out, names) as folder:
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)
         description = _description(told, report, parameters, inputs, model)
         (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n")
+
+    def write(part: Path) -> None:
+        tiles, charted = told.page()
         write_fit_report(
-            folder / "report.html",
+            part,
             report,
             title=told.title,
             what=told.what,
-            tiles=told.tiles,
-            charted=told.charted,
+            tiles=tiles,
+            charted=charted,
             parameters=parameters,
             inputs=inputs,
             words=told.words,
             command=command_line(),
         )
 
+    return add_report(out, write)
 
-def say_end(console: Console, out: ResultPath, report: RunReport, told: Told, result: str) -> None:
-    """Tell what came out, and where it is."""
-    console.print(
-        f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: {result}, "
-        f"{report.total_s:.3g} s",
-        highlight=False,
-        soft_wrap=True,
-    )
-    click.echo(f"{out}/report.html")
+
+def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
+    """Put report.html into a folder that holds its result; return it, or the folder after a failure, a warning."""
+    path = f"{out}/report.html"
+    with log.warn_on_failure("ripieno.report", path):
+        with new_file(path) as part:
+            write(part)
+        return path
+    return str(out)
+
+
+def say_end(console: Console, written: str, report: FitReport | PlainReport, told: Told, result: str) -> None:
+    """Print what the fit found, and where it was written."""
+    size = ""
+    if isinstance(report, FitReport):
+        size = f"{report.row_count:,} {told.words[0]} × {report.column_count:,} {told.words[1]}: "
+    console.print(f"{size}{result}, {report.total_s:.3g} s", highlight=False, soft_wrap=True)
+    click.echo(written)
+
+
+def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
+    """The entries of model.json that a report gives; none of a report that could not be made."""
+    if not isinstance(report, FitReport):
+        return {}
+    return {"row_count": report.row_count, "column_count": report.column_count, "dtype": report.dtype}
 
 
 def _description(
-    told: Told, report: RunReport, parameters: Mapping[str, Any], inputs: Sequence[str], model: BaseEstimator
+    told: Told,
+    report: RunReport | PlainReport,
+    parameters: Mapping[str, Any],
+    inputs: Sequence[str],
+    model: BaseEstimator,
 ) -> dict[str, Any]:
     return {
         "algorithm": told.algorithm,
         "ripieno_version": __version__,
         "parameters": parameters,
         "inputs": list(inputs),
-        "row_count": report.row_count,
-        "column_count": report.column_count,
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
-        "dtype": report.dtype,
+        **of_report(report),
         **told.facts,
+        **_times(report, told.what),
+    }
+
+
+def _times(report: RunReport | PlainReport, what: str) -> dict[str, Any]:
+    if not isinstance(report, RunReport):
+        return {}
+    return {
         "seconds": {"load": report.load_s, "iterate": report.iterate_s, "total": report.total_s},
-        f"{told.what}s": [
+        f"{what}s": [
             {**each.measures, "compute_s": each.compute_s, "communication_s": each.communication_s}
             for each in report.iterations
         ],

@@ -16,6 +16,7 @@ from ripieno.cli.options import (
     trace_option,
     workers_option,
 )
+from ripieno.files.tables import TABLE_FORMATS
 
 _OPTIONS = (
     workers_option,
@@ -61,10 +62,10 @@ def graph_options(
         result = click.option(
             "-o",
             "--out",
-            type=PathOrUrl(),
+            type=PathOrUrl(*TABLE_FORMATS),
             default=out,
             show_default=True,
-            help="File or URL to write: .parquet, .csv or .npz.",
+            help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.",
         )
         for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
             command = option(command)

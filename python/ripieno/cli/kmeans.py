@@ -16,10 +16,21 @@ from ripieno._version import __version__
 from ripieno.algorithms import KMeans
 from ripieno.algorithms.kmeans.divided_program import CENTROIDS
 from ripieno.algorithms.kmeans.estimator import INITS
+from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
+from ripieno.algorithms.reported import PlainReport
 from ripieno.cli.command_line import command_line
-from ripieno.cli.fits import check_folder, checkpoint_options, fit_options, max_iter_option, method_option, seed_option
+from ripieno.cli.fits import (
+    add_report,
+    check_folder,
+    checkpoint_options,
+    fit_options,
+    max_iter_option,
+    method_option,
+    of_report,
+    seed_option,
+)
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
@@ -153,16 +164,16 @@ def kmeans_command(
     with progress, traced(trace):
         model.fit(rows, sample_weight=None if weights is None else read_numbers(weights, "weights"))
     with new_folder(out, names) as folder:
-        _write(folder, model, files, found)
-    report = model.report_
+        _write(folder, model, files)
+    written = add_report(out, lambda part: _write_report(part, model, files, found))
     loss = f" (some {100 * model.inertia_gap_:.2g} % more than exactly assigned)" if assign == "near" else ""
     console.print(
-        f"{report.row_count:,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
-        f"inertia {model.inertia_:.8g}{loss}, {report.total_s:.3g} s",
+        f"{len(model.labels_):,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
+        f"inertia {model.inertia_:.8g}{loss}, {model.report_.total_s:.3g} s",
         highlight=False,
         soft_wrap=True,
     )
-    click.echo(f"{out}/report.html")
+    click.echo(written)
 
 
 def _open(
@@ -178,17 +189,24 @@ def _open(
     return sparse, sparse.names, None
 
 
-def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
+def _write(folder: Path, model: KMeans, names: Sequence[str]) -> None:
     save_array(folder / "centroids.npy", model.cluster_centers_)
     save_array(folder / "labels.npy", model.labels_)
+    (folder / "model.json").write_text(json.dumps(_description(model, names), indent=2) + "\n")
+
+
+def _parameters(model: KMeans) -> dict[str, Any]:
     parameters = {name: value for name, value in model.get_params().items() if name in LISTED_PARAMETERS}
     if not isinstance(model.init, str):
         parameters["init"] = "centroids of a file"
-    (folder / "model.json").write_text(json.dumps(_description(model, parameters, names), indent=2) + "\n")
+    return parameters
+
+
+def _write_report(part: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
     write_report(
-        folder / "report.html",
+        part,
         model.report_,
-        parameters=parameters,
+        parameters=_parameters(model),
         inertia=model.inertia_,
         inputs=list(names),
         patches=patches,
@@ -196,22 +214,27 @@ def _write(folder: Path, model: KMeans, names: Sequence[str], patches: Patches |
     )
 
 
-def _description(model: KMeans, parameters: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    report = model.report_
+def _description(model: KMeans, names: Sequence[str]) -> dict[str, Any]:
     return {
         "algorithm": "kmeans",
         "ripieno_version": __version__,
-        "parameters": parameters,
+        "parameters": _parameters(model),
         "inputs": list(names),
-        "row_count": report.row_count,
-        "column_count": report.column_count,
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         "first_column": model.first_column_,
-        "dtype": report.dtype,
+        **of_report(model.report_),
         "inertia": model.inertia_,
         "assignment_recall": model.assignment_recall_,
         "inertia_gap": model.inertia_gap_,
         "iteration_count": model.n_iter_,
+        **_times(model.report_),
+    }
+
+
+def _times(report: KMeansReport | PlainReport) -> dict[str, Any]:
+    if not isinstance(report, KMeansReport):
+        return {}
+    return {
         "cluster_sizes": report.cluster_sizes.tolist(),
         "seconds": {"load": report.load_s, "seed": report.seed_s, "total": report.total_s},
         "rows_per_s": report.rows_per_s,

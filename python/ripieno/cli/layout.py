@@ -110,8 +110,10 @@ def layout_command(
     with progress, traced(trace):
         model.fit(graph)
     told = _told(model, graph)
-    write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told)
-    say_end(console, out, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
+    written = write_model(
+        out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, list(graph.names), told
+    )
+    say_end(console, written, model.report_, told, f"{model.n_iter_} iterations, {_pushes(model)}")
 
 
 def _pushes(model: FruchtermanReingold) -> str:
@@ -119,30 +121,29 @@ def _pushes(model: FruchtermanReingold) -> str:
 
 
 def _told(model: FruchtermanReingold, graph: Graph) -> Told:
-    steps = [step.measures for step in model.report_.iterations]
     return Told(
         algorithm="layout",
         title="Layout",
         what="iteration",
         facts={
             "iteration_count": model.n_iter_,
-            "edge_count": model.report_.column_count,
+            "edge_count": getattr(model.report_, "column_count", None),
             "approximation": model.approximation_,
             "resumed_from": model.resumed_from_,
         },
-        tiles={"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)},
-        charted=[
-            _drawn(model, graph),
-            Charted(
-                "Convergence",
-                "The root of the sum of all squared moves, divided by the number of vertices; and how far each went.",
-                charts.line_chart(
-                    "moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}
-                ),
-            ),
-        ],
+        page=lambda: _page(model, graph),
         words=("vertices", "edges"),
     )
+
+
+def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], list[Charted]]:
+    steps = [step.measures for step in model.report_.iterations]
+    moves = Charted(
+        "Convergence",
+        "The root of the sum of all squared moves, divided by the number of vertices; and how far each went.",
+        charts.line_chart("moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}),
+    )
+    return {"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)}, [_drawn(model, graph), moves]
 
 
 def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:

@@ -99,7 +99,6 @@ def logistic_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    measures = [step.measures for step in model.report_.iterations]
     told = Told(
         algorithm="logistic",
         title="Logistic regression",
@@ -112,20 +111,23 @@ def logistic_command(
             "accuracy": share,
             "iteration_count": model.n_iter_,
         },
-        tiles={"of these rows told right": f"{share:.2%}", "objective": f"{model.objective_:.6g}"},
-        charted=[
-            Charted(
-                "Convergence",
-                "Half the squared weights plus C times the losses of all rows, and the largest entry of its gradient.",
-                charts.line_chart(
-                    "objective",
-                    {name: [float(each[name]) for each in measures] for name in ("objective", "gradient")},
-                    log=True,
-                ),
-            )
-        ],
+        page=lambda: _page(model, share),
     )
     arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    write_model(out, names, model, arrays, source, told)
+    written = write_model(out, names, model, arrays, source, told)
     result = f"{share:.2%} told right after {model.n_iter_} iterations, objective {model.objective_:.8g}"
-    say_end(console, out, model.report_, told, result)
+    say_end(console, written, model.report_, told, result)
+
+
+def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:
+    measures = [step.measures for step in model.report_.iterations]
+    convergence = Charted(
+        "Convergence",
+        "Half the squared weights plus C times the losses of all rows, and the largest entry of its gradient.",
+        charts.line_chart(
+            "objective",
+            {name: [float(each[name]) for each in measures] for name in ("objective", "gradient")},
+            log=True,
+        ),
+    )
+    return {"of these rows told right": f"{share:.2%}", "objective": f"{model.objective_:.6g}"}, [convergence]

@@ -131,16 +131,12 @@ def mds_command(
         if interpolate is not None:
             arrays[INTERPOLATED] = model.interpolate(interpolate)
     told = _told(model)
-    write_model(out, names, model, arrays, source.names, told)
+    written = write_model(out, names, model, arrays, source.names, told)
     found = f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations"
-    say_end(console, out, model.report_, told, found)
+    say_end(console, written, model.report_, told, found)
 
 
 def _told(model: MDS) -> Told:
-    steps = [step.measures for step in model.report_.iterations]
-    charted = {
-        name: [float(each[name]) for each in steps] for name in ("normalized_stress", "temperature") if name in steps[0]
-    }
     return Told(
         algorithm="mds",
         title="Multidimensional scaling",
@@ -152,17 +148,23 @@ def _told(model: MDS) -> Told:
             "converged": model.converged_,
             "resumed_from": model.resumed_from_,
         },
-        tiles={"normalized stress": f"{model.normalized_stress_:.5g}", "iterations": f"{model.n_iter_:,}"},
-        charted=[
-            _drawn(model),
-            Charted(
-                "Convergence",
-                "The normalized stress (Kruskal's Stress-1) of the distances, and what else an iteration measures.",
-                charts.line_chart("stress", charted),
-            ),
-        ],
+        page=lambda: _page(model),
         words=("points", "columns"),
     )
+
+
+def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
+    steps = [step.measures for step in model.report_.iterations]
+    charted = {
+        name: [float(each[name]) for each in steps] for name in ("normalized_stress", "temperature") if name in steps[0]
+    }
+    convergence = Charted(
+        "Convergence",
+        "The normalized stress (Kruskal's Stress-1) of the distances, and what else an iteration measures.",
+        charts.line_chart("stress", charted),
+    )
+    tiles = {"normalized stress": f"{model.normalized_stress_:.5g}", "iterations": f"{model.n_iter_:,}"}
+    return tiles, [_drawn(model), convergence]
 
 
 def _drawn(model: MDS) -> Charted:

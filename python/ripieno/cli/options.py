@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.dashboard import wanted
 from ripieno.errors import InputError
-from ripieno.files.results import ResultPath, check_results, new_file
-from ripieno.files.sources import is_url, suffix
+from ripieno.files.npy import read_array
+from ripieno.files.results import ResultPath, check_results
+from ripieno.files.sources import is_url
+from ripieno.files.tables import check_format
 from ripieno.launch import init
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import size_of
@@ -25,54 +24,41 @@ from ripieno.units import size_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-Columns = Mapping[str, NDArray[Any] | pa.Array]
-
-
-def _write_npz(columns: Columns, path: Path) -> None:
-    with open(path, "wb") as file:
-        np.savez(file, **columns)  # type: ignore[arg-type]  # no column is called allow_pickle
-
-
-def _write_csv(columns: Columns, path: Path) -> None:
-    # Bytes that are no UTF-8 are written as they are, as those of text files.
-    table = {
-        name: column.view(pa.large_string())
-        if isinstance(column, pa.Array) and pa.types.is_large_binary(column.type)
-        else column
-        for name, column in columns.items()
-    }
-    pa.csv.write_csv(pa.table(table), path)
-
-
-_WRITERS: dict[str, Callable[[Columns, Path], None]] = {
-    ".parquet": lambda columns, path: pq.write_table(pa.table(dict(columns)), path),
-    ".csv": _write_csv,
-    ".npz": _write_npz,
-}
+#: The endings of pages.
+PAGES = (".html", ".htm")
 
 
 class LocalPath(click.Path):
-    """A path on this machine, which a URL is not."""
+    """A path on this machine, which a URL is not; of a result that has a format, its name must end in one of these."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *formats: str, **options: Any) -> None:
         super().__init__(path_type=Path, **options)
+        self._formats = formats
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path."""
         if is_url(value):
             self.fail(f"{value}: expected a path on this machine, not a URL", param, ctx)
+        _check_ending(value, self._formats)
         return super().convert(value, param, ctx)
 
 
 class PathOrUrl(click.Path):
-    """Where a result belongs: URLs stay what they are, paths become `Path`."""
+    """Where a result belongs: URLs stay what they are, paths become `Path`; the formats are as of `LocalPath`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *formats: str) -> None:
         super().__init__(path_type=Path)
+        self._formats = formats
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The URL or path."""
+        _check_ending(value, self._formats)
         return value if is_url(value) else super().convert(value, param, ctx)
+
+
+def _check_ending(path: Any, formats: Collection[str]) -> None:
+    if formats:
+        check_format(path, formats)
 
 
 workers_option = click.option(
@@ -104,7 +90,7 @@ def top_option(what: str) -> Callable[..., Any]:
 
 _trace_option = click.option(
     "--trace",
-    type=LocalPath(),
+    type=LocalPath(".json"),
     help="File to write: what every worker communicated and when, for ui.perfetto.dev.",
 )
 
@@ -178,7 +164,10 @@ def read_numbers(path: Path, what: str) -> NDArray[Any]:
     try:
         if not path.stat().st_size:
             raise ValueError("it is empty")
-        return np.load(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, ndmin=1)
+        if path.suffix.lower() != ".npy":
+            return np.loadtxt(path, ndmin=1)
+        with open(path, "rb") as file:
+            return read_array(file)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (OSError, ValueError) as error:
@@ -194,8 +183,6 @@ def check_files(
     overwrite: bool,
 ) -> None:
     """Raise InputError, before any work is done, if a result cannot be written where it belongs."""
-    if out is not None and suffix(out) not in _WRITERS:
-        raise InputError(f"{out}: unknown kind of file, expected one of {', '.join(_WRITERS)}")
     check_results({"--out": out, "--report": report, "--trace": trace}, inputs, overwrite=overwrite)
 
 
@@ -213,9 +200,3 @@ def communicator(workers: int | None, threads: int | None, trace: Path | None) -
     if asks_for_workers:
         raise InputError("--workers and --trace are the launcher's, which has started this command as a rank")
     return init(threads=threads)
-
-
-def write_columns(columns: Columns, out: ResultPath) -> None:
-    """Write columns of equal lengths to a file of the kind that its name says, as a whole or not at all."""
-    with new_file(out) as part:
-        _WRITERS[suffix(out)](columns, part)

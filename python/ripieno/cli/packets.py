@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from ripieno.cli.options import overwrite_option
+from ripieno import log
+from ripieno.cli.options import LocalPath, overwrite_option
 
 
 @click.command("packets", short_help="Measure throughput against packet size.")
@@ -31,10 +32,8 @@ from ripieno.cli.options import overwrite_option
     show_default=True,
     help="Seconds that a run may take.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a chart to this file, as SVG.")
-@click.option(
-    "--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures to this file."
-)
+@click.option("--plot", type=LocalPath(".svg", dir_okay=False), help="Write a chart to this file, as SVG.")
+@click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="Write the figures to this file.")
 @overwrite_option
 def packets_command(
     ranks: int | None,
@@ -86,17 +85,18 @@ def packets_command(
         f"best {curve.best_throughput / 1e6:.4g} MB/s; alpha {duration_text(curve.alpha_s)}, "
         f"latency {duration_text(curve.latency_s)}"
     )
-    if plot is not None:
-        # Brings matplotlib with it.
-        from ripieno.bench.pages.sparse import throughput_chart
-
-        with new_file(plot) as part:
-            part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
-        click.echo(plot)
     if target is not None:
         with new_file(target) as part:
             part.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
         click.echo(target)
+    if plot is not None:
+        with log.warn_on_failure("ripieno.bench", str(plot)):
+            # Brings matplotlib with it.
+            from ripieno.bench.pages.sparse import throughput_chart
+
+            with new_file(plot) as part:
+                part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
+            click.echo(plot)
 
 
 def _table(curve: Any) -> Any:

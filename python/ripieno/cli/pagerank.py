@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ripieno import log
 from ripieno.algorithms import PageRank
 from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
 from ripieno.cli.options import (
@@ -19,10 +20,10 @@ from ripieno.cli.options import (
     communicator,
     quiet_option,
     top_option,
-    write_columns,
 )
 from ripieno.cli.progress import PageRankProgress
 from ripieno.files.results import ResultPath, new_file
+from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 
@@ -60,7 +61,7 @@ from ripieno.graph import Graph
     help="Take the third column for the weight of an edge, or not; by default a column named weight counts.",
 )
 @top_option("vertices of the highest ranks")
-@click.option("--report", type=LocalPath(), help="JSON file to write: error and seconds per iteration and rank.")
+@click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
 @quiet_option
 def pagerank_command(
     inputs: tuple[str, ...],
@@ -113,14 +114,15 @@ def pagerank_command(
         if not quiet:
             say_resumed(model)
         _write(model, out, report)
-        _print(model, console, top)
+        with log.warn_on_failure("ripieno.report", "the summary"):
+            _print(model, console, top)
         click.echo(out)
 
 
 def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
-    write_columns({"vertex": model.vertices_, "rank": model.ranks_}, out)
+    write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
-        with new_file(report) as part:
+        with log.warn_on_failure("ripieno.report", str(report)), new_file(report) as part:
             part.write_text(json.dumps(_told(model), indent=2) + "\n")
 
 

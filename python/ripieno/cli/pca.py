@@ -102,21 +102,23 @@ def pca_command(
             "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
             "noise_variance": model.noise_variance_,
         },
-        tiles={"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"},
-        charted=[
-            Charted(
-                "Variance along the axes",
-                "The share of the variance that each axis has, and that it has with those before it.",
-                charts.line_chart(
-                    "variance",
-                    {
-                        "share of the variance": model.explained_variance_ratio_.tolist(),
-                        "sum of the shares": np.cumsum(model.explained_variance_ratio_).tolist(),
-                    },
-                    x="axis",
-                ),
-            )
-        ],
+        page=lambda: _page(model, share),
     )
-    write_model(out, names, model, arrays, source.names, told)
-    say_end(console, out, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")
+    written = write_model(out, names, model, arrays, source.names, told)
+    say_end(console, written, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")
+
+
+def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:
+    variance = Charted(
+        "Variance along the axes",
+        "The share of the variance that each axis has, and that it has with those before it.",
+        charts.line_chart(
+            "variance",
+            {
+                "share of the variance": model.explained_variance_ratio_.tolist(),
+                "sum of the shares": np.cumsum(model.explained_variance_ratio_).tolist(),
+            },
+            x="axis",
+        ),
+    )
+    return {"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"}, [variance]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
+from numpy.typing import NDArray
 from rich.console import Console
 
 from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
@@ -10,7 +13,8 @@ from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.cli.fits import fit_workers_option
 from ripieno.cli.options import PathOrUrl, dashboard_option, overwrite_option, quiet_option, threads_option
 from ripieno.errors import InputError
-from ripieno.files.results import ResultPath, check_results, new_file, save_array
+from ripieno.files.results import ResultPath, check_results
+from ripieno.files.tables import ARRAY_FORMATS, write_array
 
 #: What results can be applied, by the command that has written them, and what for, first what is done by default.
 APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
@@ -24,7 +28,9 @@ APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
 @click.command("predict", short_help="Apply to new rows what another command has fitted.")
 @click.argument("result", type=PathOrUrl())
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", type=PathOrUrl(), required=True, help="File to write, .npy.")
+@click.option(
+    "-o", "--out", type=PathOrUrl(*ARRAY_FORMATS), required=True, help=f"File to write: {', '.join(ARRAY_FORMATS)}."
+)
 @click.option(
     "--method",
     metavar="METHOD",
@@ -50,7 +56,8 @@ def predict_command(
 
     INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
     that holds the target may be there, or not. Every worker reads its own share, but of sparse rows for kmeans. OUT
-    gets an entry for each row, in their order: the cluster, the class, or the value.
+    gets an entry for each row, in their order: the cluster, the class, or the value. Its format is that of its name; a
+    table has a column named after the method, or after the method and each class or number.
 
     \b
     Example:
@@ -67,9 +74,15 @@ def predict_command(
         raise InputError(f"method={chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = kind.load(result).set_params(workers=workers, threads=threads)
     found = getattr(model, chosen)(list(inputs))
-    with new_file(out) as path:
-        save_array(path, found)
+    write_array(found, out, _column_names(model, chosen, found))
     if not quiet:
         words = " × ".join(f"{length:,}" for length in found.shape)
         Console(stderr=True).print(f"{chosen} of {algorithm}: {words} of {found.dtype}", highlight=False)
     click.echo(str(out))
+
+
+def _column_names(model: FromResult, method: str, found: NDArray[Any]) -> list[str]:
+    if found.ndim == 1:
+        return [method]
+    classes = getattr(model, "classes_", ())
+    return [f"{method}_{name}" for name in (classes if len(classes) == found.shape[1] else range(found.shape[1]))]

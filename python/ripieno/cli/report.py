@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from ripieno.cli.options import PathOrUrl, overwrite_option
+from ripieno.cli.options import PAGES, PathOrUrl, overwrite_option
 from ripieno.files.results import ResultPath, check_results, new_file
 from ripieno.report import write_comparison
 
 
 @click.command("report", short_help="Compare results of several runs.")
 @click.argument("results", nargs=-1, required=True, type=PathOrUrl())
-@click.option("-o", "--out", type=PathOrUrl(), default="compared.html", show_default=True, help="File to write.")
+@click.option("-o", "--out", type=PathOrUrl(*PAGES), default="compared.html", show_default=True, help="File to write.")
 @overwrite_option
 def report_command(results: tuple[ResultPath, ...], out: ResultPath, overwrite: bool) -> None:
     """Put RESULTS, two to five folders that a command such as kmeans has written, side by side on a page.

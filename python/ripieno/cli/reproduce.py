@@ -15,7 +15,7 @@ from ripieno.cli.options import LocalPath, overwrite_option
 @click.argument("name", metavar="NAME|list|all")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
-    "--write", "target", type=LocalPath(dir_okay=False), metavar="FILE.md", help="Of all: a page, as Markdown."
+    "--write", "target", type=LocalPath(".md", dir_okay=False), metavar="FILE.md", help="Of all: a page, as Markdown."
 )
 @overwrite_option
 def reproduce_command(name: str, as_json: bool, target: Path | None, overwrite: bool) -> None:

@@ -89,9 +89,8 @@ def ridge_command(
             "r2": share,
             "solver": model.solver_,
         },
-        tiles={"R² on these rows": f"{share:.4f}"},
-        charted=[],
+        page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
     arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    write_model(out, names, model, arrays, source.names, told)
-    say_end(console, out, model.report_, told, f"R² {share:.4f}")
+    written = write_model(out, names, model, arrays, source.names, told)
+    say_end(console, written, model.report_, told, f"R² {share:.4f}")

@@ -129,6 +129,7 @@ def run_command(
     import ripieno.flight as flight
     from ripieno import log
     from ripieno.files.results import check_results
+    from ripieno.files.tables import check_format
     from ripieno.flight.trace import traced
     from ripieno.host import usable_cores
     from ripieno.launch.job.watch import Watch
@@ -171,6 +172,8 @@ def run_command(
         run.run_here(what)
     if on_failure != "raise" and replicas > 1:
         raise click.UsageError("--on-failure shrink: where ranks have replicas these go on in the place of the dead")
+    if trace is not None:
+        check_format(trace, [".json"])
     check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
     if workers % replicas:

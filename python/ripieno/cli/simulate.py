@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ripieno import log
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
 from ripieno.cli.options import LocalPath, overwrite_option
 from ripieno.errors import InputError
@@ -147,17 +148,14 @@ def simulate_command(
     else:
         cluster = replace(cluster, dead=[_dead(each, 0.0) for each in dead])
     found = play(cluster, asked, draws=timeline is not None or loads is not None)
+    click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
     for path, drawn in ((timeline, _drawn), (loads, _loads)):
         if path is not None:
-            with new_file(path) as part:
-                pictures.write(drawn(found), path, part)
-    if as_json:
-        click.echo(json.dumps(found.as_json(), indent=2))
-        return
-    click.echo(str(found))
-    for path in (timeline, loads):
-        if path is not None:
-            click.echo(path)
+            with log.warn_on_failure("ripieno.simulation", str(path)):
+                with new_file(path) as part:
+                    pictures.write(drawn(found), path, part)
+                if not as_json:
+                    click.echo(path)
 
 
 class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only

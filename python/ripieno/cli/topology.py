@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ripieno import log
 from ripieno.cli.options import LocalPath, overwrite_option
 
 
@@ -20,7 +21,9 @@ from ripieno.cli.options import LocalPath, overwrite_option
     show_default=True,
     help="Seconds of a round; of 32 hosts there are some 25.",
 )
-@click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="racks.toml", help="Write a file of racks.")
+@click.option(
+    "--write", "target", type=LocalPath(".toml", dir_okay=False), metavar="racks.toml", help="Write a file of racks."
+)
 @click.option(
     "--draw", type=LocalPath(dir_okay=False), metavar="FILE", help="Draw the racks and their hosts: .svg or .html."
 )
@@ -60,7 +63,8 @@ def topology_command(
         if not as_json:
             click.echo(target)
     if draw is not None:
-        with new_file(draw) as part:
-            pictures.write(found.picture(), draw, part)
-        if not as_json:
-            click.echo(draw)
+        with log.warn_on_failure("ripieno.topology", str(draw)):
+            with new_file(draw) as part:
+                pictures.write(found.picture(), draw, part)
+            if not as_json:
+                click.echo(draw)

@@ -16,7 +16,7 @@ from ripieno.flight.trace import read, write
 @click.option(
     "-o",
     "--out",
-    type=LocalPath(),
+    type=LocalPath(".json"),
     default=Path("trace.json"),
     show_default=True,
     help="File to write, in Chrome's trace event format.",

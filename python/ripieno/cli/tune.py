@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Also try the algorithms of collectives, for so long, and keep which is the fastest here.",
 )
-@click.option("--write", "target", type=LocalPath(dir_okay=False), metavar="costs.json", help="Write a file of costs.")
+@click.option(
+    "--write", "target", type=LocalPath(".json", dir_okay=False), metavar="costs.json", help="Write a file of costs."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @overwrite_option
 def tune_command(

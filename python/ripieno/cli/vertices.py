@@ -11,8 +11,9 @@ import numpy as np
 
 from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
 from ripieno.cli.graph_options import graph_options, say_resumed, undirected_option
-from ripieno.cli.options import Columns, check_files, communicator, write_columns
+from ripieno.cli.options import check_files, communicator
 from ripieno.files.results import ResultPath
+from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
 from ripieno.graph import Graph
 
@@ -46,7 +47,7 @@ def _fit(
         return
     say_resumed(model)
     if out is not None:
-        write_columns(columns(model), out)
+        write_table(columns(model), out)
     click.echo(tell(model))
 
 

@@ -20,10 +20,10 @@ from ripieno.cli.options import (
     top_option,
     trace_option,
     workers_option,
-    write_columns,
 )
 from ripieno.files.results import ResultPath
 from ripieno.files.sources import suffix
+from ripieno.files.tables import TABLE_FORMATS, write_table
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
 from ripieno.keyed.columns import Strings
@@ -32,7 +32,7 @@ from ripieno.text import count_words
 
 @click.command("wordcount", short_help="Count the words of files.")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("-o", "--out", type=PathOrUrl(), help="File or URL to write: .parquet, .csv or .npz.")
+@click.option("-o", "--out", type=PathOrUrl(*TABLE_FORMATS), help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.")
 @overwrite_option
 @top_option("of the most frequent words")
 @click.option("--lower", is_flag=True, help="ASCII capitals count as small letters.")
@@ -84,9 +84,9 @@ def wordcount_command(
     else:
         with _Bar(console, quiet) as bar, traced(trace):
             words = count_words(list(inputs), workers=workers or 1, threads=threads, on_event=bar.on_event, **options)
-    click.echo(_lines(words, top), nl=False)
     if out is not None:
-        write_columns(_columns(words, out), out)
+        write_table(_columns(words, out), out)
+    click.echo(_lines(words, top), nl=False)
     console.print(
         f"{words.values.sum():,} words, {len(words):,} different ones{f'; all are in {out}' if out else ''}",
         highlight=False,

@@ -6,17 +6,21 @@ relative, and it fetches nothing from elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import io
+import itertools
 import json
+import resource
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from importlib import resources
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ripieno.dashboard import metrics
 from ripieno.dashboard.board import Board
@@ -25,10 +29,19 @@ from ripieno.dashboard.state import Teller
 
 #: Between two things that a page is told.
 PERIOD_S = 1.0
-#: So many pages may listen at once; others ask.
-LISTENERS_MAX = 32
-#: For how long who asks may be silent, or take nothing.
+#: Connections that are open at once, and of the descriptors that this process may have at most this share: 1/8.
+CONNECTIONS_MAX = 64
+LIMIT_SHARE = 8
+#: Connections that the kernel keeps until they are accepted.
+BACKLOG = 128
+#: Seconds until a connection has sent a whole request, and the bytes of it.
+HEADER_S = 5.0
+HEADER_BYTES_MAX = 16_384
+#: Seconds until a page has taken an answer.
 PATIENCE_S = 30.0
+#: After so many connections `accept` pauses, in seconds, so that a flood costs at most 100 wake-ups per second.
+ACCEPTS_PER_PAUSE = 16
+PAUSE_S = 0.01
 
 FILES = {
     "": ("page.html", "text/html; charset=utf-8"),
@@ -47,8 +60,12 @@ HEADERS = {
 }
 
 
-class Server(ThreadingHTTPServer):
+class Server:
     """Listens from the beginning, and answers once `start` was called.
+
+    One thread runs an event loop for all connections. A connection has `HEADER_S` to send a request with the token. At
+    most `connections_max` are open, so that the job keeps its descriptors; beyond that the oldest connection without
+    the token is closed.
 
     Parameters
     ----------
@@ -60,26 +77,32 @@ class Server(ThreadingHTTPServer):
         The first part of every path.
     """
 
-    daemon_threads = True
-    block_on_close = False
-
     def __init__(self, address: tuple[str, int], board: Board, token: str) -> None:
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self.board = board
         self.token = token
-        self.over = threading.Event()
-        self.listeners = threading.BoundedSemaphore(LISTENERS_MAX)
-        super().__init__(address, _Request)
-        self._thread = threading.Thread(target=self.serve_forever, name="ripieno-dashboard", daemon=True)
+        self.connections_max = min(CONNECTIONS_MAX, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // LIMIT_SHARE)
+        self._socket = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(address)
+            self._socket.listen(BACKLOG)
+            self._socket.setblocking(False)
+        except OSError:
+            self._socket.close()
+            raise
+        self.server_port = int(self._socket.getsockname()[1])
+        # Connections that have not shown the token, oldest first, and the others.
+        self._waiting: dict[asyncio.Task[None], None] = {}
+        self._known: set[asyncio.Task[None]] = set()
+        self._listener_count = 0
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._thread = threading.Thread(target=self._run, name="ripieno-dashboard", daemon=True)
 
-    def server_bind(self) -> None:
-        # Without the look-up of this host's name, which may take seconds.
-        socket.socket.bind(self.socket, self.server_address)
-        self.server_address = self.socket.getsockname()
-        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who asks has gone; that is nothing to the user of the job."""
+    @property
+    def takes_listener(self) -> bool:
+        """Whether one more page may listen; half of the connections are left for those that ask."""
+        return self._listener_count < self.connections_max // 2
 
     def start(self) -> None:
         """Answer."""
@@ -87,23 +110,131 @@ class Server(ThreadingHTTPServer):
 
     def close(self) -> None:
         """Answer no more."""
-        self.over.set()
         if self._thread.is_alive():
-            self.shutdown()
+            self._loop.call_soon_threadsafe(self._over.set)
             self._thread.join()
-        self.server_close()
+        self._socket.close()
+        self._loop.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        accepting = asyncio.create_task(self._accept())
+        await self._over.wait()
+        for each in (accepting, *self._waiting):
+            each.cancel()
+        if self._known:
+            # Pages that listen get the last state.
+            await asyncio.wait(self._known, timeout=PERIOD_S)
+        rest = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in rest:
+            each.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        for number in itertools.count(1):
+            try:
+                connection, _ = await self._loop.sock_accept(self._socket)
+            except OSError:
+                # This process has no descriptor left.
+                await asyncio.sleep(PAUSE_S)
+                continue
+            task = asyncio.create_task(self._answer(connection))
+            self._waiting[task] = None
+            task.add_done_callback(self._forget)
+            if len(self._waiting) + len(self._known) > self.connections_max and self._waiting:
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                oldest.cancel()
+            await asyncio.sleep(0 if number % ACCEPTS_PER_PAUSE else PAUSE_S)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._waiting.pop(task, None)
+        self._known.discard(task)
+
+    async def _answer(self, connection: socket.socket) -> None:
+        """Answer the one request of a connection."""
+        writer = None
+        try:
+            reader, writer = await asyncio.open_connection(sock=connection, limit=HEADER_BYTES_MAX)
+            async with asyncio.timeout(HEADER_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            request = _Request(head, self)
+            task = asyncio.current_task()
+            if request.is_known and task in self._waiting:
+                del self._waiting[task]
+                self._known.add(task)
+            writer.write(request.answer)
+            if request.listens:
+                await self._tell(writer)
+            async with asyncio.timeout(PATIENCE_S):
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, EOFError, asyncio.LimitOverrunError):
+            # The browser has gone, was silent, or is none.
+            pass
+        finally:
+            if writer is None:
+                connection.close()
+            else:
+                writer.transport.abort()
+
+    async def _tell(self, writer: asyncio.StreamWriter) -> None:
+        """Send the state again and again, until the server is closed."""
+        self._listener_count += 1
+        try:
+            teller, is_over = Teller(self.board), False
+            while not is_over:
+                is_over = self._over.is_set()
+                writer.write(f"data: {_json(teller.told())}\n\n".encode())
+                async with asyncio.timeout(PATIENCE_S):
+                    await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._over.wait(), PERIOD_S)
+        finally:
+            self._listener_count -= 1
 
 
 class _Request(BaseHTTPRequestHandler):
-    server: Server
+    """A request, and its answer in bytes.
+
+    Parameters
+    ----------
+    head
+        The request, up to the empty line.
+    server
+        Whose board it asks for.
+
+    Attributes
+    ----------
+    is_known : bool
+        Whether it has the token.
+    listens : bool
+        Whether events follow the answer.
+    """
+
+    server: Server  # type: ignore[assignment]  # the base class has a server that starts it
     protocol_version = "HTTP/1.1"
     server_version = "ripieno"
     sys_version = ""
-    timeout = PATIENCE_S
+
+    def __init__(self, head: bytes, server: Server) -> None:
+        self.server = server
+        self.rfile, self.wfile = io.BytesIO(head), io.BytesIO()
+        self.is_known = self.listens = False
+        self.handle_one_request()
+
+    @property
+    def answer(self) -> bytes:
+        """What to send."""
+        return cast("io.BytesIO", self.wfile).getvalue()
 
     def do_GET(self) -> None:
         token, _, path = self.path.partition("?")[0].removeprefix("/").partition("/")
-        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
+        self.is_known = hmac.compare_digest(token.encode(), self.server.token.encode())
+        if not self.is_known:
             self._answer("Open the whole link that was printed: it has a token in it.\n", status=HTTPStatus.FORBIDDEN)
         elif not path and not self.path.partition("?")[0].endswith("/"):
             # Links of the page are relative to the folder that it is in.
@@ -129,22 +260,11 @@ class _Request(BaseHTTPRequestHandler):
         self._answer(_json(picture(self.server.board)), "application/json", more=name)
 
     def _events(self) -> None:
-        if not self.server.listeners.acquire(blocking=False):
+        if not self.server.takes_listener:
             self._answer("Too many pages listen already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
             return
-        try:
-            self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "Connection": "close"})
-            self.close_connection = True
-            teller = Teller(self.server.board)
-            while True:
-                is_over = self.server.over.is_set()
-                self.wfile.write(f"data: {_json(teller.told())}\n\n".encode())
-                self.wfile.flush()
-                if is_over:
-                    return
-                self.server.over.wait(PERIOD_S)
-        finally:
-            self.server.listeners.release()
+        self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream"})
+        self.listens = self.command != "HEAD"
 
     _ANSWERS: ClassVar[dict[str, Callable[[_Request], None]]] = {
         "state": _state,
@@ -168,16 +288,12 @@ class _Request(BaseHTTPRequestHandler):
 
     def _head(self, status: HTTPStatus, headers: dict[str, str]) -> None:
         self.send_response(status)
-        for name, value in {**HEADERS, **headers}.items():
+        for name, value in {**HEADERS, "Connection": "close", **headers}.items():
             self.send_header(name, value)
         self.end_headers()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Who looks is nothing to the user of the job."""
-
-    def handle(self) -> None:
-        with suppress(OSError):
-            super().handle()
 
 
 _json = partial(json.dumps, separators=(",", ":"))

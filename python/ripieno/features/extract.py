@@ -26,6 +26,7 @@ from ripieno.features.hog import HogOptions, hog_vectors
 from ripieno.features.index import INDEX_SUFFIX
 from ripieno.features.pictures import Picture
 from ripieno.files.results import PART_SUFFIX, new_file
+from ripieno.files.tables import ARRAY_FORMATS
 from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ def _is_text(out: Path, format: str | None) -> bool:
         raise InputError(f"format={format!r}: expected npy or t12")
     if format is None and out.suffix.lower() not in (".npy", *TEXT_SUFFIXES):
         raise InputError(f"{out}: expected a name that ends in .npy, .txt or .t12")
+    ends = {"npy": (".npy",), "t12": TEXT_SUFFIXES}.get(format or "")
+    if ends is not None and out.suffix.lower() in {*ARRAY_FORMATS, *TEXT_SUFFIXES}.difference(ends):
+        raise InputError(f"{out}: format={format!r} has names that end in {' or '.join(ends)}")
     return format == "t12" or (format is None and out.suffix.lower() in TEXT_SUFFIXES)
 
 

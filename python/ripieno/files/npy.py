@@ -15,6 +15,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.host import memory_limit_bytes
+
 #: What reading a damaged archive raises, or one that is encrypted or packed in a way that Python does not know.
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
 #: What NumPy raises of headers that are none.
@@ -23,6 +25,8 @@ _BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, Overf
 # The longest that NumPy reads without being told more.
 _HEADER_BYTES_MAX = 10_000
 _PIECE_BYTES = 1 << 20
+# A small archive can be made that unpacks to any size: larger arrays are compared with the memory that there is.
+_UNCHECKED_BYTES = 1 << 28
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -68,6 +72,8 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     count_bytes = dtype.itemsize
     for length in shape:
         count_bytes *= length
+    if count_bytes > _UNCHECKED_BYTES and count_bytes > memory_limit_bytes():
+        raise ValueError(f"its header says {count_bytes:,} bytes of values, more than the memory of this machine")
     found = bytearray()
     while len(found) < count_bytes:
         piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))

@@ -179,7 +179,19 @@ def _check_contents(path: ResultPath, names: Collection[str], replaceable: Colle
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors."""
+    """Write an .npy file, like `numpy.save`, which does not tell a full disk from other errors.
+
+    An array of objects is written as text if it holds text alone.
+
+    Raises
+    ------
+    InputError
+        It holds other objects, which only pickle could write.
+    """
+    if array.dtype.hasobject:
+        if not all(isinstance(each, str) for each in array.flat):
+            raise InputError(f"{path.name}: an array of objects cannot be written, expected numbers or text")
+        array = array.astype(str)
     array = np.ascontiguousarray(array)
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))

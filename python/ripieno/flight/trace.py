@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import ripieno.flight as flight
+from ripieno import log
 from ripieno.errors import InputError
-from ripieno.files.results import check_new_file, explain, new_file
+from ripieno.files.results import check_new_file, new_file
 from ripieno.flight.clocks import Dump, offsets
 
 Event = dict[str, Any]
@@ -44,23 +44,16 @@ class Trace:
         return self._folder.name
 
     def finish(self) -> None:
-        """Write the picture. May be called again."""
+        """Write the picture; a failure is a warning. May be called again."""
         folder = Path(self.folder)
         if not folder.exists():
             return
         try:
-            if any(folder.glob(f"*{flight.SUFFIX}")):
-                write(read([folder]), self.path)
+            with log.warn_on_failure("ripieno.flight", f"the trace {self.path}"):
+                if any(folder.glob(f"*{flight.SUFFIX}")):
+                    write(read([folder]), self.path)
         finally:
             self._folder.cleanup()
-
-    def rescue(self) -> None:
-        """Write the picture of a job that failed; what hinders it is no more than a warning beside that failure."""
-        try:
-            self.finish()
-        except (OSError, InputError) as error:
-            text = explain(error) if isinstance(error, OSError) else str(error)
-            warnings.warn(f"the trace {self.path} is lost: {text}", stacklevel=2)
 
 
 @contextmanager
@@ -72,15 +65,13 @@ def traced(path: str | os.PathLike[str] | None) -> Iterator[None]:
     trace = Trace(path)
     before = os.environ.get(flight.VARIABLE)
     os.environ[flight.VARIABLE] = trace.folder
-    end = trace.rescue
     try:
         yield
-        end = trace.finish
     finally:
         del os.environ[flight.VARIABLE]
         if before is not None:
             os.environ[flight.VARIABLE] = before
-        end()
+        trace.finish()
 
 
 def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:

@@ -8,11 +8,13 @@ manifest's first line has a digest of the rest, and all is checked before any of
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import CheckpointError, InputError
+from ripieno.files.owners import WRITING, why_foreign
 from ripieno.files.results import explain
-from ripieno.mapreduce.values import Blob, blob_names, decode, encode
+from ripieno.mapreduce.values import PICKLE, Blob, blob_names, decode, encode
 
 FORMAT = 1
 MANIFEST = "manifest"
@@ -52,25 +55,34 @@ class Checkpoints:
         The job's.
     program : str
         The fingerprint of its functions.
+    objects : bool
+        Whether it may hold objects, which are pickles, and a pickle can run any code when it is loaded.
+    trusted : bool
+        Whether to load it although other users own the folder or may write to it.
 
     Raises
     ------
     CheckpointError
-        Another process has it open, or the folder cannot be made.
+        Another process has it open, the folder cannot be made, or other users may have written what is in it.
     """
 
-    def __init__(self, folder: Path, name: str, program: str) -> None:
+    def __init__(self, folder: Path, name: str, program: str, *, objects: bool = True, trusted: bool = False) -> None:
         if not _NAME.fullmatch(name):
             raise InputError(f"name={name!r}: expected letters, digits, '-', '_' and '.', at most 100, no '.' in front")
         self.folder = folder / name
         self._name = name
         self._program = program
+        self._objects = objects
         self._saved: set[str] = set()
         with self._explained():
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            # The mask of some users lets their group write to what they make.
+            self.folder.mkdir(mode=0o777 & ~WRITING, exist_ok=True)
             self._lock: int | None = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with self._explained():
+                if not trusted:
+                    self._check_owner(self._lock)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.close()
@@ -86,12 +98,13 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            It is torn, or of another job, another program or another format.
+            It is torn, or of another job, another program or another format, or holds objects and must not.
         """
         path = self.folder / MANIFEST
         with self._explained():
-            manifest = self._manifest(path.read_bytes()) if path.exists() else None
-            names = set() if manifest is None else set(blob_names(manifest["values"]))
+            data = self._read(MANIFEST)
+            manifest = None if data is None else self._manifest(data)
+            names = set() if manifest is None else self._blob_names(manifest)
             content = {name: self._blob(name) for name in names}
             self._saved = names
             self._sweep()
@@ -101,6 +114,20 @@ class Checkpoints:
             return Saved(manifest["iteration"], *decode(manifest["values"], content.__getitem__))
         except Exception as error:
             raise self._refused(path, f"holds an object that cannot be made again: {error}") from error
+
+    def _blob_names(self, manifest: dict[str, Any]) -> set[str]:
+        """The files that the manifest names, each of which lies in the folder."""
+        path = self.folder / MANIFEST
+        try:
+            names = set(blob_names(manifest["values"]))
+            strange = next((name for name in names if not _BLOB.fullmatch(name)), None)
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
+            raise self._refused(path, f"is damaged: {type(error).__name__}: {error}") from error
+        if strange is not None:
+            raise self._refused(path, f"is damaged: it names the file {strange!r}")
+        if not self._objects and any(name.endswith(PICKLE) for name in names):
+            raise self._refused(path, "holds a pickle, which could run code, where arrays and numbers belong")
+        return names
 
     def save(self, saved: Saved) -> None:
         """Make `saved` the checkpoint, in place of the last one.
@@ -123,7 +150,7 @@ class Checkpoints:
             "name": self._name,
             "program": self._program,
             "iteration": saved.iteration,
-            "values": encode((saved.result, saved.state, saved.accumulators), keep),
+            "values": encode((saved.result, saved.state, saved.accumulators), keep, objects=self._objects),
         }
         text = json.dumps(body, indent=1).encode()
         if (self.folder / MANIFEST).exists():
@@ -160,7 +187,11 @@ class Checkpoints:
         text = data[head.end() :]
         if _digest([text]) != digest:
             raise self._refused(path, "is torn: its checksum is wrong")
-        manifest: dict[str, Any] = json.loads(text)
+        try:
+            manifest: dict[str, Any] = json.loads(text)
+            manifest["name"], manifest["program"], manifest["iteration"]
+        except (KeyError, RecursionError, TypeError, ValueError) as error:
+            raise self._refused(path, f"is damaged: {type(error).__name__}: {error}") from error
         if manifest["name"] != self._name:
             raise self._refused(path, f"is of the job {manifest['name']!r}, not of {self._name!r}")
         if manifest["program"] != self._program:
@@ -170,12 +201,36 @@ class Checkpoints:
 
     def _blob(self, name: str) -> bytes:
         path = self.folder / name
-        if not path.exists():
+        content = self._read(name)
+        if content is None:
             raise self._refused(path, "is missing")
-        content = path.read_bytes()
         if _digest([content]) != name.partition(".")[0]:
             raise self._refused(path, f"is torn: the checksum of its {len(content)} bytes is wrong")
         return content
+
+    def _check_owner(self, descriptor: int) -> None:
+        reason = why_foreign(os.fstat(descriptor), WRITING)
+        if reason is not None:
+            raise CheckpointError(
+                f"{self.folder} {reason}: what it holds may be from another user; name another folder, or, if it is "
+                f"your own, `chown` it to yourself and `chmod go-w {self.folder}`"
+            )
+
+    def _read(self, name: str) -> bytes | None:
+        """The content of a file of the folder that was opened, or None if there is none."""
+        assert self._lock is not None, "a closed place is not read from"
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._lock)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise self._refused(self.folder / name, "is a symbolic link, not a file of a checkpoint") from error
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise self._refused(self.folder / name, "is not a file")
+            return file.read()
 
     def _refused(self, path: Path, reason: str) -> CheckpointError:
         return CheckpointError(f"{path} {reason}: delete {self.folder} to begin anew, or give the job another name")

@@ -65,8 +65,10 @@ class MapReduce(Progress):
         name.
     checkpoint : path, optional
         Folder for checkpoints; see `iterations`. Arrays, numbers, strings, keyed data, and lists, tuples and dicts of
-        these are stored as they are. Other objects are pickled, and a pickle may run any code when it is read: keep the
-        folder to yourself.
+        these are stored as they are. Other objects are pickled, and a pickle can run any code when it is loaded.
+        Therefore a folder that another user owns, or that other users may write to, is refused.
+    trusted : bool, default=False
+        Whether to resume from such a folder all the same.
     every : int, default=1
         Iterations from one checkpoint to the next.
     partitioner : callable or str, optional
@@ -100,7 +102,7 @@ class MapReduce(Progress):
     Raises
     ------
     CheckpointError
-        The checkpoint is torn, of another job or program, or in use.
+        The checkpoint is torn, of another job or program, or in use, or other users may have written it.
     InputError
         A parameter is wrong.
 
@@ -126,6 +128,7 @@ class MapReduce(Progress):
         threads: int = 1,
         name: str = "mapreduce",
         checkpoint: str | os.PathLike[str] | None = None,
+        trusted: bool = False,
         every: int = 1,
         partitioner: Any = None,
         local_reduction: bool = True,
@@ -156,7 +159,7 @@ class MapReduce(Progress):
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
         if checkpoint is not None:
-            self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm)
+            self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm, trusted=trusted)
 
     @property
     def workers(self) -> int:

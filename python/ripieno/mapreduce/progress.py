@@ -92,11 +92,11 @@ class Progress:
             self._checkpoints.save(Saved(self.iteration, self.result, self.state, values))
             log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
-    def _open(self, folder: Path, program: str, comm: Communicator | None) -> None:
+    def _open(self, folder: Path, program: str, comm: Communicator | None, *, trusted: bool) -> None:
         """Resume from the checkpoint in `folder`, if there is one; the first of several drivers reads and writes it."""
         saved = None
         if comm is None or comm.rank == 0:
-            self._checkpoints = Checkpoints(folder, self.name, program)
+            self._checkpoints = Checkpoints(folder, self.name, program, trusted=trusted)
             try:
                 saved = self._checkpoints.load()
             except BaseException:

@@ -28,26 +28,36 @@ _KEYED: dict[str, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {
     "table": (Table, lambda table: (dict(table), table.combiner.function or table.combiner.name)),
 }
 
+#: How the name of a file ends that may run code when it is loaded.
+PICKLE = ".pickle"
 #: A file of a checkpoint: how its name ends, and its content in pieces.
 Blob = tuple[str, list[Any]]
 
 
-def encode(value: Any, keep: Callable[[Blob], str]) -> Any:
-    """`value` as JSON; `keep` takes what is a blob of its own and gives the name for it."""
+def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> Any:
+    """`value` as JSON; `keep` takes what is a blob of its own and gives the name for it.
+
+    Raises
+    ------
+    SerializationError
+        It holds an object that cannot be pickled, or one at all without `objects`.
+    """
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return ["value", value]
     if kind in (list, tuple):
-        return [kind.__name__, [encode(each, keep) for each in value]]
+        return [kind.__name__, [encode(each, keep, objects=objects) for each in value]]
     if kind is dict:
-        return ["dict", [[encode(key, keep), encode(each, keep)] for key, each in value.items()]]
+        return ["dict", [[encode(part, keep, objects=objects) for part in item] for item in value.items()]]
     if (kind is np.ndarray or isinstance(value, np.generic)) and _has_npy(value.dtype):
         return ["array" if kind is np.ndarray else "scalar", keep((".npy", _npy(np.asarray(value))))]
     for name, (keyed, parts_of) in _KEYED.items():
         if kind is keyed:
-            return [name, encode(tuple(parts_of(value)), keep)]
+            return [name, encode(tuple(parts_of(value)), keep, objects=objects)]
+    if not objects:
+        raise SerializationError(f"a {kind.__name__} cannot be kept in a checkpoint of arrays and numbers: {value!r}")
     try:
-        return ["pickle", keep((".pickle", [cloudpickle.dumps(value, protocol=5)]))]
+        return ["pickle", keep((PICKLE, [cloudpickle.dumps(value, protocol=5)]))]
     except Exception as error:
         message = f"a {kind.__name__} cannot be kept in a checkpoint: {type(error).__name__}: {error}"
         raise SerializationError(message) from error

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from ripieno._extras import needs
 from ripieno.algorithms.clock import Lap
-from ripieno.algorithms.kmeans.fit_report import KMeansIteration
 
 with needs("reports"):
     import matplotlib
@@ -66,12 +65,12 @@ STYLE: dict[RcKeyType, Any] = {
 }
 
 
-def inertia_chart(iterations: Sequence[KMeansIteration]) -> str:
+def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
     """Inertia, and the squared shift of the centroids on a logarithmic scale, over the iterations."""
-    numbers = np.arange(1, len(iterations) + 1)
-    inertia = [each.inertia for each in iterations]
+    numbers = np.arange(1, len(history) + 1)
+    inertia = [each for each, _ in history]
     # A run that ends because no label changes ends without a shift, which has no logarithm.
-    shifts = [each.squared_shift or np.nan for each in iterations]
+    shifts = [shift or np.nan for _, shift in history]
     line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")

@@ -74,7 +74,7 @@ def _kmeans_page(
         what="iteration",
         tiles={
             "inertia at the end": figure(inertia),
-            "iterations": str(len(fit.iterations)),
+            "iterations": str(len(fit.history)),
             "rows per second": count(fit.rows_per_s),
         },
         charted=[
@@ -82,7 +82,7 @@ def _kmeans_page(
                 "Convergence",
                 "The inertia, the sum of the squared distances of all rows to their centroids, before each move; and "
                 "how far the centroids then moved.",
-                charts.inertia_chart(fit.iterations),
+                charts.inertia_chart(fit.history),
             )
         ],
         measures=[

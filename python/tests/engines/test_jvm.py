@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 import ripieno as rp
 import spark_sessions
+from launcher_environments import TOKEN
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "target" / "jvm"
 PROGRAMS = Path(__file__).parent / "jvm"
-TOKEN = "a secret of this test"
 #: A JVM begins and ends in less, on cores that others use.
 PATIENCE_S = 300.0
 

@@ -14,6 +14,7 @@ import conformance_programs as programs
 import launched
 import pytest
 import ripieno as rp
+from launcher_environments import TOKEN
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers
 
@@ -134,7 +135,7 @@ def test_a_single_process_may_start_ranks_of_its_own(launcher):
 
 def test_ranks_of_torchrun_meet_beside_its_store(folder):
     need("torchrun")
-    done = run(f"torchrun {TORCHRUN_OPTIONS} --no_python --nproc_per_node 2 ripieno run train.py", RIPIENO_TOKEN="x")
+    done = run(f"torchrun {TORCHRUN_OPTIONS} --no_python --nproc_per_node 2 ripieno run train.py", RIPIENO_TOKEN=TOKEN)
 
     said = [line.partition(":")[2] for line in done.stdout.splitlines()]
     assert sorted(said) == launched.expected(2), done.stderr

@@ -14,6 +14,7 @@ import launched
 import pytest
 import ripieno as rp
 import slurm_cluster
+from launcher_environments import TOKEN
 from ripieno.launch.engines import slurm as engine
 from ripieno.launch.engines import started
 from slurm_cluster import Cluster, Ended
@@ -56,7 +57,7 @@ def test_tasks_of_srun_are_ranks_without_any_settings(slurm, folder, nodes, comm
 
 
 def test_with_a_token_they_meet_at_the_node_of_rank_0(slurm, folder):
-    done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN="secret", HOME=str(folder / "none"))
+    done = run(slurm, "srun -N 2 -n 3 -K ripieno run train.py", RIPIENO_TOKEN=TOKEN, HOME=str(folder / "none"))
 
     assert sorted(done.out.splitlines()) == launched.expected(3), done.err
 
@@ -68,7 +69,7 @@ def test_a_port_that_is_taken_is_named(slurm, folder):
             slurm,
             # With -K Slurm may cut what a rank says last.
             "srun -N 2 -n 2 ripieno run train.py",
-            RIPIENO_TOKEN="secret",
+            RIPIENO_TOKEN=TOKEN,
             MASTER_PORT=port,
             RIPIENO_RENDEZVOUS_TIMEOUT_S="2",
         )

@@ -20,7 +20,7 @@ from ripieno.algorithms.als.exchange import WAYS, Way
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import Numbered, RatingFiles, Triples, numbered, opened, places_of
 from ripieno.algorithms.journal import RunReport
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
@@ -369,18 +369,20 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self._rated = np.concatenate([part.rated for part in parts])
         self._user_rated = counts > 0
         self._item_rated = np.concatenate([part.item_counts for part in parts]) > 0
-        plain = RunReport.of(
-            [part.record for part in parts],
-            row_count=len(self.user_ids_),
-            column_count=len(self.item_ids_),
-            dtype="float32",
-            total_s=total_s,
-        )
-        known = {field.name: getattr(plain, field.name) for field in fields(plain)}
-        self.report_ = ALSReport(**known, rating_count=first.rating_count, ways=first.ways)
-        self.objective_ = float(plain.iterations[-1].measures["objective"])
+        measures = first.record.measures
+        self.objective_ = float(measures[-1]["objective"])
         self.resumed_from_ = first.resumed_from
-        self.n_iter_ = len(plain.iterations) + (first.resumed_from or 0)
+        self.n_iter_ = len(measures) + (first.resumed_from or 0)
+        with report_warning():
+            plain = RunReport.of(
+                [part.record for part in parts],
+                row_count=len(self.user_ids_),
+                column_count=len(self.item_ids_),
+                dtype="float32",
+                total_s=total_s,
+            )
+            known = {field.name: getattr(plain, field.name) for field in fields(plain)}
+            self.report_ = ALSReport(**known, rating_count=first.rating_count, ways=first.ways)
 
     def _users(self, ids: Any) -> NDArray[np.int64]:
         return _rated_only(places_of(ids, self.user_ids_, "users"), self._user_rated)

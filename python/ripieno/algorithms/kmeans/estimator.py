@@ -25,7 +25,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -417,7 +417,8 @@ class KMeans(
         self.inertia_gap_ = best.clustering.loss.gap
         self.n_iter_ = best.clustering.iteration_count
         self.resumed_from_ = best.resumed_from
-        self.report_ = program.report(parts, source.column_count, total_s)
+        with report_warning():
+            self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)
         if found < self.n_clusters:
             warnings.warn(

@@ -52,6 +52,8 @@ class KMeansReport(FitReport):
         Seconds of reading and of choosing the first centroids, on the slowest rank.
     total_s
         Seconds from the call of fit to its end, starting workers included.
+    history
+        Inertia and squared shift of each iteration of the run that was kept, also of those before an interruption.
     cluster_sizes : (k,) int64
         Rows of each cluster.
     exemplar_clusters : (m,) int64
@@ -72,6 +74,7 @@ class KMeansReport(FitReport):
 
     iterations: tuple[KMeansIteration, ...]
     seed_s: float
+    history: tuple[tuple[float, float], ...]
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]

@@ -213,6 +213,7 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         load_s=max(part.load_s for part in parts),
         seed_s=max(part.seed_s for part in parts),
         total_s=total_s,
+        history=tuple((inertia, squared_shift) for inertia, squared_shift, *_ in best.history),
         cluster_sizes=best.cluster_sizes,
         exemplar_clusters=best.exemplar_clusters,
         exemplar_rows=best.exemplar_rows,

@@ -27,7 +27,7 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -102,13 +102,14 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
         self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0
         self._keep(solution)
-        self.report_ = RunReport.of(
-            [part.record for part in parts],
-            row_count=parts[0].row_count,
-            column_count=self.n_features_in_,
-            dtype="float64",
-            total_s=time.perf_counter() - begin,
-        )
+        with report_warning():
+            self.report_ = RunReport.of(
+                [part.record for part in parts],
+                row_count=parts[0].row_count,
+                column_count=self.n_features_in_,
+                dtype="float64",
+                total_s=time.perf_counter() - begin,
+            )
         return self
 
     def predict(self, X: Input) -> NDArray[np.float64]:

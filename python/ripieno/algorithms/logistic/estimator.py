@@ -34,7 +34,7 @@ from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -305,13 +305,14 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self.resumed_from_ = outcome.resumed_from
         self.first_column_ = first.columns.start
         self.n_features_in_ = len(first.columns)
-        self.report_ = RunReport.of(
-            [part.record for part in parts],
-            row_count=first.row_count,
-            column_count=len(first.columns),
-            dtype="float64",
-            total_s=total_s,
-        )
+        with report_warning():
+            self.report_ = RunReport.of(
+                [part.record for part in parts],
+                row_count=first.row_count,
+                column_count=len(first.columns),
+                dtype="float64",
+                total_s=total_s,
+            )
         if not outcome.converged:
             warnings.warn(
                 f"after {outcome.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still "

@@ -20,7 +20,7 @@ from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemory, open_source
@@ -362,13 +362,14 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self.normalized_stress_ = first.normalized_stress
         self.n_iter_, self.converged_ = first.iteration_count, first.converged
         self.resumed_from_ = first.resumed_from
-        self.report_ = RunReport.of(
-            [part.record for part in parts],
-            row_count=first.point_count,
-            column_count=self.n_features_in_,
-            dtype=first.dtype,
-            total_s=total_s,
-        )
+        with report_warning():
+            self.report_ = RunReport.of(
+                [part.record for part in parts],
+                row_count=first.point_count,
+                column_count=self.n_features_in_,
+                dtype=first.dtype,
+                total_s=total_s,
+            )
 
 
 def _sequences(X: Any) -> Sequences:

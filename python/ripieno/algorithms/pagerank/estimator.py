@@ -18,7 +18,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.clock import Lap, by_rank
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
-from ripieno.algorithms.reported import About, RankFacts, Shown, reported
+from ripieno.algorithms.reported import About, RankFacts, Shown, report_warning, reported
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -270,23 +270,24 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         self.ranks_ = vertices.put([part.ranks for part in parts])
         first = parts[0]
         self.n_iter_, self.resumed_from_ = first.iteration_count, first.resumed_from
-        laps = zip(*(part.laps for part in parts), strict=True)
-        self.report_ = PageRankReport(
-            iterations=tuple(
-                PageRankIteration(*by_rank(lap), error)
-                for error, lap in zip(first.errors[first.resumed_from or 0 :], laps, strict=True)
-            ),
-            vertex_count=first.vertex_count,
-            edge_count=first.edge_count,
-            edge_counts=tuple(part.own_edge_count for part in parts),
-            hosts=tuple(part.host for part in parts),
-            threads=tuple(part.threads for part in parts),
-            degrees=first.degrees,
-            load_s=max(part.load_s for part in parts),
-            configure_s=max(part.configure_s for part in parts),
-            total_s=total_s,
-            traffic=tuple(part.traffic for part in parts),
-        )
+        with report_warning():
+            laps = zip(*(part.laps for part in parts), strict=True)
+            self.report_ = PageRankReport(
+                iterations=tuple(
+                    PageRankIteration(*by_rank(lap), error)
+                    for error, lap in zip(first.errors[first.resumed_from or 0 :], laps, strict=True)
+                ),
+                vertex_count=first.vertex_count,
+                edge_count=first.edge_count,
+                edge_counts=tuple(part.own_edge_count for part in parts),
+                hosts=tuple(part.host for part in parts),
+                threads=tuple(part.threads for part in parts),
+                degrees=first.degrees,
+                load_s=max(part.load_s for part in parts),
+                configure_s=max(part.configure_s for part in parts),
+                total_s=total_s,
+                traffic=tuple(part.traffic for part in parts),
+            )
         if not first.converged:
             warnings.warn(
                 f"after max_iter={self.max_iter} iterations the ranks still changed by {first.errors[-1]:.3g}, "

@@ -19,7 +19,7 @@ from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -285,10 +285,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.n_components_ = len(self.components_)
         self.n_samples_ = first.row_count
         self.solver_, self.resumed_from_ = first.solver, first.resumed_from
-        self.report_ = RunReport.of(
-            [part.record for part in parts],
-            row_count=first.row_count,
-            column_count=self.n_features_in_,
-            dtype=first.dtype,
-            total_s=total_s,
-        )
+        with report_warning():
+            self.report_ = RunReport.of(
+                [part.record for part in parts],
+                row_count=first.row_count,
+                column_count=self.n_features_in_,
+                dtype=first.dtype,
+                total_s=total_s,
+            )

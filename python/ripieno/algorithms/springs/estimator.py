@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.journal import RunReport
-from ripieno.algorithms.reported import reported
+from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.springs import program
 from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
@@ -274,10 +274,11 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         self.approximation_ = first.approximation
         self.n_iter_ = first.iteration_count
         self.resumed_from_ = first.resumed_from
-        self.report_ = RunReport.of(
-            [part.record for part in parts],
-            row_count=len(first.ids),
-            column_count=first.edge_count,
-            dtype="float32",
-            total_s=total_s,
-        )
+        with report_warning():
+            self.report_ = RunReport.of(
+                [part.record for part in parts],
+                row_count=len(first.ids),
+                column_count=first.edge_count,
+                dtype="float32",
+                total_s=total_s,
+            )

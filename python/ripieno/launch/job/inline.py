@@ -60,7 +60,6 @@ class InlineJob(Job):
                 with self._seat.events.of_program(comm, hearing), running(comm), PROGRAMS.page() as self._added[0]:
                     result = program(comm, *args, **kwargs)
             except BaseException as error:
-                self._has_failed = True
                 self._part()
                 _raise_as_of_a_rank(error)
         try:

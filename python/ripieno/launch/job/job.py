@@ -88,7 +88,6 @@ class Job(ABC):
         # Who holds it runs a program, or several, while others wait.
         self._turn = threading.RLock()
         self._running = False
-        self._has_failed = False
         self._was_closed = False
         self._idle = threading.Event()
         self._lock = threading.Lock()
@@ -171,7 +170,7 @@ class Job(ABC):
                     ends_here = self._was_closed
                 if ends_here:
                     self._close()
-                    self._finish(failed=False)
+                    self._finish()
                 self._idle.set()
 
     def map(
@@ -404,7 +403,7 @@ class Job(ABC):
 
     def close(self) -> None:
         """End the workers. May be called again."""
-        self._close_once(failed=False)
+        self._close_once()
 
     def __enter__(self) -> Self:
         return self
@@ -412,7 +411,7 @@ class Job(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._close_once(failed=error is not None)
+        self._close_once()
 
     def _forget_now(self) -> None:
         """Let the ranks forget what was dropped, if they wait for a program; otherwise before the next one."""
@@ -430,7 +429,7 @@ class Job(ABC):
         if names:
             self._forget(names)
 
-    def _close_once(self, *, failed: bool) -> None:
+    def _close_once(self) -> None:
         with self._lock:
             if self._over is not None:
                 return
@@ -441,13 +440,13 @@ class Job(ABC):
         if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
             return
         self._close()
-        self._finish(failed=failed)
+        self._finish()
 
-    def _finish(self, *, failed: bool) -> None:
+    def _finish(self) -> None:
         """Once no rank will leave a file any more, or tell anything."""
         self._watch.close()
         if self._trace is not None:
-            (self._trace.rescue if failed or self._has_failed or self.lost else self._trace.finish)()
+            self._trace.finish()
 
     def _tell_all(self, event: dict[str, Any]) -> None:
         """Pass on what a rank has emitted."""

@@ -132,7 +132,7 @@ class ProcessJob(Job, Generic[M]):
         except BaseException as error:
             self._over = f"its ranks did not start: {error}".partition("\n")[0]
             self._end()
-            self._finish(failed=True)
+            self._finish()
             raise
         self._state = State.READY
         self._tell_hosts()
@@ -236,7 +236,6 @@ class ProcessJob(Job, Generic[M]):
         try:
             yield
         except BaseException as error:
-            self._has_failed = True
             if self._state is not State.GONE and any(member.channel.closed for member in self._living()):
                 # Another thread has ended the members while this one waited.
                 self._state = State.GONE

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import hmac
 import os
 import signal
 import sys
@@ -28,12 +29,11 @@ from ripieno.errors import RendezvousError
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
+from ripieno.launch.script.tokens import MAKE_TOKEN, check_token
 
 # Below the ports that systems give to outgoing connections, above those of most services.
 _FIRST_PORT = 20_000
 _PORT_COUNT = 10_000
-
-_MAKE_TOKEN = "export RIPIENO_TOKEN=$(openssl rand -hex 32) before the launcher starts, and see that it is passed on"
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,11 @@ def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -
         return Meeting(store=(host, _port(place, variables, job)))
     if job is None:
         raise RendezvousError(_what_is_missing(place, variables))
-    name = f"{_prefix(place)}{_digest(place, job).hex()[:16]}"
-    return Meeting(Path(tempfile.gettempdir() if place.on_one_host else Path.home()) / name, own=True)
+    if not place.on_one_host:
+        return Meeting(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
+    # Other users can make folders there, and know how jobs are named: the name of the next one must not be computable.
+    digest = hmac.digest(token_file.secret_of_user(), _digest(place, job), "sha256")
+    return Meeting(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
 
 
 @contextmanager
@@ -70,7 +73,12 @@ def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float
     """What `Communicator.connect` is to be told of the meeting; to be left when the ranks have met."""
     job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
     meeting = choose(place, variables, job)
-    token = variables.get("RIPIENO_TOKEN", "")
+    token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
+    if token:
+        check_token(token)
+    if secret and token.startswith(f"{secret}."):
+        # In pods the token is the secret and the number of the attempt, which is known.
+        check_token(secret, "RIPIENO_SECRET")
     with ExitStack() as stack:
         if meeting.store is not None:
             try:
@@ -89,7 +97,7 @@ def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float
                 token_file.sweep_shared(meeting.directory)
             if meeting.own or not token:
                 path = meeting.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
-                token = stack.enter_context(token_file.token_through(path, place.rank, timeout_s))
+                token = stack.enter_context(token_file.token_through(path, place.rank, timeout_s, own=meeting.own))
         except OSError as error:
             raise RendezvousError(f"rank {place.rank}: the ranks cannot meet in {meeting.directory}: {error}") from None
         yield {"directory": str(meeting.directory), "token": token.encode()}
@@ -130,7 +138,8 @@ def _what_is_missing(place: LaunchedRank, variables: Mapping[str, str]) -> str:
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
     who = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
     said = f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
-    token = "" if "RIPIENO_TOKEN" in known else f" ({_MAKE_TOKEN})"
+    how = f" ({MAKE_TOKEN} before the launcher starts, and see that it is passed on)"
+    token = "" if "RIPIENO_TOKEN" in known else how
     return f"{who}{said}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
 
 

@@ -8,25 +8,29 @@ Needs a file system with locks (`flock`) and hard links: every local one, NFS, L
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import re
 import secrets
 import shutil
 import socket
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ripieno.errors import RendezvousError
+from ripieno.files.owners import ANY_ACCESS, why_foreign
+
+logger = logging.getLogger("ripieno.launch")
 
 # The pauses between two looks at the directory: a shared one tells nobody of new files.
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 # Longer than another job takes to remove a folder that nobody uses.
 _SWEEPING_S = 5.0
-_PRIVATE = 0o077
 # What a job has in a directory that others use, too: its token, under its identity, and the native exchange's folder.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
@@ -83,8 +87,48 @@ def _locked_folder(path: Path) -> int:
 def check_private(path: Path) -> None:
     """Raise `RendezvousError` unless `path` is a directory that only this user can look into."""
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
-        raise RendezvousError(f"{path}: not a directory of this user alone; remove it, or set RIPIENO_DIRECTORY")
+    reason = why_foreign(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
+    if reason is not None:
+        raise RendezvousError(
+            f"{path}: not a directory of this user alone: the name is taken by what {reason}; remove it, or set "
+            "RIPIENO_DIRECTORY to another"
+        )
+
+
+def secret_of_user() -> bytes:
+    """Return random bytes that only this user can read, the same each time; none if the user has no place for files.
+
+    Raises
+    ------
+    RendezvousError
+        Other users may read or have written the file.
+    """
+    try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "meeting-secret"
+        if not path.exists():
+            _make_secret(path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except (OSError, RuntimeError) as error:
+        logger.info("no secret for the names of folders where ranks meet: %s", error)
+        return b""
+    with open(descriptor, "rb") as file:
+        reason = why_foreign(os.fstat(descriptor), ANY_ACCESS)
+        if reason is not None:
+            raise RendezvousError(f"{path} {reason}: somebody else may have put it there; remove it")
+        return file.read()
+
+
+def _make_secret(path: Path) -> None:
+    descriptor, hidden = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(32))
+        with suppress(FileExistsError):
+            os.link(hidden, path)
+    finally:
+        os.unlink(hidden)
 
 
 def sweep(parent: Path, prefix: str) -> None:
@@ -120,8 +164,10 @@ def sweep_shared(directory: Path) -> None:
 
 
 @contextmanager
-def token_through(path: Path, rank: int, timeout_s: float) -> Iterator[str]:
+def token_through(path: Path, rank: int, timeout_s: float, *, own: bool = False) -> Iterator[str]:
     """The token that rank 0 makes, handed over by the file `path`; it is there until rank 0 leaves the context.
+
+    With `own` the folder is the job's own, and must be this user's alone.
 
     Raises
     ------
@@ -132,7 +178,7 @@ def token_through(path: Path, rank: int, timeout_s: float) -> Iterator[str]:
         with _handed_over(path) as token:
             yield token
     else:
-        yield _awaited(path, rank, timeout_s)
+        yield _awaited(path, rank, timeout_s, own=own)
 
 
 @contextmanager
@@ -175,11 +221,15 @@ def _others_meet(path: Path) -> RendezvousError:
     )
 
 
-def _awaited(path: Path, rank: int, timeout_s: float) -> str:
+def _awaited(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
     deadline = time.monotonic() + timeout_s
     pause_s = _FIRST_PAUSE_S
     while True:
-        token = _token_in(path) if _is_listed(path.parent) and _is_listed(path) else None
+        is_there = _is_listed(path.parent)
+        if is_there and own:
+            with suppress(FileNotFoundError):
+                check_private(path.parent)
+        token = _token_in(path) if is_there and _is_listed(path) else None
         if token:
             return token
         if time.monotonic() > deadline:
@@ -231,7 +281,7 @@ def _token_in(path: Path) -> str | None:
         raise RendezvousError(f"{path}: cannot be read as this job's token: {error.strerror}") from None
     with open(descriptor) as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & _PRIVATE:
+        if not stat.S_ISREG(found.st_mode) or why_foreign(found, ANY_ACCESS):
             raise RendezvousError(f"{path}: not a file of this user alone: somebody else has put it there; remove it")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)

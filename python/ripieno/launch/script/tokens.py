@@ -1,0 +1,43 @@
+"""How strong a token is that a user has chosen: an unauthenticated peer can test guesses on what ranks send."""
+
+from __future__ import annotations
+
+import math
+import string
+
+from ripieno.errors import RendezvousError
+
+#: What a token must have, as if each character were drawn at random from the smallest usual alphabet that fits.
+BITS_MIN = 128
+#: A random token of that many bits repeats fewer characters than this only once in a billion times.
+DISTINCT_MIN = 6
+MAKE_TOKEN = "export RIPIENO_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')"
+
+_ALPHABETS = (
+    string.digits,
+    string.digits + "abcdef",
+    string.ascii_lowercase,
+    string.ascii_lowercase + string.digits,
+    string.ascii_letters + string.digits,
+    string.printable,
+)
+
+
+def check_token(token: str, name: str = "RIPIENO_TOKEN") -> None:
+    """Raise `RendezvousError` if a token is short enough to be guessed.
+
+    Parameters
+    ----------
+    token : str
+        The secret of a job.
+    name : str
+        The variable that holds it, for the error.
+    """
+    alphabet = next((each for each in _ALPHABETS if set(token) <= set(each)), string.printable)
+    bits = len(token) * math.log2(len(alphabet))
+    if bits < BITS_MIN or len(set(token)) < DISTINCT_MIN:
+        known = "it repeats few characters" if bits >= BITS_MIN else f"{len(token)} characters are {bits:.0f} bits"
+        raise RendezvousError(
+            f"{name} can be guessed: {known}, expected {BITS_MIN} random bits or more: {MAKE_TOKEN}, once before the "
+            "ranks start"
+        )
