@@ -283,10 +283,10 @@ def _check_weights(graph: Graph, ids: NDArray[np.int64], matrix: Any) -> None:
     if sizes.max(initial=0.0) <= most:
         return
     entry = int(sizes.argmax())
-    source = ids[np.searchsorted(matrix.indptr, entry, side="right") - 1]
+    source, target = ids[np.searchsorted(matrix.indptr, entry, side="right") - 1], ids[matrix.indices[entry]]
     raise InputError(
-        f"{', '.join(graph.names) or 'the graph'}: the edge from vertex {source} to {ids[matrix.indices[entry]]} has the "
-        f"weight {matrix.data[entry]:g}: expected at most {most:.3g}, the largest float32; scale the weights down"
+        f"{', '.join(graph.names) or 'the graph'}: the edge from vertex {source} to {target} has the weight "
+        f"{matrix.data[entry]:g}: expected at most {most:.3g}, the largest float32; scale the weights down"
     )
 
 

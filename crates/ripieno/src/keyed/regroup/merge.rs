@@ -51,7 +51,7 @@ impl Regrouping<'_> {
                 }
                 if from == rank {
                     self.regrouped.rows_in += size.rows;
-                    pieces.push(Piece::Own(self.parts.take(part)?));
+                    pieces.push(Piece::Own(self.parts.take_held(part)?));
                     continue;
                 }
                 let length = encoded_bytes(&form, size).expect("sizes have been checked");
@@ -90,13 +90,14 @@ fn merge_all(all: Vec<Pieces<'_>>, form: &Form, merged_form: &Form, threads: &Th
     outcomes.into_iter().collect()
 }
 
-/// One block of what the ranks have, in the order of the ranks.
+/// One block of what the ranks have, in the order of the ranks, rounded to the type of its form.
 fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form, scratch: &mut Scratch) -> Result<Block, Error> {
+    let held = form.held_element();
     // What is alone is merged already.
     if let ([Piece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(Piece::Own(block)) = pieces.pop()
     {
-        return Ok(block);
+        return Ok(block.converted(held, form.element));
     }
     let mut part = Part::new(merged_form, merged_form.reduction()?);
     for piece in &pieces {
@@ -109,7 +110,7 @@ fn merged(mut pieces: Vec<Piece<'_>>, form: &Form, merged_form: &Form, scratch: 
                 arrived.view()
             }
         };
-        part.add_block(&view, scratch);
+        part.add_block(&view, held, scratch);
     }
-    Ok(part.into_block())
+    Ok(part.into_block().converted(merged_form.held_element(), merged_form.element))
 }
