@@ -73,6 +73,50 @@ def test_partitions_of_tables_have_the_types_that_rows_under_keys_have(world, wo
     world(workers).run(tables)
 
 
+#: A value from which on a one is less than half a unit in the last place, and so lost in a sum of this type.
+LARGE = {"float16": 2.0**11, "float32": 2.0**24}
+
+
+def sums_of_short_floats(comm):
+    # An odd number of ones on each rank: a partial sum that is rounded before it travels changes the result.
+    for dtype, large in LARGE.items():
+        ones = np.ones(5 if comm.rank else 6, dtype)
+        ones[0] = 1 if comm.rank else large
+        expected = np.array([large + 5 * comm.world_size], dtype)
+        for keys in (np.full(len(ones), 7), ["seven"] * len(ones)):
+            rows = rp.KeyValues(keys, ones)
+            for options in ({}, {"local_reduction": False}, {"memory_limit": 1}):
+                whole = comm.allgather(comm.regroup(rows, combine="sum", **options)).values
+                np.testing.assert_array_equal(whole, expected, strict=True)
+            np.testing.assert_array_equal(comm.allreduce(rows).values, expected, strict=True)
+            wide = rp.KeyValues(keys, np.stack([ones] * 3, axis=1))
+            np.testing.assert_array_equal(comm.allreduce(wide).values, np.stack([expected] * 3, axis=1), strict=True)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sums_of_short_floats_accumulate_in_float64_and_are_rounded_once(world, workers):
+    world(workers).run(sums_of_short_floats)
+
+
+def test_local_sums_of_short_floats_accumulate_in_float64():
+    for dtype, large in LARGE.items():
+        values = np.ones(9, dtype)
+        values[0] = large
+        expected = np.array([large + 8], dtype)
+        np.testing.assert_array_equal(rp.KeyValues(np.zeros(9, int), values).combined("sum").values, expected)
+        table = rp.Table({3: values[:1]})
+        for one in values[1:]:
+            table.add(3, np.array([one]))
+        np.testing.assert_array_equal(table[3], expected, strict=True)
+    # So many keys that each part of the hashes has a table of its own.
+    keys = np.tile(np.arange(100_000), 9)
+    values = np.ones(900_000, np.float32)
+    values[:100_000] = 2.0**24
+    for threads in (1, 3):
+        found = rp.KeyValues(keys, values).combined("sum", threads=threads)
+        assert len(found) == 100_000 and (found.values == 2.0**24 + 8).all()
+
+
 def test_booleans_stay_booleans_where_bits_are_combined_and_rows_kept():
     rows = rp.KeyValues(["a", "b", "a"], [True, False, False])
     assert rows.combined("or").sorted().to_arrow().to_pydict() == {"key": ["a", "b"], "value": [True, False]}

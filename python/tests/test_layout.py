@@ -115,6 +115,15 @@ def test_what_networkx_takes_of_vertices_that_are_not_there_is_taken():
     assert rp.layout(networkx.Graph()) == expected_of(networkx.Graph()) == {}
 
 
+def test_weights_beyond_float32_are_refused():
+    graph = networkx.Graph()
+    graph.add_weighted_edges_from([(0, 1, 1e200), (1, 2, 1.0)])
+    with pytest.raises(
+        rp.InputError, match=r"edge from vertex 0 to 1 has the weight 1e\+200: expected at most 3.4e\+38"
+    ):
+        rp.layout(graph, seed=1)
+
+
 def test_positions_are_stored_where_networkx_stores_them():
     graph = networkx.path_graph("abc")
     found = rp.layout(graph, None, None, None, 5, 1e-4, None, 1, None, 2, 0, "place", method="force")

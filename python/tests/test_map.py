@@ -64,6 +64,16 @@ def test_an_item_that_fails_is_named(world):
     assert any("in item 7 of map, on rank" in note for note in caught.value.__notes__)
     with pytest.raises(rp.RipienoError, match=r"cannot|pickle"):
         list(world(2).map(lambda _: (each for each in ()), range(3)))
+
+    class Two(Exception):
+        def __init__(self, stuff, more):
+            super().__init__(f"{stuff} {more}")
+
+    def fail_in_two(number):
+        raise Two("item", number)
+
+    with pytest.raises(RuntimeError, match="Two: item 0"):
+        list(world(2).map(fail_in_two, [0]))
     assert list(world(3).map(abs, range(3))) == [0, 1, 2], "the job goes on"
 
 

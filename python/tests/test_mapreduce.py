@@ -205,19 +205,47 @@ def test_splits_of_files_are_read_by_the_workers(world, tmp_path):
     assert "a.txt" in tasks[0].partition and len(tasks) == 4
 
 
-def test_of_a_memory_map_the_name_travels_and_arrays_are_read_only(world, tmp_path):
+def test_of_a_memory_map_the_name_travels_and_the_rows_are_read_into_memory(world, tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(200_000.0))
 
     def look(part, value):
         with open("/proc/self/maps") as maps:
-            in_file = "rows.npy" in maps.read()
-        return [0], [int(in_file) + 2 * part.flags.writeable + 4 * value["a"].flags.writeable]
+            is_mapped = "rows.npy" in maps.read()
+        return [0], [int(is_mapped) + 2 * part.flags.writeable + 4 * value["a"].flags.writeable]
 
     with rp.MapReduce(look, combine="max", job=world(2)) as job:
         job.cache(np.load(tmp_path / "rows.npy", mmap_mode="r"), tasks=4)
         job.broadcast({"a": np.zeros(100_000)})
-        assert job.step().values.tolist() == [1]
+        assert job.step().values.tolist() == [0]
         assert job.statistics[0].broadcast.bytes >= 800_000
+
+
+def test_cached_partitions_stay_when_their_file_is_written_again_or_truncated(world, tmp_path):
+    path = tmp_path / "rows.npy"
+    np.save(path, np.arange(100_000.0))
+    load = {
+        "memmap": lambda: np.load(path, mmap_mode="r"),
+        "splits": lambda: splits(path, count=4),
+        "loader": lambda: [0, 1, 2, 3],
+    }
+
+    def loaded(part):
+        if isinstance(part, int):
+            rows = np.load(path, mmap_mode="r")[part * 25_000 : (part + 1) * 25_000]
+            return {"rows": [rows.reshape(-1, 10)]}
+        return part.read() if hasattr(part, "read") else part
+
+    def total(part, _):
+        rows = part["rows"][0] if isinstance(part, dict) else part
+        return [0], [float(rows.sum())]
+
+    for how, partitions in load.items():
+        np.save(path, np.arange(100_000.0))
+        with rp.MapReduce(total, job=world(2)) as job:
+            job.cache(partitions(), loader=loaded)
+            for change in (lambda: np.save(path, np.zeros(100_000)), lambda: os.truncate(path, 200)):
+                change()
+                assert job.step().values.tolist() == [4_999_950_000.0], how
 
 
 def test_local_reduction_sends_what_one_of_eight_tasks_gives(world):

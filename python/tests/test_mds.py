@@ -126,11 +126,18 @@ def test_fewer_points_than_ranks_are_enough(world, workers):
 
 @everywhere
 def test_missing_dissimilarities_are_nothing_to_the_result(world, workers):
-    wrong = np.where(W == 0, 5.0, D)
-    np.fill_diagonal(wrong, 0.0)
-    models = [rp.MDS(2, weights=W, random_state=0, max_iter=30, engine=world(workers)).fit(each) for each in (D, wrong)]
+    def fitted(code, dtype=np.float64):
+        coded = np.where(W == 0, code, D).astype(dtype)
+        np.fill_diagonal(coded, 0)
+        given = coded.copy()
+        model = rp.MDS(2, weights=W, random_state=0, max_iter=3, engine=world(workers)).fit(coded)
+        assert np.array_equal(coded, given, equal_nan=True)
+        return model.embedding_.tobytes()
 
-    assert models[0].embedding_.tobytes() == models[1].embedding_.tobytes()
+    expected = fitted(0.0)
+    for code in (np.finfo(float).max, -1.0, np.nan):
+        assert fitted(code) == expected, code
+    assert fitted(-1, np.int16) == fitted(0, np.int16)
 
 
 @everywhere

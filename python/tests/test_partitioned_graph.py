@@ -103,6 +103,21 @@ def test_messages_along_edges_are_those_of_numpy(everywhere):
     everywhere(all_cases)
 
 
+def sums_along_edges(comm):
+    graph = rp.Graph.from_edges(np.arange(1, 12), np.zeros(11, np.int64), comm=comm)
+    for dtype, large in (("f2", 2.0**11), ("f4", 2.0**24)):
+        values = np.where(graph.vertices == 1, large, 1).astype(dtype)
+        for rows in (values, np.stack([values] * 2, axis=1)):
+            came = graph.send_along_edges(rows)
+            assert (came.values[graph.vertices == 0] == large + 10).all()
+        came = graph.send_messages(np.zeros(11, np.int64), np.array([large] + [1] * 10, dtype))
+        assert (came.values[graph.vertices == 0] == large + 10).all()
+
+
+def test_sums_of_short_floats_along_edges_accumulate_in_float64(world):
+    world(1).run(sums_along_edges)
+
+
 def smallest_sum(left, right):
     """A combiner that no name stands for: of two rows the one of the smaller sum."""
     return np.where((left.sum(axis=1) <= right.sum(axis=1))[:, None], left, right)

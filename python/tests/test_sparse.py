@@ -126,6 +126,9 @@ def any_integers_in_any_order(comm):
         configured = comm.sparse(out, wanted)
         assert configured.size == 8
         assert_array_equal(configured.reduce(np.array([3.0, 2.0, 5.0])), expected)
+    # Ones that are added to 2^24 in float32 are lost.
+    repeated = comm.sparse([5] * 7, [5])
+    assert_array_equal(repeated.reduce(np.array([2.0**24] + [1.0] * 6, np.float32)), [(2.0**24 + 6) * comm.world_size])
     nothing = comm.sparse([], [])
     assert nothing.reduce(np.empty((0, 4), np.float32)).shape == (0, 4)
     assert (nothing.size, nothing.reduce(np.empty(0)).dtype) == (0, np.float64)

@@ -100,12 +100,12 @@ fn by_edge<F: Fold<T>, T: Copy>(
     let of_row = |row: &i64| {
         let entering = (0..sources.len()).filter(|&edge| targets[edge] == *row);
         let values = entering.map(|edge| {
-            let weight = |value| weights.map_or(value, |weights| F::weighed(value, weights[edge]));
-            x(sources[edge]).into_iter().map(weight).collect::<Vec<T>>()
+            let weight = |value| weights.map_or(F::held(value), |weights| F::weighed(value, weights[edge]));
+            x(sources[edge]).into_iter().map(weight).collect::<Vec<_>>()
         });
         values.reduce(|a, b| a.iter().zip(b).map(|(&a, b)| F::fold(a, b)).collect()).expect("a row has an edge")
     };
-    rows.iter().flat_map(of_row).collect()
+    rows.iter().flat_map(of_row).map(F::rounded).collect()
 }
 
 #[test]
@@ -135,6 +135,21 @@ fn products_are_those_of_the_edges_one_by_one() {
                 assert_eq!(out, by_edge::<Or, i64>(whole, &local.rows, |id| values(id).collect()));
             }
         }
+    }
+}
+
+#[test]
+fn sums_of_float32_accumulate_in_float64() {
+    let sources: Vec<i64> = (0..11).collect();
+    let weights = [1.0; 11];
+    for (weights, width) in [(None, 1), (Some(&weights[..]), 1), (None, 2)] {
+        let local = LocalGraph::new(&sources, &[7; 11], weights, false, &Threads::new(1)).unwrap();
+        // Ones that are added to 2^24 in float32 are lost.
+        let x: Vec<f32> =
+            (0..11 * width).map(|at| if local.columns[at / width] == 0 { 16_777_216.0 } else { 1.0 }).collect();
+        let mut out = vec![0.0; width];
+        local.matrix.product::<Sum, f32>(&x, &mut out, width, &Threads::new(1));
+        assert_eq!(out, vec![16_777_226.0; width]);
     }
 }
 

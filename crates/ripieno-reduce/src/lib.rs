@@ -6,12 +6,14 @@
 //!
 //! A crate of its own, because its loops are made for speed where all that runs plans is made for size.
 
+mod accumulators;
 mod element;
 mod function;
 mod number;
 mod places;
 pub mod rows;
 
+pub use accumulators::convert;
 pub use element::Element;
 pub use function::Function;
 pub use places::place_keeper;

@@ -105,7 +105,8 @@ class KeyedData(Rank):
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
             How rows of a key become one; by default "sum", or the operation of the table. "concat" keeps them all, side
             by side. A function takes two blocks of rows, of shape (m,) or (m, width), and gives one of the same shape
-            and dtype, as NumPy's ufuncs do; it is associative.
+            and dtype, as NumPy's ufuncs do; it is associative. Sums and products of float32 and shorter floats are
+            computed in float64 and rounded once, at the end.
         partitioner : {"hash", "balanced"} or callable, optional
             Where keys are at home. "hash", the default, goes by a hash that is the same on every machine. "balanced",
             the default of "concat", deals the ranges of hashes so that ranks get about equal amounts. A function takes

@@ -136,6 +136,13 @@ class Reductions(Rank):
         Sums and products of Python's whole numbers are exact, however large they become; each number is smaller than
         2**72, and True counts as 1. For other operations they are int64. Arrays and numbers of NumPy keep their dtype,
         and wrap around as they do in NumPy.
+
+        Floats are combined in their own dtype, and rounded after each of the p - 1 combinations of an element: a sum is
+        within (p - 1) half units in the last place of the sum of the absolute values. float16 and bfloat16 are combined
+        in float32 and rounded each time. The algorithm fixes the order of the ranks, so the bits are the same on every
+        rank and in every run with the same size, world and algorithm; another algorithm or world may give other bits.
+        For a result that does not depend on the number of ranks to float32 precision, pass float64. Sums of key-values
+        and tables accumulate in float64, see `regroup`.
         """
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)

@@ -62,7 +62,9 @@ class SparseReduce:
         """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
 
         Every rank calls it. The order of the combination is fixed, so results are the same bits in every run, with any
-        number of threads, and, for one index, on every rank.
+        number of threads, and, for one index, on every rank. Sums and products of float32 and shorter floats accumulate
+        in float64 over the rows of this rank that have one index, and are rounded once to the dtype of `values`. Rows
+        of different ranks combine in that dtype.
 
         Parameters
         ----------

@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from ripieno.errors import InputError
 from ripieno.graph.messages import Messages, blank
 from ripieno.keyed.combiners import Combiner, combiner_of
+from ripieno.wire.arrays import accumulator
 
 if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
@@ -122,8 +123,10 @@ class EdgeMessages:
         offsets, sources, _ = self._entries
         if sends is not None:
             carried[~sends[sources]] = blank((), carried.dtype, combiner)
-        combined: NDArray[Any] = combiner.ufunc.reduceat(carried, offsets[:-1], axis=0, dtype=carried.dtype)
-        return combined
+        combined = combiner.ufunc.reduceat(
+            carried, offsets[:-1], axis=0, dtype=accumulator(carried.dtype, combiner.name)
+        )
+        return np.asarray(combined.astype(carried.dtype, copy=False))
 
     def _is_product(self, dtype: np.dtype[Any], op: str, along: Along | None) -> bool:
         """Whether the native module has what edges do to values; its sums take the weights, if there are any."""

@@ -70,7 +70,8 @@ class PartitionedGraph(Layout):
             The messages. dtype and width are the same on every rank, also where a rank has none.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
             How two messages for a vertex become one; "concat": they stay apart. A callable is called with two blocks
-            of rows and gives one, as NumPy's ufuncs do.
+            of rows and gives one, as NumPy's ufuncs do. Sums of float32 and shorter floats are computed in float64 and
+            rounded once.
         missing : {"error", "drop"}
             Whether messages for vertices that the graph does not have are an error, or dropped.
 
@@ -100,8 +101,9 @@ class PartitionedGraph(Layout):
         values : (n,) or (n, width) array
             A row for each vertex at home here; dtype and width are the same on every rank.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable
-            As for `send_messages`. "concat" keeps the messages in the order of their sources. For it the first call
-            brings edges that lie with their sources to their targets, where they are kept, too.
+            As for `send_messages`; sums of different ranks' edges are added in the dtype of `values`. "concat" keeps
+            the messages in the order of their sources. For it the first call brings edges that lie with their sources
+            to their targets, where they are kept, too.
         along : callable, optional
             Makes an edge's message of its source's value. It is called with the values of the sources of edges, (m, …),
             and the weights of these edges, (m, 1, …), ones without weights, and gives (m, …). Without it values arrive

@@ -13,7 +13,7 @@ from ripieno.errors import InputError
 from ripieno.keyed import columns
 from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
 from ripieno.keyed.key_values import KeyValues
-from ripieno.wire.arrays import reducible, split
+from ripieno.wire.arrays import accumulator, reducible, split
 
 #: An array, or KeyValues; who reads one knows which, and has not to ask.
 Partition = NDArray[Any] | Any
@@ -36,7 +36,8 @@ class Table(MutableMapping[int, Partition]):
         different ids may have different shapes and types.
     combine : {"sum", "prod", "min", "max", "and", "or", "xor", "concat"} or callable
         How two partitions of an id become one: elementwise, or by a function of two arrays that gives one of the same
-        shape and dtype. "concat" puts the rows of one behind those of the other; their lengths may differ. Key-values
+        shape and dtype. Sums and products of floats below 64 bits accumulate in float64 and are rounded when they are
+        read or sent. "concat" puts the rows of one behind those of the other; their lengths may differ. Key-values
         are joined and combined by key.
 
     Raises
@@ -82,7 +83,14 @@ class Table(MutableMapping[int, Partition]):
         there = pile.whole
         self._check_fits(number, there, given)
         if isinstance(there, np.ndarray) and self.combiner.name != CONCAT:
-            pile.whole = called(self.combiner, there, given)
+            wide = there.dtype if self.combiner.function else accumulator(there.dtype, self.combiner.name)
+            if wide == there.dtype:
+                pile.whole = called(self.combiner, there, given)
+                return
+            if pile.accumulated is None:
+                pile.accumulated = np.array(there, wide)
+            self.combiner.ufunc(pile.accumulated, given.astype(wide), out=pile.accumulated)
+            pile.is_rounded = False
         elif len(there) == 0:
             pile.whole = given
         elif len(given):
@@ -95,6 +103,10 @@ class Table(MutableMapping[int, Partition]):
         pile = self._piles[number]
         if pile.waiting:
             self._combine(pile)
+        if not pile.is_rounded:
+            assert pile.accumulated is not None, "only accumulated partitions are rounded"
+            pile.whole = pile.accumulated.astype(pile.whole.dtype)
+            pile.is_rounded = True
         return pile.whole
 
     def __setitem__(self, number: int, partition: Any) -> None:
@@ -157,10 +169,15 @@ class Table(MutableMapping[int, Partition]):
 
 
 class _Pile:
-    """What was added under an id: `whole` is combined already, the others wait, in their order."""
+    """What was added under an id: `whole` is combined already, the others wait, in their order.
+
+    Sums and products of floats below 64 bits are `accumulated` in float64; `whole` is rounded when it is read.
+    """
 
     def __init__(self, whole: Partition) -> None:
         self.whole = whole
+        self.accumulated: NDArray[np.float64] | None = None
+        self.is_rounded = True
         self.waiting: list[Partition] = []
         self.waiting_bytes = 0
 

@@ -178,12 +178,14 @@ class MapReduce(Progress):
         ----------
         partitions : list, or array of shape (n, ...)
             Arrays, splits of files (`ripieno.input`), which are read by their ranks, or any other objects. An array is
-            cut into blocks of rows; of a `numpy.memmap` only the file's name travels. They must not change later.
+            cut into blocks of rows. Of a `numpy.memmap` only the file's name travels: each rank reads its blocks into
+            memory, so the file may change after this call. Other arrays must not change later.
         tasks : int, optional
             Blocks to cut an array into; by default one for each rank.
         loader : callable, optional
             ``loader(partition)`` makes the argument of `map`, on the rank that keeps the partition. By default splits
-            are read, and other partitions are taken as they are.
+            are read, and other partitions are taken as they are. Mapped files in the result, also in lists, tuples and
+            dicts, are read into memory. A partition that is larger than memory must be read in `map`: return its path.
 
         Returns
         -------

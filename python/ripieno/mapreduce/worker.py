@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ripieno._threads import mapped
 from ripieno.errors import CommunicatorClosed
 from ripieno.launch.job.accumulators import Amounts, Ledger, fold
@@ -91,7 +93,7 @@ def load(
     def loaded(pair: tuple[Task, Sealed]) -> tuple[Task, Any]:
         task, sealed = pair
         with noted(f"while {task} was loaded"):
-            return task, load_one(sealed.open(part.ledger))
+            return task, in_memory(load_one(sealed.open(part.ledger)))
 
     part.tasks = list(mapped(loaded, mine, threads))
     known = [size_bytes(data) for _, data in part.tasks]
@@ -146,6 +148,33 @@ def as_given(partition: Any) -> Any:
     """The default loader: what can be read, such as a split of a file, is read; anything else is what the task gets."""
     read = getattr(partition, "read", None)
     return read() if callable(read) else partition
+
+
+def in_memory(value: Any) -> Any:
+    """Return a partition with copies of the arrays that are mapped files, also in lists, tuples and dicts.
+
+    A cached partition must stay as it is while the job lasts: a file that is written again would change it between
+    steps, and reading from a mapped file that was truncated ends the process.
+    """
+    if isinstance(value, np.ndarray):
+        if not _is_mapped_file(value):
+            return value
+        copied = np.array(value, order="K", subok=False)
+        copied.flags.writeable = value.flags.writeable
+        return copied
+    if type(value) in (list, tuple):
+        return type(value)(in_memory(each) for each in value)
+    if type(value) is dict:
+        return {key: in_memory(each) for key, each in value.items()}
+    return value
+
+
+def _is_mapped_file(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap) and array.filename is not None:
+            return True
+        array = array.base
+    return False
 
 
 @contextmanager

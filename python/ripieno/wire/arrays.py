@@ -381,6 +381,15 @@ def identity(op: str, dtype: np.dtype[Any]) -> Any:
     return dtype.type(np.inf if op == "min" else -np.inf)
 
 
+def accumulator(dtype: np.dtype[Any], op: str) -> np.dtype[Any]:
+    """Return the type in which many values are combined by `op` before the result is rounded to `dtype`.
+
+    Sums and products of floats below 64 bits accumulate in float64: a sum of float32 ones in float32 ends at 2**24.
+    """
+    is_short = dtype.itemsize < 8 and (dtype.kind == "f" or dtype.name == "bfloat16")
+    return np.dtype(np.float64) if is_short and op in ("sum", "prod") else dtype
+
+
 def octets(contiguous: NDArray[Any]) -> NDArray[Any]:
     """The bytes of an array, as a flat view."""
     return contiguous.reshape(-1).view(np.uint8)

@@ -1,23 +1,29 @@
 //! The product of a sparse matrix with a vector, over (+, ×) or with min, max or bitwise or in place of the sum.
 //!
 //! Pull form: each row gathers its columns of `x`, so nothing is shared between threads and every row is folded in one
-//! order. Rows are dealt to threads in runs of about equal numbers of entries. Cost: a gather per entry; the stream of
-//! column numbers, 4 bytes an entry, is the limit.
+//! order. Sums of float32 accumulate in float64 and are rounded once. Rows are dealt to threads in runs of about equal
+//! numbers of entries. Cost: a gather per entry; the stream of column numbers, 4 bytes an entry, is the limit.
 
 use super::Csr;
 use crate::Threads;
 
 /// How the values of a row's columns are put together.
 pub trait Fold<T: Copy>: Sync {
+    /// What values accumulate in.
+    type Held: Copy;
     /// Of no values.
-    const NONE: T;
+    const NONE: Self::Held;
     /// Whether a matrix may have weights: they are no whole numbers, so sums of such cannot take them.
     const MAY_WEIGH: bool = true;
+    /// A value, as it accumulates.
+    fn held(value: T) -> Self::Held;
     /// Of two.
-    fn fold(a: T, b: T) -> T;
+    fn fold(a: Self::Held, b: Self::Held) -> Self::Held;
+    /// The result, in the type of the values.
+    fn rounded(held: Self::Held) -> T;
     /// A value times the weight of its entry; what does not add takes no weights.
-    fn weighed(value: T, _weight: f64) -> T {
-        value
+    fn weighed(value: T, _weight: f64) -> Self::Held {
+        Self::held(value)
     }
 }
 
@@ -34,20 +40,45 @@ pub struct Max;
 #[derive(Debug)]
 pub struct Or;
 
+/// Values accumulate in their own type.
+macro_rules! held_as_given {
+    ($type:ty) => {
+        type Held = $type;
+        #[inline(always)]
+        fn held(value: $type) -> $type {
+            value
+        }
+        #[inline(always)]
+        fn rounded(held: $type) -> $type {
+            held
+        }
+    };
+}
+
 macro_rules! real_folds {
     ($($type:ty),*) => {$(
         impl Fold<$type> for Sum {
-            const NONE: $type = 0.0;
+            type Held = f64;
+            const NONE: f64 = 0.0;
             #[inline(always)]
-            fn fold(a: $type, b: $type) -> $type {
+            fn held(value: $type) -> f64 {
+                value as f64
+            }
+            #[inline(always)]
+            fn fold(a: f64, b: f64) -> f64 {
                 a + b
             }
             #[inline(always)]
-            fn weighed(value: $type, weight: f64) -> $type {
-                (value as f64 * weight) as $type
+            fn rounded(held: f64) -> $type {
+                held as $type
+            }
+            #[inline(always)]
+            fn weighed(value: $type, weight: f64) -> f64 {
+                value as f64 * weight
             }
         }
         impl Fold<$type> for Min {
+            held_as_given!($type);
             const NONE: $type = <$type>::INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
@@ -55,6 +86,7 @@ macro_rules! real_folds {
             }
         }
         impl Fold<$type> for Max {
+            held_as_given!($type);
             const NONE: $type = <$type>::NEG_INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
@@ -67,6 +99,7 @@ macro_rules! real_folds {
 macro_rules! whole_folds {
     ($($type:ty),*) => {$(
         impl Fold<$type> for Sum {
+            held_as_given!($type);
             const NONE: $type = 0;
             const MAY_WEIGH: bool = false;
             #[inline(always)]
@@ -75,6 +108,7 @@ macro_rules! whole_folds {
             }
         }
         impl Fold<$type> for Min {
+            held_as_given!($type);
             const NONE: $type = <$type>::MAX;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
@@ -82,6 +116,7 @@ macro_rules! whole_folds {
             }
         }
         impl Fold<$type> for Max {
+            held_as_given!($type);
             const NONE: $type = <$type>::MIN;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
@@ -89,6 +124,7 @@ macro_rules! whole_folds {
             }
         }
         impl Fold<$type> for Or {
+            held_as_given!($type);
             const NONE: $type = 0;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
@@ -156,14 +192,14 @@ impl Csr {
             for four in &mut fours {
                 for (lane, &column) in lanes.iter_mut().zip(four) {
                     // SAFETY: columns are below `column_count`, which is the length of `x`.
-                    *lane = F::fold(*lane, unsafe { *x.get_unchecked(column as usize) });
+                    *lane = F::fold(*lane, F::held(unsafe { *x.get_unchecked(column as usize) }));
                 }
             }
             let folded = F::fold(F::fold(lanes[0], lanes[1]), F::fold(lanes[2], lanes[3]));
-            *out = fours.remainder().iter().fold(folded, |folded, &column| {
+            *out = F::rounded(fours.remainder().iter().fold(folded, |folded, &column| {
                 // SAFETY: as above.
-                F::fold(folded, unsafe { *x.get_unchecked(column as usize) })
-            });
+                F::fold(folded, F::held(unsafe { *x.get_unchecked(column as usize) }))
+            }));
         }
     }
 
@@ -171,21 +207,24 @@ impl Csr {
         for (row, out) in (first..).zip(out) {
             let entries = self.offsets()[row]..self.offsets()[row + 1];
             let weighed = self.columns()[entries.clone()].iter().zip(&weights[entries]);
-            *out = weighed
-                .fold(F::NONE, |folded, (&column, &weight)| F::fold(folded, F::weighed(x[column as usize], weight)));
+            let add =
+                |folded, (&column, &weight): (&u32, &f64)| F::fold(folded, F::weighed(x[column as usize], weight));
+            *out = F::rounded(weighed.fold(F::NONE, add));
         }
     }
 
     fn gather_rows<F: Fold<T>, T: Copy>(&self, x: &[T], width: usize, first: usize, out: &mut [T]) {
+        let mut held = vec![F::NONE; width];
         for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
-            out.fill(F::NONE);
+            held.fill(F::NONE);
             for entry in self.offsets()[row]..self.offsets()[row + 1] {
                 let column = self.columns()[entry] as usize;
                 let weight = self.weights().map(|weights| weights[entry]);
-                for (out, &value) in out.iter_mut().zip(&x[column * width..(column + 1) * width]) {
-                    *out = F::fold(*out, weight.map_or(value, |weight| F::weighed(value, weight)));
+                for (held, &value) in held.iter_mut().zip(&x[column * width..(column + 1) * width]) {
+                    *held = F::fold(*held, weight.map_or(F::held(value), |weight| F::weighed(value, weight)));
                 }
             }
+            out.iter_mut().zip(&held).for_each(|(out, &held)| *out = F::rounded(held));
         }
     }
 }

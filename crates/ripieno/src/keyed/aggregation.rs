@@ -10,11 +10,12 @@ use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
 use super::columns::{KeyColumn, KeyKind};
 use super::homes::{PART_COUNT, PartOwners};
 use super::limit::{Limited, MemoryLimit};
-use super::part::{KeyedPart, PartScratch};
+use super::part::{KeyedPart, PartScratch, Rows};
 use super::parts::Parts;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
 use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
+use ripieno_run::Element;
 use std::ops::Range;
 
 /// The table of all keys is given up when it has taken so many bytes.
@@ -96,7 +97,8 @@ impl Aggregation {
             self.homes.check(ranks, keys.len())?;
         }
         let threads = Threads::with_simd(threads.count().min(MOST_THREADS), threads.simd());
-        self.change(|own| own.add_rows(keys, values, ranks, &threads))
+        let rows = Rows { element: self.form.element, bytes: values };
+        self.change(|own| own.add_rows(keys, rows, ranks, &threads))
     }
 
     /// Does what may fail half way. Once it has, that is the answer to everything.
@@ -115,7 +117,7 @@ impl Aggregation {
     fn add_rows(
         &mut self,
         keys: KeyColumn<'_>,
-        values: &[u8],
+        all: Rows<'_>,
         ranks: Option<&[u32]>,
         threads: &Threads,
     ) -> Result<(), Error> {
@@ -129,15 +131,15 @@ impl Aggregation {
             match &mut self.front {
                 Some(front) if is_ahead => {
                     let row_bytes = self.form.row_bytes();
-                    let values = &values[rows.start * row_bytes..rows.end * row_bytes];
-                    front.add(keys.range(rows), values, &mut scratch);
+                    let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
+                    front.add(keys.range(rows), Rows { bytes, ..all }, &mut scratch);
                     if front.size_bytes() > FRONT_BYTES {
                         self.spread(threads);
                     }
                 }
                 _ => {
                     self.spread(threads);
-                    self.add_to_parts(keys, values, ranks, rows, threads);
+                    self.add_to_parts(keys, all, ranks, rows, threads);
                 }
             }
         }
@@ -159,19 +161,20 @@ impl Aggregation {
     fn add_to_parts(
         &mut self,
         keys: KeyColumn<'_>,
-        values: &[u8],
+        all: Rows<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         threads: &Threads,
     ) {
-        let row_bytes = self.form.row_bytes();
+        let row_bytes = self.form.width * all.element.size_bytes();
         if let KeyColumn::Int64(keys) = keys
             && is_scattered(row_bytes)
+            && all.element == self.form.element
         {
             let ranges = self.homes.address(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
             let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
-            let values = &values[rows.start * row_bytes..rows.end * row_bytes];
-            scatter(&keys[rows], values, row_bytes, &ranges, &mut self.staged, threads);
+            let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
+            scatter(&keys[rows], bytes, row_bytes, &ranges, &mut self.staged, threads);
             let staged_bytes: usize = self.staged.iter().map(|staged| staged.keys.len() * (8 + row_bytes)).sum();
             if staged_bytes >= self.most_staged_bytes() {
                 self.add_staged(threads);
@@ -185,7 +188,7 @@ impl Aggregation {
         let parts = self.parts.iter_mut().enumerate().collect();
         threads.for_each(parts, operations, PartScratch::default, |scratch, (at, part)| {
             for (range, sorted) in ranges.iter().zip(&sorted) {
-                part.add_addressed(range, sorted.rows_of(at), keys, values, scratch);
+                part.add_addressed(range, sorted.rows_of(at), keys, all, scratch);
             }
         });
     }
@@ -203,8 +206,9 @@ impl Aggregation {
         let row_count: usize = self.staged.iter().map(|staged| staged.keys.len()).sum();
         let operations = ROW_OPERATIONS * row_count / self.parts.len();
         let parts = self.parts.iter_mut().zip(&mut self.staged).collect();
+        let element = self.form.element;
         threads.for_each(parts, operations, PartScratch::default, |scratch, (part, staged)| {
-            part.add_staged(staged, scratch);
+            part.add_staged(staged, element, scratch);
         });
     }
 
@@ -212,8 +216,8 @@ impl Aggregation {
     pub(super) fn spread(&mut self, threads: &Threads) {
         if let Some(front) = self.front.take().filter(|front| !front.is_empty()) {
             let block = front.into_block();
-            let rows = 0..block.keys.len();
-            self.add_to_parts(block.keys.view(), &block.values, None, rows, threads);
+            let (rows, held) = (0..block.keys.len(), self.form.held_element());
+            self.add_to_parts(block.keys.view(), Rows { element: held, bytes: &block.values }, None, rows, threads);
         }
     }
 
@@ -237,14 +241,17 @@ impl Aggregation {
     /// If there is no such part.
     pub fn add_view(&mut self, block: &BlockView<'_>, part: usize) -> Result<(), Error> {
         block.check(&self.form)?;
-        self.change(|own| {
-            own.spread(&Threads::new(1));
-            own.make_room(own.growth_bytes(block.keys) + block.values.len())?;
-            let mut scratch = PartScratch::default();
-            own.parts[part].add_staged(&mut own.staged[part], &mut scratch);
-            own.parts[part].add_block(block, &mut scratch);
-            Ok(())
-        })
+        self.change(|own| own.add_view_of(block, own.form.element, part))
+    }
+
+    /// Adds the rows of a block, which are in this type.
+    fn add_view_of(&mut self, block: &BlockView<'_>, element: Element, part: usize) -> Result<(), Error> {
+        self.spread(&Threads::new(1));
+        self.make_room(self.growth_bytes(block.keys) + block.values.len())?;
+        let mut scratch = PartScratch::default();
+        self.parts[part].add_staged(&mut self.staged[part], self.form.element, &mut scratch);
+        self.parts[part].add_block(block, element, &mut scratch);
+        Ok(())
     }
 
     /// Adds all rows of `other`, after those that have come.
@@ -260,7 +267,7 @@ impl Aggregation {
             let mut parts = other.seal(&Threads::new(1))?;
             for part in 0..parts.part_count() {
                 if parts.size(part).keys > 0 {
-                    own.add_block(&parts.take(part)?, part)?;
+                    own.add_view_of(&parts.take_held(part)?.view(), own.form.held_element(), part)?;
                 }
             }
             Ok(())
@@ -274,7 +281,7 @@ impl Aggregation {
             KeyKind::Strings => 128,
         };
         let link_bytes = if self.form.combine == KeyedCombine::Concat { 8 } else { 0 };
-        2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.row_bytes())
+        2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.held_row_bytes())
     }
 
     /// Ends the adding.

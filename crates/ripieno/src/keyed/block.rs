@@ -4,12 +4,13 @@ use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::{Error, argument};
 use ripieno_plan::Op;
 use ripieno_run::Element;
-use ripieno_run::reduction::Reduction;
+use ripieno_run::reduction::{Reduction, convert};
 
 /// What becomes of rows of equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyedCombine {
-    /// One row, combined element by element, from the operation's identity on, in order of arrival.
+    /// One row, combined element by element, from the operation's identity on, in order of arrival. Sums and products
+    /// of floats below 64 bits accumulate in float64, and are rounded once.
     Op(Op),
     /// All of them, one after the other, in order of arrival.
     Concat,
@@ -79,22 +80,33 @@ impl KeyedForm {
         self.width * self.element.size_bytes()
     }
 
-    /// How rows of equal keys combine; `None` if they are kept.
+    /// The type in which rows are held until all of a key have come.
+    pub(super) fn held_element(&self) -> Element {
+        self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
+    }
+
+    /// Bytes of a row that is held.
+    pub(super) fn held_row_bytes(&self) -> usize {
+        self.width * self.held_element().size_bytes()
+    }
+
+    /// How rows of equal keys combine, held; `None` if they are kept.
     ///
     /// # Errors
     /// The operation has no meaning on the element.
     pub fn reduction(&self) -> Result<Option<&'static Reduction>, Error> {
         match self.combine {
-            KeyedCombine::Op(op) => Reduction::of(self.element, op).map(Some).map_err(Error::Unsupported),
+            KeyedCombine::Op(op) => Reduction::of(self.held_element(), op).map(Some).map_err(Error::Unsupported),
             KeyedCombine::Concat => Ok(None),
         }
     }
 
     /// Refuses rows that no memory holds.
     pub(super) fn check_width(&self) -> Result<(), Error> {
-        let most = isize::MAX as usize / self.element.size_bytes();
+        let most = isize::MAX as usize / self.held_element().size_bytes();
         if self.width > most {
-            return Err(argument("width", self.width, &format!("at most {most} elements of {}", self.element.name())));
+            let held = self.held_element().name();
+            return Err(argument("width", self.width, &format!("at most {most} elements of {held}")));
         }
         Ok(())
     }
@@ -162,6 +174,16 @@ impl KeyedBlock {
             joined.values.extend(block.values);
         }
         joined
+    }
+
+    /// The block with values that were held in one type, in another.
+    pub(super) fn converted(self, from: Element, to: Element) -> KeyedBlock {
+        if from == to {
+            return self;
+        }
+        let mut values = vec![0; self.values.len() / from.size_bytes() * to.size_bytes()];
+        convert(from, to, &self.values, &mut values);
+        KeyedBlock { values, ..self }
     }
 
     /// No keys, for data of this form.

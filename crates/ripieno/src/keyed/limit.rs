@@ -85,11 +85,12 @@ impl Limited {
             let numbers = merged.numbers(keys.view(), &mut scratch);
             drop(keys);
             let row_count = run.link_count::<u32>().max(run.key_count);
-            let step = (READ_BYTES / (form.row_bytes() + size_of::<u32>())).max(1);
+            let step = (READ_BYTES / (form.held_row_bytes() + size_of::<u32>())).max(1);
             for start in (0..row_count).step_by(step) {
                 let count = step.min(row_count - start);
                 let owners = file.links::<u32>(run, form.keys, start, count)?;
-                let values = file.values(run, form.keys, start * form.row_bytes(), count * form.row_bytes())?;
+                let values =
+                    file.values(run, form.keys, start * form.held_row_bytes(), count * form.held_row_bytes())?;
                 take(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
             }
         }

@@ -4,7 +4,8 @@ use super::block::{BlockView, KeyedBlock, KeyedForm};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use super::homes::Addressed;
 use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
-use ripieno_run::reduction::Reduction;
+use ripieno_run::Element;
+use ripieno_run::reduction::{Reduction, convert};
 
 /// Rows are combined so many at a time, between caches.
 const BLOCK_ROWS: usize = 1024;
@@ -15,7 +16,9 @@ const BLOCK_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct KeyedPart {
     table: KeyTable,
-    row_bytes: usize,
+    /// Elements of a row, and the type in which they are held.
+    width: usize,
+    element: Element,
     /// How rows of equal keys combine; without, all are kept.
     reduction: Option<&'static Reduction>,
     /// With a reduction a row per key; without, all rows in order of arrival.
@@ -38,6 +41,14 @@ pub(super) struct PartScratch {
     hashes: Vec<u64>,
     numbers: Vec<u32>,
     rows: Vec<u8>,
+    converted: Vec<u8>,
+}
+
+/// Rows that are added, one after the other, in a type that a part may hold in another.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rows<'a> {
+    pub element: Element,
+    pub bytes: &'a [u8],
 }
 
 /// What a part holds, as columns.
@@ -55,7 +66,8 @@ impl KeyedPart {
             KeyKind::Int64 => KeyTable::Ints(IntTable::new()),
             KeyKind::Strings => KeyTable::Strings(StringTable::new()),
         };
-        KeyedPart { table, row_bytes: form.row_bytes(), reduction, values: Vec::new(), owners: Vec::new() }
+        let (width, element) = (form.width, form.held_element());
+        KeyedPart { table, width, element, reduction, values: Vec::new(), owners: Vec::new() }
     }
 
     /// Whether nothing has come.
@@ -84,7 +96,8 @@ impl KeyedPart {
     }
 
     /// Adds a row for each key.
-    pub fn add(&mut self, keys: KeyColumn<'_>, values: &[u8], scratch: &mut PartScratch) {
+    pub fn add(&mut self, keys: KeyColumn<'_>, rows: Rows<'_>, scratch: &mut PartScratch) {
+        let row_bytes = self.width * rows.element.size_bytes();
         for start in (0..keys.len()).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(keys.len());
             let keys = keys.range(start..end);
@@ -92,34 +105,36 @@ impl KeyedPart {
             keys.hash(&mut scratch.hashes);
             scratch.numbers.clear();
             self.table.number_all(keys, &scratch.hashes, &mut scratch.numbers);
-            self.take(&scratch.numbers, &values[start * self.row_bytes..end * self.row_bytes]);
+            let rows = Rows { bytes: &rows.bytes[start * row_bytes..end * row_bytes], ..rows };
+            self.take(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
 
     /// Adds what was staged, and forgets it there.
-    pub fn add_staged(&mut self, staged: &mut StagingBuffer, scratch: &mut PartScratch) {
-        self.add(KeyColumn::Int64(&staged.keys), &staged.rows, scratch);
+    pub fn add_staged(&mut self, staged: &mut StagingBuffer, element: Element, scratch: &mut PartScratch) {
+        self.add(KeyColumn::Int64(&staged.keys), Rows { element, bytes: &staged.rows }, scratch);
         staged.keys.clear();
         staged.rows.clear();
     }
 
-    /// Adds `rows`, counted from the first of the addressed ones; `keys` and `values` are those of all rows.
+    /// Adds `rows`, counted from the first of the addressed ones; `keys` and `all` are those of all rows.
     pub fn add_addressed(
         &mut self,
         addressed: &Addressed,
         rows: &[u32],
         keys: KeyColumn<'_>,
-        values: &[u8],
+        all: Rows<'_>,
         scratch: &mut PartScratch,
     ) {
-        let (row_bytes, first) = (self.row_bytes, addressed.rows.start);
+        let (row_bytes, first) = (self.width * all.element.size_bytes(), addressed.rows.start);
         for rows in rows.chunks((BLOCK_BYTES / row_bytes.max(1)).clamp(1, BLOCK_ROWS)) {
             self.number_rows(keys, first, &addressed.hashes, rows, scratch);
             scratch.rows.clear();
             for &row in rows {
-                scratch.rows.extend_from_slice(&values[(first + row as usize) * row_bytes..][..row_bytes]);
+                scratch.rows.extend_from_slice(&all.bytes[(first + row as usize) * row_bytes..][..row_bytes]);
             }
-            self.take(&scratch.numbers, &scratch.rows);
+            let rows = Rows { bytes: &scratch.rows, ..all };
+            self.take(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
 
@@ -150,13 +165,14 @@ impl KeyedPart {
         }
     }
 
-    /// Adds the rows of a block.
-    pub fn add_block(&mut self, block: &BlockView<'_>, scratch: &mut PartScratch) {
-        let Some(counts) = block.counts else { return self.add(block.keys, block.values, scratch) };
+    /// Adds the rows of a block, which are in this type.
+    pub fn add_block(&mut self, block: &BlockView<'_>, element: Element, scratch: &mut PartScratch) {
+        let rows = Rows { element, bytes: block.values };
+        let Some(counts) = block.counts else { return self.add(block.keys, rows, scratch) };
         let numbers = self.numbers(block.keys, scratch);
         let repeat = |(&number, &count)| std::iter::repeat_n(number, count as usize);
         let numbers: Vec<u32> = numbers.iter().zip(counts).flat_map(repeat).collect();
-        self.take(&numbers, block.values);
+        self.take(&numbers, rows.held_in(self.element, &mut scratch.converted));
     }
 
     /// The number of each key; that of a new one is the next.
@@ -168,31 +184,50 @@ impl KeyedPart {
         numbers
     }
 
-    /// Adds rows of the keys with these numbers.
+    /// Adds rows of the keys with these numbers, in the type that is held.
     pub fn take(&mut self, numbers: &[u32], rows: &[u8]) {
         let Some(reduction) = self.reduction else {
             self.owners.extend_from_slice(numbers);
             self.values.extend_from_slice(rows);
             return;
         };
-        if self.row_bytes > 0 {
+        let row_bytes = self.row_bytes();
+        if row_bytes > 0 {
             let known_bytes = self.values.len();
-            self.values.resize(self.table.len() * self.row_bytes, 0);
+            self.values.resize(self.table.len() * row_bytes, 0);
             (reduction.fill)(&mut self.values[known_bytes..]);
-            (reduction.combine_rows)(&mut self.values, rows, numbers, self.row_bytes);
+            (reduction.combine_rows)(&mut self.values, rows, numbers, row_bytes);
         }
     }
 
-    /// What has come, as a block.
+    /// What has come, as a block of rows in the type that is held.
     pub fn into_block(self) -> KeyedBlock {
+        let row_bytes = self.row_bytes();
         let keys = self.table.into_keys();
         if self.reduction.is_some() {
             return KeyedBlock { keys, counts: None, values: self.values };
         }
         let mut counts = vec![0; keys.len()];
         self.owners.iter().for_each(|&owner| counts[owner as usize] += 1);
-        let values = sorted(&self.values, &self.owners, &counts, self.row_bytes);
+        let values = sorted(&self.values, &self.owners, &counts, row_bytes);
         KeyedBlock { keys, counts: Some(counts), values }
+    }
+
+    /// Bytes of a row that is held.
+    fn row_bytes(&self) -> usize {
+        self.width * self.element.size_bytes()
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// The same rows in type `held`, which `converted` may have to keep.
+    fn held_in(self, held: Element, converted: &'a mut Vec<u8>) -> &'a [u8] {
+        if self.element == held {
+            return self.bytes;
+        }
+        converted.resize(self.bytes.len() / self.element.size_bytes() * held.size_bytes(), 0);
+        convert(self.element, held, self.bytes, converted);
+        converted
     }
 }
 

@@ -130,6 +130,12 @@ impl Parts {
     /// # Panics
     /// If there is no such part, or it has been taken before.
     pub fn take(&mut self, part: usize) -> Result<KeyedBlock, Error> {
+        let (held, element) = (self.form.held_element(), self.form.element);
+        Ok(self.take_held(part)?.converted(held, element))
+    }
+
+    /// Takes part `part` as [`Parts::take`] does, with rows in the type in which they are held.
+    pub(super) fn take_held(&mut self, part: usize) -> Result<KeyedBlock, Error> {
         match std::mem::replace(&mut self.sealed[part], SealedParts::Taken) {
             SealedParts::Held(block) => Ok(block),
             SealedParts::Spilled(_, record) => {

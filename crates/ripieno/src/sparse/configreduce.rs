@@ -56,7 +56,7 @@ impl Communicator {
         let (pool, number) = place(self)?;
 
         let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, row_bytes, reduction, &prepared.team);
+        prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut parcels = Parcels::default();

@@ -2,12 +2,14 @@
 //!
 //! Cost: one sort of the keys; per row of a reduction one move in each direction, and one more where indices repeat.
 
+use super::reduce::SparseForm;
 use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
 use ripieno_plan::sparse::team::{WorkTeam, cut, each, ranges};
 use ripieno_plan::sparse::{Permutation, have_numbers};
-use ripieno_run::reduction::Reduction;
+use ripieno_run::Element;
+use ripieno_run::reduction::{Reduction, convert};
 use ripieno_run::rows::gather_rows;
 use std::ops::Range;
 use std::sync::Arc;
@@ -148,23 +150,32 @@ impl IndexRows {
 }
 
 impl Giving {
-    /// Makes `rows`, one per key, of what the caller gave.
-    pub fn fill(&self, rows: &mut [u8], given: &[u8], row_bytes: usize, reduction: &Reduction, team: &dyn WorkTeam) {
+    /// Makes `rows`, one per key, of what the caller gave. Repeated rows accumulate as [`Element::accumulator`] says,
+    /// and are rounded once.
+    pub fn fill(&self, rows: &mut [u8], given: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
+        let row_bytes = form.row_bytes();
         match self {
             Giving::Identity => rows.copy_from_slice(given),
             Giving::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
                 gather_rows(rows, given, &order[piece], row_bytes);
             }),
             Giving::Repeated { order, rows: numbers } => {
+                let held = form.element.accumulator(form.op);
+                let reduction = Reduction::of(held, form.op).map_err(Error::Unsupported)?;
                 fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
                     let first = |row: usize| numbers.partition_point(|&number| (number as usize) < row);
                     let there = first(piece.start)..first(piece.end);
-                    (reduction.fill)(rows);
                     let (order, numbers) = (&order[there.clone()], &numbers[there]);
-                    combine_given(rows, piece.start, given, (order, numbers), row_bytes, reduction);
-                })
+                    if held == form.element {
+                        (reduction.fill)(rows);
+                        combine_given(rows, piece.start, given, (order, numbers), row_bytes, reduction);
+                    } else {
+                        accumulate_given(rows, piece.start, given, (order, numbers), form, (held, reduction));
+                    }
+                });
             }
         }
+        Ok(())
     }
 }
 
@@ -191,6 +202,51 @@ fn combine_given(
     }
 }
 
+/// Makes `rows` of what [`combine_given`] would combine into them, accumulated in type `held` and rounded once.
+///
+/// Some rows, or columns of a row, at a time, so that the accumulators stay in a near cache.
+fn accumulate_given(
+    rows: &mut [u8],
+    first: usize,
+    given: &[u8],
+    (order, numbers): (&[u32], &[u32]),
+    form: SparseForm<'_>,
+    (held, reduction): (Element, &Reduction),
+) {
+    let (row_bytes, size_bytes) = (form.row_bytes(), form.element.size_bytes());
+    let most_columns = form.width.min(BLOCK_BYTES / held.size_bytes());
+    let block_rows = BLOCK_BYTES / (most_columns * held.size_bytes());
+    let (mut sums, mut gathered, mut converted) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES], [0; BLOCK_BYTES]);
+    let mut start = 0;
+    for (at, rows) in rows.chunks_mut(block_rows * row_bytes).enumerate() {
+        let (first, row_count) = (first + at * block_rows, rows.len() / row_bytes);
+        let end = start + numbers[start..].partition_point(|&number| (number as usize) < first + row_count);
+        for column in (0..form.width).step_by(most_columns) {
+            let column_count = most_columns.min(form.width - column);
+            let (piece_bytes, held_bytes) = (column_count * size_bytes, column_count * held.size_bytes());
+            let sums = &mut sums[..row_count * held_bytes];
+            (reduction.fill)(sums);
+            for (order, numbers) in order[start..end].chunks(block_rows).zip(numbers[start..end].chunks(block_rows)) {
+                let gathered = &mut gathered[..order.len() * piece_bytes];
+                if piece_bytes == row_bytes {
+                    gather_rows(gathered, given, order, row_bytes);
+                } else {
+                    for (piece, &row) in gathered.chunks_exact_mut(piece_bytes).zip(order) {
+                        piece.copy_from_slice(&given[row as usize * row_bytes + column * size_bytes..][..piece_bytes]);
+                    }
+                }
+                let converted = &mut converted[..order.len() * held_bytes];
+                convert(form.element, held, gathered, converted);
+                combine_from(sums, first, converted, numbers, held_bytes, reduction);
+            }
+            for (row, sums) in rows.chunks_exact_mut(row_bytes).zip(sums.chunks_exact(held_bytes)) {
+                convert(held, form.element, sums, &mut row[column * size_bytes..][..piece_bytes]);
+            }
+        }
+        start = end;
+    }
+}
+
 impl Wanting {
     /// Makes the caller's rows of those of the keys.
     pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
@@ -210,9 +266,13 @@ fn is_identity(rows: &[u32]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elements::ElementShape;
     use ripieno_plan::Op;
     use ripieno_plan::sparse::team::{Alone, WorkPiece};
-    use ripieno_run::Element;
+
+    fn form(element: Element, width: usize) -> SparseForm<'static> {
+        SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
+    }
 
     /// A team that cuts everything, however small.
     struct SplittingTeam(usize);
@@ -229,13 +289,13 @@ mod tests {
 
     #[test]
     fn repeated_rows_are_combined_and_wanted_ones_repeated() {
-        let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
+        let permutation = Permutation::new(9);
         let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
             for team in [1, 2, 3].map(SplittingTeam) {
                 let (keys, places) = sorted(&indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
-                places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);
+                places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
                 places.wanting().fill(&mut back, &rows, row_bytes, &team);
                 assert_eq!(back, expected);
             }
@@ -243,32 +303,41 @@ mod tests {
     }
 
     #[test]
-    fn floats_of_repeated_indices_have_the_bits_of_the_order_in_which_they_were_given() {
-        let (permutation, reduction) = (Permutation::new(50), Reduction::of(Element::F32, Op::Sum).unwrap());
+    fn floats_of_repeated_indices_accumulate_in_order_in_float64() {
+        let permutation = Permutation::new(50);
         let indices: Vec<i64> = (0..5000).map(|at| at * at % 50).collect();
-        let values: Vec<f32> = (0..5000).map(|at| (0.1 + at as f32).powi(1 + at % 5)).collect();
-        let mut sums = [0.0_f32; 50];
-        indices.iter().zip(&values).for_each(|(&index, value)| sums[index as usize] += value);
-        let expected: Vec<u8> = indices.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
-        let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        for team in [1, 2, 3, 7].map(SplittingTeam) {
-            let (keys, places) = sorted(&indices, &permutation, true, &team);
-            let (mut rows, mut back) = (vec![9; 4 * keys.len()], vec![0; 4 * indices.len()]);
-            places.giving(&team).fill(&mut rows, &given, 4, reduction, &team);
-            places.wanting().fill(&mut back, &rows, 4, &team);
-            assert_eq!(back, expected);
+        // Of the widest rows the columns are accumulated some at a time.
+        for width in [1, 3, 700, 1500] {
+            let value = |row: usize, column: usize| (0.1 + (row + column) as f32).powi(1 + row as i32 % 5);
+            let row_count = if width > 100 { 200 } else { 5000 };
+            let indices = &indices[..row_count];
+            let values: Vec<f32> = (0..row_count * width).map(|at| value(at / width, at % width)).collect();
+            let mut sums = vec![0.0; 50 * width];
+            for (at, &value) in values.iter().enumerate() {
+                sums[indices[at / width] as usize * width + at % width] += f64::from(value);
+            }
+            let rounded = |&index: &i64| sums[index as usize * width..][..width].iter().map(|&sum| sum as f32);
+            let expected: Vec<u8> = indices.iter().flat_map(rounded).flat_map(f32::to_ne_bytes).collect();
+            let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+            for team in [1, 2, 3, 7].map(SplittingTeam) {
+                let (keys, places) = sorted(indices, &permutation, true, &team);
+                let (mut rows, mut back) = (vec![9; 4 * width * keys.len()], vec![0; 4 * width * indices.len()]);
+                places.giving(&team).fill(&mut rows, &given, form(Element::F32, width), &team).unwrap();
+                places.wanting().fill(&mut back, &rows, 4 * width, &team);
+                assert!(back == expected, "rows of {width}");
+            }
         }
     }
 
     #[test]
     fn repeated_rows_that_are_longer_than_a_block_are_combined() {
-        let (permutation, reduction) = (Permutation::new(9), Reduction::of(Element::U8, Op::Sum).unwrap());
+        let permutation = Permutation::new(9);
         let row_bytes = BLOCK_BYTES + 1;
         let given: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
         for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
-            places.giving(&team).fill(&mut rows, &given, row_bytes, reduction, &team);
+            places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
             let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
             assert!((0..row_bytes).all(|at| row[at] == given[at] + given[2 * row_bytes + at]));
         }

@@ -71,7 +71,8 @@ impl SparseReduce {
     /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both
     /// in the caller's order. Every rank calls it, with the same `form`.
     pub fn reduce(&self, values: &[u8], into: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
-        let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
+        form.reduction()?;
+        let row_bytes = form.row_bytes();
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
 
@@ -81,7 +82,7 @@ impl SparseReduce {
         };
         let main: &[u8] = match &mut given {
             Some(rows) => {
-                self.giving.fill(rows.bytes_mut(), values, row_bytes, reduction, &self.team);
+                self.giving.fill(rows.bytes_mut(), values, form, &self.team)?;
                 rows.bytes_mut()
             }
             None => values,

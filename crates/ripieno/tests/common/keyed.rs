@@ -3,6 +3,7 @@
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Parts};
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
+use ripieno_run::reduction::{Reduction, convert};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -171,7 +172,17 @@ pub struct Oracle {
 impl Oracle {
     pub fn of(case: &KeyedCase<'_>) -> Oracle {
         let (mut map, row_bytes) = (BTreeMap::<_, Vec<u8>>::new(), case.form.row_bytes());
-        let reduction = case.form.reduction().unwrap();
+        let (element, op) = (case.form.element, case.form.combine.op());
+        let held = op.map_or(element, |op| element.accumulator(op));
+        let converted = |from: Element, to: Element, row: &[u8]| {
+            if from == to {
+                return row.to_vec();
+            }
+            let mut into = vec![0; case.form.width * to.size_bytes()];
+            convert(from, to, row, &mut into);
+            into
+        };
+        let reduction = op.map(|op| Reduction::of(held, op).unwrap());
         for (at, key) in case.column.keys().into_iter().enumerate() {
             let row = &case.values[at * row_bytes..][..row_bytes];
             let kept = map.entry(key);
@@ -181,13 +192,16 @@ impl Oracle {
                 Some(_) if row_bytes == 0 => drop(kept.or_insert(vec![0xaa])),
                 Some(reduction) => {
                     let kept = kept.or_insert_with(|| {
-                        let mut identity = vec![0; row_bytes];
+                        let mut identity = vec![0; case.form.width * held.size_bytes()];
                         (reduction.fill)(&mut identity);
                         identity
                     });
-                    (reduction.combine)(kept, row);
+                    (reduction.combine)(kept, &converted(element, held, row));
                 }
             }
+        }
+        if reduction.is_some() && row_bytes > 0 {
+            map.values_mut().for_each(|row| *row = converted(held, element, row));
         }
         Oracle { map }
     }

@@ -74,7 +74,8 @@ def weight_and_sums(columns: Columns) -> tuple[float, NDArray[np.float64]]:
     total, sums = 0.0, np.zeros(columns.count)
     for block, weights in columns.blocks():
         total += float(weights.sum(dtype=np.float64))
-        sums += weights @ block
+        # Of a block of one column, float32 would round the sum of 2^18 values after each addition.
+        sums += weights.astype(np.float64) @ block
     return total, sums
 
 

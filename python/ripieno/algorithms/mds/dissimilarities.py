@@ -7,7 +7,7 @@ Source: Freivalds, "Probabilistic machines can use less running time", IFIP 1977
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,10 +88,16 @@ def load_square(
     if isinstance(source, Sequences):
         values, counts, first = edit_distances(comm, source, metric)
     elif metric == PRECOMPUTED:
-        values, counts, first = _read_square(comm, source)
+        share, counts, first = _read_square(comm, source)
     else:
         values, counts, first = _computed(comm, source, metric)
     own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
+    if metric == PRECOMPUTED and not isinstance(source, Sequences):
+        # After the weights: entries of pairs without weight are not checked.
+        if own_weights is not None:
+            share = replace(share, points=_without_missing(share.points, own_weights))
+        _check_square(comm, share, counts, first)
+        values = share.points
     return _scaled(comm, values, own_weights, counts, first)
 
 
@@ -131,7 +137,8 @@ def _check_values(share: Share, threads: int) -> None:
             raise InputError(f"{where}: {block[row, column]} where a number >= 0 is expected")
 
 
-def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArray[Any], tuple[int, ...], int]:
+def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[Share, tuple[int, ...], int]:
+    """This worker's rows, the rows of each worker, and the number of the first row; only the shape is checked."""
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
     counts = tuple(comm.allgather(len(share.points)))
@@ -141,6 +148,26 @@ def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArra
             f"X has {total} rows and {source.column_count} columns: expected the dissimilarities of all pairs, a "
             "square matrix, or, of points, another metric than 'precomputed'"
         )
+    return share, counts, first
+
+
+def _without_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[Any]:
+    """Return `values` with zeros where the weight is 0: a code of a missing entry may be any number, or NaN.
+
+    The array is copied if an entry changes, because it can be the caller's memory or a mapped file.
+    """
+    cleared = values
+    for begin in range(0, len(values), BLOCK_ROWS):
+        rows = slice(begin, begin + BLOCK_ROWS)
+        missing = (weights[rows] == 0) & (values[rows] != 0)
+        if missing.any():
+            if cleared is values:
+                cleared = np.array(values)
+            cleared[rows][missing] = 0
+    return cleared
+
+
+def _check_square(comm: Communicator, share: Share, counts: tuple[int, ...], first: int) -> None:
     with agreement(comm):
         # After the shape: what is meant as points may have any sign.
         _check_values(share, comm.threads)
@@ -151,7 +178,6 @@ def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[NDArra
             where = share.describe(row, first + row)
             raise InputError(f"{where}: {diagonal[row]} where a point is to be at a distance of 0 from itself")
     _check_symmetric(comm, share.points, counts, "X")
-    return share.points, counts, first
 
 
 def _computed(comm: Communicator, source: Dataset | InMemory, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:

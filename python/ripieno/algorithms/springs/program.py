@@ -272,7 +272,22 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()
     if graph.duplicates == "once":
         matrix.data[:] = 1.0
+    _check_weights(graph, ids, matrix)
     return ids, matrix
+
+
+def _check_weights(graph: Graph, ids: NDArray[np.int64], matrix: Any) -> None:
+    """Raise InputError if a weight is larger than float32, in which the kernel reads weights."""
+    most = float(np.finfo(np.float32).max)
+    sizes = np.abs(matrix.data)
+    if sizes.max(initial=0.0) <= most:
+        return
+    entry = int(sizes.argmax())
+    source, target = ids[np.searchsorted(matrix.indptr, entry, side="right") - 1], ids[matrix.indices[entry]]
+    raise InputError(
+        f"{', '.join(graph.names) or 'the graph'}: the edge from vertex {source} to {target} has the weight "
+        f"{matrix.data[entry]:g}: expected at most {most:.3g}, the largest float32; scale the weights down"
+    )
 
 
 def _start(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:

@@ -186,11 +186,15 @@ def _sealed(value: Any) -> NDArray[Any]:
     return blob
 
 
-def _sealed_error(error: BaseException) -> NDArray[Any]:
+def _sealed_error(error: Exception) -> NDArray[Any]:
+    """Seal the exception itself, or one with its name and text if it cannot be pickled or loaded."""
     try:
-        return _sealed(error)
-    except SerializationError:
+        sealed = _sealed(error)
+        # An exception whose __init__ takes other arguments than it passes on fails only when it is loaded.
+        packing.read_blob(sealed)
+    except Exception:
         return _sealed(RuntimeError(f"{type(error).__name__}: {error}"))
+    return sealed
 
 
 def check_in_flight(in_flight: Any, workers: int) -> int:

@@ -1,5 +1,6 @@
 //! Blocks as bytes on a wire: keys, then counts where rows are kept, then rows.
 //!
+//! Rows travel in the type in which they are held: partial sums of short floats as float64.
 //! Integers lie as they do in memory. Of strings the lengths come first, 4 bytes each, then all their bytes.
 
 use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
@@ -21,7 +22,7 @@ pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
         KeyedCombine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
     };
     let is_nothing = keys > 0 || key_bytes == 0 && rows == 0;
-    let row_bytes = rows.checked_mul(form.row_bytes() as u64)?;
+    let row_bytes = rows.checked_mul(form.held_row_bytes() as u64)?;
     is_nothing.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
 }
 
@@ -86,7 +87,7 @@ impl<'a> Arrived<'a> {
                 return Err(format!("counts that do not add up to the {} rows that were announced", size.rows));
             }
         }
-        Ok(Arrived { keys, counts, values: take(size.rows * form.row_bytes() as u64) })
+        Ok(Arrived { keys, counts, values: take(size.rows * form.held_row_bytes() as u64) })
     }
 
     pub fn view(&self) -> BlockView<'_> {

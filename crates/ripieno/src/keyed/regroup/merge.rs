@@ -51,7 +51,7 @@ impl Regrouping<'_> {
                 }
                 if from == rank {
                     self.regrouped.rows_in += size.rows;
-                    pieces.push(RankPiece::Own(self.parts.take(part)?));
+                    pieces.push(RankPiece::Own(self.parts.take_held(part)?));
                     continue;
                 }
                 let length = encoded_bytes(&form, size).expect("sizes have been checked");
@@ -95,18 +95,19 @@ fn merge_all(
     outcomes.into_iter().collect()
 }
 
-/// One block of what the ranks have, in the order of the ranks.
+/// One block of what the ranks have, in the order of the ranks, rounded to the type of its form.
 fn merged(
     mut pieces: Vec<RankPiece<'_>>,
     form: &KeyedForm,
     merged_form: &KeyedForm,
     scratch: &mut PartScratch,
 ) -> Result<KeyedBlock, Error> {
+    let held = form.held_element();
     // What is alone is merged already.
     if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(RankPiece::Own(block)) = pieces.pop()
     {
-        return Ok(block);
+        return Ok(block.converted(held, form.element));
     }
     let mut part = KeyedPart::new(merged_form, merged_form.reduction()?);
     for piece in &pieces {
@@ -119,7 +120,7 @@ fn merged(
                 arrived.view()
             }
         };
-        part.add_block(&view, scratch);
+        part.add_block(&view, held, scratch);
     }
-    Ok(part.into_block())
+    Ok(part.into_block().converted(merged_form.held_element(), merged_form.element))
 }

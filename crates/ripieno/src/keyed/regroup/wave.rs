@@ -94,7 +94,7 @@ impl Regrouping<'_> {
             let bytes = encoded_bytes(self.parts.form(), size).expect("sizes have been checked") as usize;
             let place = into.split_off_mut(..bytes).expect("sizes were added up");
             if size.keys > 0 {
-                write(&self.parts.take(part)?, place)?;
+                write(&self.parts.take_held(part)?, place)?;
             }
             self.regrouped.rows_in += size.rows;
             self.regrouped.rows_sent += size.rows;
