@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.progress import Progress
+from ripieno.algorithms.same_call import same_call
 from ripieno.files.results import ResultPath, new_file
 from ripieno.units import duration_text
 
@@ -198,23 +200,25 @@ class Measured:
 
 
 def reported(fit: Fit) -> Fit:
-    """A ``fit`` that leaves a whole `report_`."""
+    """A ``fit`` that leaves a whole `report_`, and that ranks call together only if they make the same call."""
+    compared = same_call(fit)
+    _, data_name, *_ = signature(fit).parameters
 
     @wraps(fit)
-    def wrapped(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("report_", None)
         begun_s = time.perf_counter()
         self._is_fitting = True
         logger.info("%s begins", type(self).__name__)
         try:
-            result = fit(self, data, *args, **kwargs)
+            result = compared(self, *args, **kwargs)
         finally:
             del self._is_fitting
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
         own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - begun_s)
-        about = _about(self, data, own)
+        about = _about(self, args[0] if args else kwargs[data_name], own)
         self.report_ = replace(own, ranks=self._facts_of_ranks, about=about)
         took = duration_text(time.perf_counter() - begun_s)
         ranks = len(self._facts_of_ranks)
@@ -279,8 +283,6 @@ def _arguments(model: Any) -> str:
 
 
 def _is_default(model: Any, name: str, value: Any) -> bool:
-    from inspect import signature
-
     default = signature(type(model)).parameters[name].default
     return default is value or (isinstance(value, int | float | str | bool) and default == value)
 
