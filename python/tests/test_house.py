@@ -104,6 +104,7 @@ INNER_ROOMS = {
         "inputs",
         "own_rows",
         "progress",
+        "split_rows",
         "same_call",
         "reported",
         "journal",

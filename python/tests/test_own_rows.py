@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 import ripieno as rp
 from ripieno import algorithms
+from ripieno.algorithms import same_call
 from ripieno.errors import CollectiveMismatch, InputError
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
@@ -353,3 +355,96 @@ def test_wrong_calls_are_refused_on_every_rank(world):
 def test_whose_rows_they_are_is_no_question_without_ranks():
     with pytest.raises(InputError, match="rows='own' without comm"):
         kmeans().fit(POINTS, rows="own")
+
+
+def in_turn(splits, comm):
+    """Every rank reads each third split, as where each host has replicas of some."""
+    return list(range(comm.rank, len(splits), comm.world_size))
+
+
+def fit_assigned(comm, path):
+    parts = rp.input.open_partitions(path)
+    with patch.object(same_call, "assigned", in_turn):
+        models = [
+            kmeans().fit(path, comm=comm),
+            kmeans(centroids="divided").fit(parts, comm=comm),
+            kmeans(init="k-means++").fit(parts, comm=comm),
+        ]
+        batches = rp.MiniBatchKMeans(3, random_state=0).fit(parts, comm=comm)
+    mine = parts[5 * comm.rank : 5 * comm.rank + 5]
+    own = kmeans().fit(mine, comm=comm, rows="own")
+    return [
+        [(each.inertia_, each.labels_, each.report_.exemplar_rows) for each in models],
+        (batches.inertia_, batches.labels_),
+        (own.inertia_, own.labels_),
+    ]
+
+
+def test_the_model_of_splits_is_that_of_the_file_whichever_rank_reads_which(world, tmp_path):
+    np.save(tmp_path / "rows.npy", POINTS)
+    path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=7, replicas=2, nodes=["a", "b"])
+    counts = [len(part.read()) for part in rp.input.open_partitions(path)]
+    parts = np.split(np.arange(len(POINTS)), np.cumsum(counts)[:-1])
+    by_rank = [np.concatenate(parts[rank::3]) for rank in range(3)]
+
+    found = world(3).run(fit_assigned, str(path))
+
+    expected = [kmeans(init=init).fit(POINTS) for init in ["k-means||", "k-means||", "k-means++"]]
+    batches, own = rp.MiniBatchKMeans(3, random_state=0).fit(POINTS), kmeans().fit(POINTS)
+    for rank, (models, (inertia, labels), _) in enumerate(found):
+        for (of_splits, own_labels, exemplars), whole in zip(models, expected, strict=True):
+            assert of_splits == pytest.approx(whole.inertia_, rel=1e-12)
+            np.testing.assert_array_equal(own_labels, whole.labels_[by_rank[rank]])
+            np.testing.assert_array_equal(exemplars, whole.report_.exemplar_rows)
+        assert inertia == pytest.approx(batches.inertia_, rel=1e-12)
+        np.testing.assert_array_equal(labels, batches.labels_[by_rank[rank]])
+    np.testing.assert_array_equal(np.concatenate([labels for _, _, (_, labels) in found]), own.labels_)
+
+    events: list[dict] = []
+    model = kmeans(engine=world(3), on_iteration=events.append).fit(path)
+    np.testing.assert_array_equal(model.labels_, own.labels_)
+    assert model.inertia_ == pytest.approx(own.inertia_, rel=1e-12)
+    assert [each["event"] for each in events].count("iteration") == model.n_iter_
+    assert model.engine is world(3) and len(model.report_.ranks) == 3
+
+
+def test_splits_of_every_format_are_input(world, tmp_path):
+    job = world(3)
+    frame = pd.DataFrame(POINTS, columns=list("abcd"))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=20)
+    np.savetxt(tmp_path / "edges.txt", EDGES, "%d")
+    np.save(tmp_path / "edges.npy", EDGES)
+    patches = "".join(f"p{at} 0 0 {' '.join(map(repr, row))}\n" for at, row in enumerate(POINTS.tolist()))
+    (tmp_path / "rows.t12").write_text(patches)
+    ratings = CASES["ALS of a table"].data["ratings"]
+    ratings.to_csv(tmp_path / "ratings.csv", index=False)
+
+    def splits(name):
+        return rp.input.splits(tmp_path / name, count=4)
+
+    line, axes = rp.Ridge().fit(frame[["a", "b", "c"]], frame["d"]), rp.PCA(2).fit(POINTS)
+    for name in ("rows.csv", "rows.parquet"):
+        model = rp.Ridge(engine=job).fit(splits(name), "d")
+        assert_close(model.coef_, line.coef_, 1e-10)
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        assert_close(rp.PCA(2, engine=job).fit(splits(name)).components_, axes.components_, 1e-10)
+    of_text = kmeans(engine=job).fit(splits("rows.t12"))
+    assert_close(of_text.labels_, kmeans().fit(tmp_path / "rows.t12").labels_, 0)
+    for name in ("edges.txt", "edges.npy"):
+        assert_close(rp.PageRank(engine=job).fit(splits(name)).ranks_, rp.PageRank().fit(EDGES).ranks_, 1e-12)
+    factors = [model.fit(data) for model, data in (
+        (rp.ALS(2, max_iter=2, random_state=0, engine=job), splits("ratings.csv")),
+        (rp.ALS(2, max_iter=2, random_state=0), ratings),
+    )]  # fmt: skip
+    assert_close(factors[0].user_factors_, factors[1].user_factors_, 1e-5)
+
+    for text, call in {
+        "needs the order of its rows": lambda: mds(engine=job).fit(splits("edges.npy")),
+        "sample_weight: which rank": lambda: kmeans(engine=job).fit(splits("rows.csv"), sample_weight=WEIGHTS),
+        "y='e': the splits have no such column": lambda: rp.Ridge(engine=job).fit(splits("rows.csv"), "e"),
+        "no partition file": lambda: kmeans(engine=job).fit(tmp_path / "no.json"),
+    }.items():
+        (tmp_path / "no.json").write_text("{}")
+        with pytest.raises(InputError, match=text):
+            call()

@@ -239,4 +239,16 @@ def own_points(
         width = known[0].width
         dtype = next((each.dtype for each in known if each.dtype is not None), np.dtype(np.uint8))
         source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else InMemory(np.empty((0, width), dtype))
-    return OwnRows(source, weights, f"rank {comm.rank}")
+    return OwnRows(source, weights, f"rank {comm.rank}", _runs(comm, getattr(estimator, "_splits_read", None)))
+
+
+def _runs(comm: Communicator, mine: tuple[list[int], list[int]] | None) -> tuple[tuple[int, int], ...] | None:
+    """The runs of row numbers of the splits that this rank has read, by their numbers and lengths; None without any."""
+    if mine is None:
+        return None
+    every = {number: count for of_rank in comm.allgather(mine) for number, count in zip(*of_rank, strict=True)}
+    firsts, first = {}, 0
+    for number in sorted(every):
+        firsts[number] = first
+        first += every[number]
+    return tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count)

@@ -23,6 +23,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from ripieno._types import Rows
+from ripieno.algorithms.own_rows import opening
+from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_of, without_target
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.graph import Graph
 from ripieno.keyed.agreement import check
@@ -66,10 +68,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Call:
-    """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name."""
+    """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
+
+    `has_splits` says whether the rows are in splits, and `refusal` what is wrong with their partition file.
+    """
 
     name: str
     rows: Any
+    has_splits: bool
+    refusal: str | None
     parameters: Mapping[str, Value]
     arguments: Mapping[str, Value]
 
@@ -92,13 +99,17 @@ def same_call(fit: Fit) -> Fit:
 
     @functools.wraps(fit)
     def wrapped(self: Any, *args: Any, comm: Communicator | None = None, rows: Any = None, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        given = {name: bound.arguments.get(name) for name in names}
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
-            return fit(self, *args, **kwargs)
-        bound = signature.bind(self, *args, **kwargs)
-        given = {name: bound.arguments.get(name) for name in names}
-        rows, given = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
+            splits = splits_of(given[names[0]])
+            return fit(self, *args, **kwargs) if splits is None else fit_on_ranks(self, fit.__name__, given, splits)
+        self.__dict__.pop("_splits_read", None)
+        rows, given, has_splits = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
+        if has_splits:
+            rows, given = "own", _read(comm, self, rows, given, is_graph=names[0] == "graph")
         return fit(self, **given, comm=comm, rows=rows)
 
     return cast(Fit, wrapped)
@@ -106,19 +117,26 @@ def same_call(fit: Fit) -> Fit:
 
 def _settled(
     comm: Communicator, estimator: Any, name: str, rows: Any, given: dict[str, Any]
-) -> tuple[Rows, dict[str, Any]]:
-    """Whose rows these are, and the arguments of this rank."""
+) -> tuple[Rows, dict[str, Any], bool]:
+    """Whose rows these are, the arguments of this rank, and whether any rank passes splits."""
     first = next(iter(given))
-    given[first] = _without_stream(given[first])
+    splits, refusal = None, None
+    try:
+        splits = splits_of(given[first])
+    except InputError as error:
+        refusal = str(error)
+    given[first] = _without_stream(given[first]) if splits is None else splits
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
     arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
     parameters |= {key: value for key, value in given.items() if key not in arguments}
     arguments |= {key: parameters.pop(key) for key in row_parameters}
-    is_compared = comm.world_size > 1
+    has_splits, is_compared = splits is not None, comm.world_size > 1
     mine = Call(
         name,
         rows,
+        has_splits,
+        refusal,
         {key: value_of(value) for key, value in parameters.items()} if is_compared else {},
         {key: value_of(value, compared=is_compared and rows != "own") for key, value in arguments.items()},
     )
@@ -127,13 +145,47 @@ def _settled(
     for key in mine.parameters:
         _check_equal(calls, key)
     check([f"{name} with rows={call.rows!r}" for call in calls])
+    refused = next((call.refusal for call in calls if call.refusal is not None), None)
+    if refused is not None:
+        raise InputError(refused)
     if rows not in (None, *get_args(Rows)):
         raise InputError(f"rows={rows!r}: expected 'own', 'shared' or None")
     if rows != "own":
         if is_compared:
             _check_shared(calls, name)
-        return "shared", given
-    return "own", _own(calls, mine, given, first)
+        return "shared", given, has_splits
+    return "own", _own(calls, mine, given, first), any(call.has_splits for call in calls)
+
+
+def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any], *, is_graph: bool) -> dict[str, Any]:
+    """The arguments with the rows of splits in place of the splits: of own splits all, of shared ones those assigned.
+
+    Raises
+    ------
+    InputError
+        On every rank: a split of some rank cannot be read, or the order of the rows would have to be known.
+    """
+    first, splits = next(iter(given.items()))
+    with opening(comm):
+        if splits_of(splits) is None:
+            return given
+        if not estimator._takes_splits:
+            raise InputError(f"{type(estimator).__name__} needs the order of its rows: expected rows, not splits")
+        of_each_row = [name for name in _OF_ROWS if name in given and not isinstance(given[name], str | None)]
+        if rows == "shared" and of_each_row:
+            raise InputError(
+                f"{of_each_row[0]}: which rank reads which splits is decided when it fits: expected the name of a "
+                "column, or rows='own' and the splits of each rank"
+            )
+        numbers = list(range(len(splits))) if rows == "own" else assigned(splits, comm)
+        found, counts = read([splits[number] for number in numbers], of_graph=is_graph)
+        given = given | {first: found}
+        if isinstance(given.get("y"), str):
+            X, y = (None, None) if found is None else without_target(found, given["y"])
+            given |= {first: X, "y": y}
+    if rows == "shared":
+        estimator._splits_read = numbers, counts
+    return given
 
 
 def _check_equal(calls: Sequence[Call], parameter: str) -> None:

@@ -33,6 +33,9 @@ class WorkerEstimator(BaseEstimator):
 
     # Set by `reported`.
     _is_fitting = False
+    # Attributes with an entry for each row, and whether rows may come in the order in which ranks read splits.
+    _of_rows: tuple[str, ...] = ()
+    _takes_splits = True
     # Of the run that was the last.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 

@@ -164,6 +164,7 @@ class KMeans(
     """
 
     _command = "kmeans"
+    _of_rows = ("labels_",)
 
     cluster_centers_: NDArray[Any]
     labels_: NDArray[np.int32]

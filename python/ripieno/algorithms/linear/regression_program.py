@@ -7,7 +7,7 @@ are passed over once more and factored.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,7 +119,7 @@ def load_targets(
     rows = load(comm, source, weights)
     if isinstance(targets, int):
         own = rows.points[:, [targets]].astype(np.float64)
-        return WeightedRows(np.delete(rows.points, targets, axis=1), rows.weights, rows.offset, rows.total), own
+        return replace(rows, points=np.delete(rows.points, targets, axis=1)), own
     if isinstance(source, OwnRows):
         with agreement(comm):
             if len(targets) != len(rows):

@@ -139,6 +139,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
     """
 
     _row_parameters = ("init", "weights")
+    _of_rows = ("embedding_",)
+    # The columns of dissimilarities have the order of the rows.
+    _takes_splits = False
 
     embedding_: Reals
     stress_: float

@@ -30,6 +30,7 @@ from ripieno.algorithms.sgd.rows import canonical, hashed
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
+from ripieno.input import Split
 from ripieno.input.matrix import InMemorySparse, OwnRows, is_path_like
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles, SparseRows
 from ripieno.wire.arrays import check_unmasked
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
+Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike] | Sequence[Split]
 
 
 def _of_probabilities(method: Method) -> Method:

@@ -86,12 +86,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Share:
-    """One worker's rows, where they come from, and their weights, (n,), if they have brought them."""
+    """One worker's rows, where they come from, and their weights, (n,), if they have brought them.
+
+    `runs` are the runs of numbers that they have among all rows, as first number and length, if they are no single run
+    after those of lower ranks.
+    """
 
     #: An array, or a csr_matrix of an `InMemorySparse`.
     points: Any
     pieces: tuple[Piece, ...]
     weights: NDArray[np.float64] | None = None
+    runs: tuple[tuple[int, int], ...] | None = None
 
     def describe(self, row: int, column: int) -> str:
         """File and position of a value of this share, for messages."""
@@ -250,11 +255,14 @@ class OwnRows:
     weights : (n,) float64, or None for ones
     name
         The name of the rows in messages, if they are in memory.
+    runs
+        As of `Share`.
     """
 
     source: Any
     weights: NDArray[np.float64] | None
     name: str
+    runs: tuple[tuple[int, int], ...] | None = None
 
     row_count: ClassVar[None] = None
 
@@ -286,8 +294,8 @@ class OwnRows:
         if not isinstance(share, Share):
             return share
         if isinstance(self.source, Dataset):
-            return replace(share, weights=self.weights)
-        return Share(share.points, (Piece(_Numbered(f"{self.name}, "), 0, count),), self.weights)
+            return replace(share, weights=self.weights, runs=self.runs)
+        return Share(share.points, (Piece(_Numbered(f"{self.name}, "), 0, count),), self.weights, self.runs)
 
 
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
