@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import Lap
 from ripieno.algorithms.progress import Progress
-from ripieno.algorithms.same_call import same_call
 from ripieno.files.results import ResultPath, new_file
 from ripieno.units import duration_text
 
@@ -201,6 +200,9 @@ class Measured:
 
 def reported(fit: Fit) -> Fit:
     """A ``fit`` that leaves a whole `report_`, and that ranks call together only if they make the same call."""
+    # Programs import this module, and start without scikit-learn.
+    from ripieno.algorithms.same_call import same_call
+
     compared = same_call(fit)
     _, data_name, *_ = signature(fit).parameters
 
