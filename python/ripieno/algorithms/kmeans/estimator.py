@@ -240,7 +240,8 @@ class KMeans(
             same labels; other numbers become float64. The entries of a sparse matrix become float64 and are compared
             with dense centroids, exactly. Of files, each worker reads its own share: .npy, .npz, .csv, .parquet, and
             .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole, and dealt to the workers:
-            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels.
+            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels. Of
+            splits, or a partition file, each worker reads those that are assigned to it.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.

@@ -71,7 +71,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet.
+            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet. Of splits, or a partition file, it
+            reads those that are assigned to it.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
             The targets; of files with names of columns, the name of the one that holds them.
         sample_weight : array-like of shape (n_samples,), default=None

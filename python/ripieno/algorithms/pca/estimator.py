@@ -168,7 +168,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
             float32 is computed with as it is; other numbers become float64. Of files, each worker reads its own share:
-            .npy, .npz, .csv, .parquet.
+            .npy, .npz, .csv, .parquet. Of splits, or a partition file, it reads those that are assigned to it.
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the model.
