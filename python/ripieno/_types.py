@@ -26,3 +26,6 @@ class SharesByDlpack(Protocol):
 
 #: What is no array of NumPy, but becomes one on the same memory.
 Foreign: TypeAlias = "array[Any] | memoryview | SharesByDlpack"
+
+#: Whose rows ranks give that fit together: each has its own, or all have the same.
+Rows = Literal["own", "shared"]

@@ -152,7 +152,7 @@ def test_workers_without_rows_change_nothing(world):
 
 def fit_own(comm, cuts, points, weights, options):
     mine = slice(cuts[comm.rank], cuts[comm.rank + 1])
-    return program.fit(comm, OwnRows(points[mine], weights[mine], f"part {comm.rank}"), None, options)
+    return program.fit(comm, OwnRows(InMemory(points[mine]), weights[mine], f"part {comm.rank}"), None, options)
 
 
 def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(world, digits):

@@ -14,9 +14,15 @@ from ripieno.wire.arrays import check_unmasked
 
 
 def checked_weights(
-    sample_weight: ArrayLike | None, source: Dataset | InMemory | InMemorySparse | LibsvmFiles
+    sample_weight: ArrayLike | None,
+    source: Dataset | InMemory | InMemorySparse | LibsvmFiles,
+    *,
+    least_one: bool = True,
 ) -> NDArray[np.float64] | None:
-    """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights."""
+    """Weights of all rows as (n,) float64, or None; raises InputError if they cannot be weights.
+
+    With `least_one` at least one of them has to be above 0.
+    """
     if sample_weight is None:
         return None
     check_unmasked(sample_weight, "sample_weight")
@@ -30,6 +36,6 @@ def checked_weights(
             )
     except ValueError as error:
         raise InputError(f"sample_weight: {error}") from error
-    if weights.ndim != 1 or weights.min() < 0 or not weights.any():
+    if weights.ndim != 1 or weights.min() < 0 or (least_one and not weights.any()):
         raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
     return weights

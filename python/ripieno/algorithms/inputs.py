@@ -15,6 +15,7 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
+from ripieno.input import Split
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, InMemorySparse, is_path_like, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
@@ -22,7 +23,7 @@ from ripieno.wire.arrays import check_unmasked
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
 
 Files = PathLike | Sequence[PathLike] | BinaryFiles | Dataset
-Input = ArrayLike | Files
+Input = ArrayLike | Files | Sequence[Split]
 
 
 def in_files(X: Input) -> TypeGuard[Files]:
@@ -109,8 +110,10 @@ def rows_in_memory(X: Any) -> Any:
     Raises
     ------
     InputError
-        Something is masked, or it is a query that nobody has run yet.
+        Something is masked, or it is a query that nobody has run yet, or splits, which only a fit takes.
     """
+    if isinstance(X, list | tuple) and X and isinstance(X[0], Split):
+        raise InputError("X: splits are input of fit only: expected rows or files")
     if hasattr(X, "__dask_graph__"):
         return X.compute()
     if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):

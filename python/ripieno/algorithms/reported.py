@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -207,16 +208,21 @@ def report_warning() -> AbstractContextManager[None]:
 
 
 def reported(fit: Fit) -> Fit:
-    """A ``fit`` that leaves a whole `report_`."""
+    """A ``fit`` that leaves a whole `report_`, and that ranks call together only if they make the same call."""
+    # Programs import this module, and start without scikit-learn.
+    from ripieno.algorithms.same_call import same_call
+
+    compared = same_call(fit)
+    _, data_name, *_ = signature(fit).parameters
 
     @wraps(fit)
-    def wrapped(self: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("report_", None)
         begun_s = time.perf_counter()
         self._is_fitting = True
         logger.info("%s begins", type(self).__name__)
         try:
-            result = fit(self, data, *args, **kwargs)
+            result = compared(self, *args, **kwargs)
         finally:
             del self._is_fitting
             listener = getattr(self, "on_iteration", None)
@@ -225,6 +231,7 @@ def reported(fit: Fit) -> Fit:
         own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - begun_s)
         self.report_ = replace(own, ranks=self._facts_of_ranks)
         with report_warning():
+            data = args[0] if args else kwargs[data_name]
             self.report_ = replace(self.report_, about=_about(self, data, own))
         took = duration_text(time.perf_counter() - begun_s)
         ranks = len(self._facts_of_ranks)
@@ -289,8 +296,6 @@ def _arguments(model: Any) -> str:
 
 
 def _is_default(model: Any, name: str, value: Any) -> bool:
-    from inspect import signature
-
     default = signature(type(model)).parameters[name].default
     return default is value or (isinstance(value, int | float | str | bool) and default == value)
 

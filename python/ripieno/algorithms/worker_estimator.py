@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
-from ripieno._types import OnFailure
+from ripieno._types import OnFailure, Rows
 from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
@@ -33,6 +33,9 @@ class WorkerEstimator(BaseEstimator):
 
     # Set by `reported`.
     _is_fitting = False
+    # Attributes with an entry for each row, and whether rows may come in the order in which ranks read splits.
+    _of_rows: tuple[str, ...] = ()
+    _takes_splits = True
     # Of the run that was the last.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
@@ -54,17 +57,22 @@ class WorkerEstimator(BaseEstimator):
         program: Callable[..., Any],
         *arguments: Any,
         comm: Communicator | None,
+        rows: Rows | None = None,
         on_event: Callable[[dict[str, Any]], None] | None = None,
         alone: bool = False,
     ) -> list[Any]:
         """What `program(comm, *arguments)` returns on each worker, or on each rank of `comm`, if given.
 
-        `alone` stays in this process, however many workers there could be.
+        `alone` stays in this process, however many workers there could be. With ``rows="own"`` other ranks get only
+        what `_shipped` leaves of this rank's result.
         """
         self._check_workers()
         measured = Measured(program)
         if comm is not None:
-            return self._note_facts(comm.allgather(measured(comm, *arguments)))
+            result, facts = measured(comm, *arguments)
+            every = comm.allgather((self._shipped(result) if rows == "own" else result, facts))
+            every[comm.rank] = (result, facts)
+            return self._note_facts(every)
         # Imported late: algorithms and launchers know of each other only here.
         from ripieno.launch import Job, launch
 
@@ -77,6 +85,10 @@ class WorkerEstimator(BaseEstimator):
                 return self._fit_by(self.engine, measured, *arguments)
         with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
             return self._fit_by(job, measured, *arguments)
+
+    def _shipped(self, part: Any) -> Any:
+        """What other ranks need of this rank's part of a result of own rows."""
+        return part
 
     def _fit_by(self, job: Job, measured: Measured, *arguments: Any) -> list[Any]:
         if self._is_fitting:
@@ -167,12 +179,14 @@ class ObservedEstimator(WorkerEstimator):
         super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
         self.on_iteration = on_iteration
 
-    def _run_fit(self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None) -> list[Any]:
+    def _run_fit(
+        self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None
+    ) -> list[Any]:
         """What `program(comm, *arguments, emit)` returns on each rank; its events are handed on."""
         # Workers hand their events to the job; ranks that are there already have nobody to hand them to.
         emit = None if comm is None else self._on_event
         on_event = None if self.on_iteration is None else self._on_event
-        return self._run(program, *arguments, emit, comm=comm, on_event=on_event)
+        return self._run(program, *arguments, emit, comm=comm, rows=rows, on_event=on_event)
 
     def _on_event(self, event: dict[str, Any]) -> None:
         if self.on_iteration is not None:

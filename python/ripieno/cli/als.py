@@ -96,10 +96,10 @@ def als_command(
 ) -> None:
     """Find factors of users and items whose products are the ratings of INPUTS, and write them, with a report.
 
-    INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .csv and .tsv. Users and
-    items are whole numbers or strings. Every worker reads its own share. The folder then holds user_factors.npy,
-    item_factors.npy, user_ids.npy and item_ids.npy, which have a row for each, model.json and report.html; it appears
-    as a whole or not at all.
+    INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .csv and .tsv, or a
+    partition file, partitions.json of `ripieno split`. Users and items are whole numbers or strings. Every worker reads
+    its own share. The folder then holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, which have a
+    row for each, model.json and report.html; it appears as a whole or not at all.
 
     \b
     Example:

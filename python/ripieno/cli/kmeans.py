@@ -20,6 +20,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.reported import PlainReport
+from ripieno.algorithms.split_rows import splits_of
 from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import (
     add_report,
@@ -129,8 +130,9 @@ def kmeans_command(
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
     "picture row col f1 … fn"; with --record-bytes any files, of raw vectors. Every worker reads its own share. Sparse
     rows, of scipy.sparse.save_npz or of libsvm text named .libsvm, .svmlight or .svm, are read by this command and
-    dealt to the workers. The folder then holds centroids.npy, labels.npy (in the order of the rows), model.json and
-    report.html; it appears as a whole or not at all, also at a URL.
+    dealt to the workers. A partition file, partitions.json of `ripieno split`, may be the only input: every worker
+    reads the partitions that are assigned to it. The folder then holds centroids.npy, labels.npy (in the order of the
+    rows), model.json and report.html; it appears as a whole or not at all, also at a URL.
 
     \b
     Example:
@@ -180,6 +182,11 @@ def _open(
     inputs: Sequence[str], record_bytes: int | None, dtype: str | None, patches: Path | None, photos: Path | None
 ) -> tuple[Any, Sequence[str], Patches | None]:
     """What to fit, its files' names, and the patches of its rows, which sparse ones have not."""
+    splits = splits_of(inputs) if record_bytes is None else None
+    if splits is not None:
+        if patches is not None or photos is not None:
+            raise InputError("--patches and --photos are of files, not of partitions")
+        return splits, inputs, None
     sparse = SparseFiles.find(inputs) if record_bytes is None else None
     if sparse is None:
         dataset = open_source(inputs if record_bytes is None else BinaryFiles(inputs, record_bytes, dtype or "uint8"))

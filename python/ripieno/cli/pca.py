@@ -11,6 +11,7 @@ from rich.console import Console
 from ripieno._types import OnFailure
 from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
+from ripieno.algorithms.split_rows import splits_of
 from ripieno.cli.fits import (
     Told,
     check_folder,
@@ -22,6 +23,7 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.progress import MeasureProgress
+from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.input.matrix import open_source
@@ -63,7 +65,8 @@ def pca_command(
     """Find the principal components of the vectors of INPUTS and write them, with a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of
-    "picture row col f1 … fn". Every worker reads its own share. The folder then holds components.npy,
+    "picture row col f1 … fn". Every worker reads its own share; of a partition file, partitions.json of `ripieno
+    split`, which may be the only input, the partitions that are assigned to it. The folder then holds components.npy,
     explained_variance.npy, mean.npy, model.json and report.html; it appears as a whole or not at all.
 
     \b
@@ -72,7 +75,10 @@ def pca_command(
     """
     console = Console(stderr=True)
     names = check_folder(out, (*ARRAYS, PROJECTED), inputs, trace, overwrite=overwrite)
-    source = open_source(inputs)
+    splits = splits_of(inputs)
+    if splits is not None and project:
+        raise InputError("--project needs the order of the rows: expected files, not partitions")
+    source = open_source(inputs) if splits is None else splits
     progress = MeasureProgress(console, ("stage",), quiet=quiet)
     model = PCA(
         components,
@@ -104,7 +110,8 @@ def pca_command(
         },
         page=lambda: _page(model, share),
     )
-    written = write_model(out, names, model, arrays, source.names, told)
+    files = inputs if isinstance(source, list) else source.names
+    written = write_model(out, names, model, arrays, files, told)
     say_end(console, written, model.report_, told, f"{model.n_components_} components with {share:.2%} of the variance")
 
 

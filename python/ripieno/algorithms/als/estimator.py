@@ -18,14 +18,24 @@ from ripieno._checks import check_count
 from ripieno.algorithms.als import program
 from ripieno.algorithms.als.exchange import WAYS, Way
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
-from ripieno.algorithms.als.table import Numbered, RatingFiles, Triples, numbered, opened, places_of
+from ripieno.algorithms.als.table import (
+    Numbered,
+    OwnRatings,
+    RatingFiles,
+    Triples,
+    no_triples,
+    numbered,
+    opened,
+    places_of,
+)
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -185,7 +195,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None) -> ALS:
+    def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> ALS:
         """Find the factors.
 
         Parameters
@@ -197,6 +207,10 @@ class ALS(IterativeEstimator, ObservedEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes ratings of its own, or all ranks pass the same ones. The users of a
+            matrix are numbered after those of lower ranks. By default the ranks compare what they pass; different
+            ratings are an error.
 
         Returns
         -------
@@ -209,13 +223,18 @@ class ALS(IterativeEstimator, ObservedEstimator):
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         CheckpointError
             The checkpoint is of another fit, in use, or cannot be written.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
         options = self._options(comm)
-        source, user_ids, item_ids = self._open(ratings)
-        parts = self._run_fit(program.fit, source, options, comm=comm)
+        if rows == "own" and comm is not None:
+            source, user_ids, item_ids = self._open_own(ratings, comm)
+        else:
+            source, user_ids, item_ids = self._open(ratings)
+        parts = self._run_fit(program.fit, source, options, comm=comm, rows=rows)
         first: ALSPart = parts[0]
         if first.user_ids is not None and first.item_ids is not None:
             user_ids, item_ids = first.user_ids, first.item_ids
@@ -346,6 +365,26 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
     def _opened(self, ratings: Any) -> Triples | RatingFiles:
         return opened(ratings, self.columns)
+
+    def _open_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+        """As `_open`, of this rank's own ratings; the users of a matrix are numbered after those of lower ranks."""
+        triples = None
+        with opening(comm):
+            if ratings is not None:
+                found = self._opened(ratings)
+                triples = found.read() if isinstance(found, RatingFiles) else found
+                triples = triples.checked(implicit=self.implicit, where=f"rank {comm.rank}: ")
+        shape = ratings.shape if hasattr(ratings, "tocoo") else None
+        is_matrix = agreed(comm, None if triples is None else shape is not None, "ratings in a matrix")
+        if not is_matrix:
+            return OwnRatings(triples or no_triples()), np.empty(0, np.int64), np.empty(0, np.int64)
+        item_count = agreed(comm, None if shape is None else int(shape[1]), "columns of the matrix of ratings")
+        counts = comm.allgather(0 if shape is None else int(shape[0]))
+        first, user_count = sum(counts[: comm.rank]), sum(counts)
+        mine = triples or no_triples()
+        users, items = (ids.to_numpy().astype(np.int32) for ids in (mine.users, mine.items))
+        own = Numbered(users + np.int32(first), items, mine.values, user_count, item_count)
+        return OwnRatings(own), np.arange(user_count), np.arange(item_count)
 
     def _open(self, ratings: Any) -> tuple[Numbered | RatingFiles, NDArray[Any], NDArray[Any]]:
         """What workers are sent, and ids of users and items, if they are known."""

@@ -26,7 +26,7 @@ import ripieno.kernels as kernels
 from ripieno.algorithms.als.exchange import Exchange, Way
 from ripieno.algorithms.als.ratings import Dealt, Side, load
 from ripieno.algorithms.als.saved import Keeper, digest
-from ripieno.algorithms.als.table import Numbered, RatingFiles
+from ripieno.algorithms.als.table import Numbered, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import Clock
 from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
@@ -89,7 +89,9 @@ class ALSPart:
     record: Record
 
 
-def fit(comm: Communicator, source: Numbered | RatingFiles, options: ALSOptions, emit: Emit | None = None) -> ALSPart:
+def fit(
+    comm: Communicator, source: Numbered | RatingFiles | OwnRatings, options: ALSOptions, emit: Emit | None = None
+) -> ALSPart:
     """Alternate, from random item factors or from a checkpoint.
 
     Raises

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno.algorithms.als.table import Numbered, RatingFiles
+from ripieno.algorithms.als.table import Numbered, OwnRatings, RatingFiles
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer
@@ -58,7 +58,7 @@ class Dealt:
     item_ids: NDArray[Any] | None = None
 
 
-def load(comm: Communicator, source: Numbered | RatingFiles, rank: int, *, implicit: bool) -> Dealt:
+def load(comm: Communicator, source: Numbered | RatingFiles | OwnRatings, rank: int, *, implicit: bool) -> Dealt:
     """Read this rank's share, and deal all ranks' ratings by user, and by item.
 
     Raises
@@ -66,7 +66,7 @@ def load(comm: Communicator, source: Numbered | RatingFiles, rank: int, *, impli
     InputError
         On every rank: bad ratings, none at all, or, unless they are implicit, several of one user for one item.
     """
-    if isinstance(source, RatingFiles):
+    if isinstance(source, RatingFiles | OwnRatings):
         share, user_ids, item_ids = source.read_share(comm, implicit=implicit)
     else:
         share, user_ids, item_ids = source.read_share(comm, implicit=implicit), None, None

@@ -92,6 +92,21 @@ class Numbered:
 
 
 @dataclass(frozen=True)
+class OwnRatings:
+    """Ratings that belong to one rank: as columns, or with the numbers of all ranks' users and items."""
+
+    ratings: Triples | Numbered
+
+    def read_share(
+        self, comm: Communicator, *, implicit: bool
+    ) -> tuple[Numbered, NDArray[Any] | None, NDArray[Any] | None]:
+        """This rank's ratings, and the ids of all users and items, if they have no numbers before."""
+        if isinstance(self.ratings, Numbered):
+            return self.ratings, None, None
+        return numbered_by_all(comm, self.ratings)
+
+
+@dataclass(frozen=True)
 class RatingFiles:
     """Tables in files, of which each rank reads its splits."""
 
@@ -114,8 +129,7 @@ class RatingFiles:
         mine = share(comm.broadcast(cut), comm)
         with agreement(comm):
             own = _joined([self._read(split).checked(implicit=implicit, where=f"{split.path}: ") for split in mine])
-        (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
-        return Numbered(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
+        return numbered_by_all(comm, own)
 
     def _splits(self, count: int) -> list[Split]:
         cut = splits(self.paths, count=count)
@@ -214,6 +228,17 @@ def places_of(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
     return places
 
 
+def no_triples() -> Triples:
+    """No ratings."""
+    return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
+
+
+def numbered_by_all(comm: Communicator, own: Triples) -> tuple[Numbered, NDArray[Any], NDArray[Any]]:
+    """A rank's ratings with the numbers of all ranks' users and items, and the ids of these."""
+    (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
+    return Numbered(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
+
+
 def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.int32], NDArray[Any]]:
     """Which of all ranks' distinct ids each one is, and these, ascending."""
     places, own = numbered(ids)
@@ -234,7 +259,7 @@ def _joined(parts: Sequence[Triples]) -> Triples:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
+        return no_triples()
     for name in ("users", "items"):
         if len({getattr(part, name).type for part in parts}) > 1:
             raise InputError(f"{name}: whole numbers in some files, strings in others: expected one of both in all")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ class DividedKeeper:
             return None
         iteration, history, (count, columns) = told
         self._turns.kept = iteration
-        offsets = comm.allgather((rows.offset, len(rows)))
+        spans = comm.allgather(rows.spans)
 
         def centroids_of(first: int, end: int) -> NDArray[Any]:
             centroids: NDArray[Any] = comm.broadcast(kept["centroids"][first:end] if kept else None)
@@ -94,7 +95,7 @@ class DividedKeeper:
 
         dtype = comm.broadcast(kept["centroids"].dtype.str if kept else None)
         centroids = DividedCentroids.by_number(comm, count, centroids_of, columns, np.dtype(dtype))
-        parts = [kept["labels"][offset : offset + length] for offset, length in offsets] if kept else None
+        parts = [_of_spans(kept["labels"], each) for each in spans] if kept else None
         return DividedState(iteration, history, centroids, np.array(comm.scatter(parts)))
 
     def save(self, state: DividedState) -> None:
@@ -109,7 +110,7 @@ class DividedKeeper:
         self._checkpoint.close()
 
     def _write(self, state: DividedState) -> None:
-        labels, centroids = self._comm.gather(state.labels), state.centroids
+        labels, centroids = self._comm.gather((self._rows.spans, state.labels)), state.centroids
         folder = self._checkpoint.folder
 
         def write(into: NDArray[Any] | None) -> None:
@@ -123,8 +124,25 @@ class DividedKeeper:
         shape = (centroids.count, centroids.own.shape[1])
         with _file_of(folder, shape, centroids.own.dtype) as whole:
             write(whole)
-            kept = {"history": state.history, "centroids": whole, "labels": np.concatenate(labels)}
+            kept = {"history": state.history, "centroids": whole, "labels": _in_order(labels)}
             self._checkpoint.save(state.iteration, kept)
+
+
+def _of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    """The labels of a rank's rows, of those of all rows."""
+    parts = [labels[first : first + count] for first, count in spans]
+    return np.concatenate([labels[:0], *parts])
+
+
+def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]]]) -> NDArray[np.int32]:
+    """The labels of all rows, of those of each rank and the spans of their numbers."""
+    whole = np.empty(sum(len(labels) for _, labels in parts), np.int32)
+    for spans, labels in parts:
+        begin = 0
+        for first, count in spans:
+            whole[first : first + count] = labels[begin : begin + count]
+            begin += count
+    return whole
 
 
 class _file_of:

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +18,6 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
-from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_program import CENTROIDS, whole_centroids
@@ -25,16 +25,17 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.lloyd import BOUNDS
 from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
+from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
+from ripieno.input.matrix import Dataset, InMemorySparse, OwnRows
 from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -163,6 +164,7 @@ class KMeans(
     """
 
     _command = "kmeans"
+    _of_rows = ("labels_",)
 
     cluster_centers_: NDArray[Any]
     labels_: NDArray[np.int32]
@@ -227,6 +229,7 @@ class KMeans(
         sample_weight: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> KMeans:
         """Cluster the rows of X.
 
@@ -237,13 +240,17 @@ class KMeans(
             same labels; other numbers become float64. The entries of a sparse matrix become float64 and are compared
             with dense centroids, exactly. Of files, each worker reads its own share: .npy, .npz, .csv, .parquet, and
             .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole, and dealt to the workers:
-            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels.
+            .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its labels. Of
+            splits, or a partition file, each worker reads those that are assigned to it.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With own rows `labels_` has the own rows.
 
         Returns
         -------
@@ -256,13 +263,15 @@ class KMeans(
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         CheckpointError
             The checkpoint is of another fit, in use, or cannot be written.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
         self._check_parameters()
-        source = open_rows_or_sparse(self, X, reset=True)
-        if self.assign == "near" and isinstance(source, InMemorySparse):
+        source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
+        if self.assign == "near" and isinstance(getattr(source, "source", source), InMemorySparse):
             raise InputError("assign='near': expected dense rows; a sparse matrix is assigned exactly")
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
@@ -279,8 +288,9 @@ class KMeans(
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
             centroids=self.centroids,
         )
-        weights = checked_weights(sample_weight, source)
-        parts = self._run_fit(program.fit, source, weights, options, comm=comm)
+        parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
+        own = parts if comm is None or rows != "own" else [parts[comm.rank]]
+        self.labels_ = np.concatenate([part.clustering.labels for part in own])
         self._keep(parts, source, time.perf_counter() - begin)
         return self
 
@@ -371,21 +381,21 @@ class KMeans(
         if self.centroids not in CENTROIDS:
             raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
 
-    def _starts(
-        self, source: Dataset | InMemory | InMemorySparse, comm: Communicator | None
-    ) -> list[int | NDArray[Any]]:
+    def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """One seed, or one array of centroids, per run; of ranks that are there already, rank 0's."""
         self._check_seeds(comm)
         starts = self._own_starts(source)
         return starts if comm is None else comm.broadcast(starts)
 
-    def _own_starts(self, source: Dataset | InMemory | InMemorySparse) -> list[int | NDArray[Any]]:
+    def _own_starts(self, source: Source) -> list[int | NDArray[Any]]:
         random = check_random_state(self.random_state)
         if isinstance(self.init, str):
             return [int(seed) for seed in random.randint(SEED_LIMIT, size=self._run_count(self.init == "random"))]
         if callable(self.init):
             if isinstance(source, Dataset):
                 raise InputError("init is a callable: expected an array as input, not files")
+            if isinstance(source, OwnRows):
+                raise InputError("init is a callable, which needs all rows in one place: expected rows='shared'")
             calls = range(self._run_count(True))
             return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
         if self.n_init not in ("auto", 1):
@@ -396,7 +406,7 @@ class KMeans(
         several = several and self.assign == "exact"
         return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
 
-    def _start(self, centroids: ArrayLike, source: Dataset | InMemory | InMemorySparse) -> NDArray[Any]:
+    def _start(self, centroids: ArrayLike, source: Source) -> NDArray[Any]:
         check_unmasked(centroids, "init")
         start: NDArray[Any] = check_array(centroids, dtype=[np.float64, np.float32])
         expected = (self.n_clusters, source.column_count)
@@ -404,14 +414,17 @@ class KMeans(
             raise InputError(f"init has shape {start.shape}: expected (n_clusters, n_features), {expected}")
         return start
 
-    def _keep(self, parts: list[KMeansPart], source: Dataset | InMemory | InMemorySparse, total_s: float) -> None:
+    def _shipped(self, part: Any) -> Any:
+        clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
+        return replace(part, clustering=clustering)
+
+    def _keep(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
         best = parts[0]
         if best.numbers is None:
             self.cluster_centers_ = best.clustering.centroids
         else:
             divided = [(part.clustering.centroids, part.numbers) for part in parts if part.numbers is not None]
             self.cluster_centers_ = whole_centroids(divided)
-        self.labels_ = np.concatenate([part.clustering.labels for part in parts])
         self.inertia_ = best.clustering.inertia
         self.assignment_recall_ = best.clustering.loss.recall
         self.inertia_gap_ = best.clustering.loss.gap

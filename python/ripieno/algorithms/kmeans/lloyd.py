@@ -266,7 +266,7 @@ def nearest_rows(
     """Global numbers of the rows nearest to some centroids, nearest first: (m, count), -1 where there are fewer."""
     mine = np.flatnonzero(np.isin(clustering.labels, clusters))
     offers = comm.allgather(
-        _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], mine + rows.offset, count)
+        _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], rows.numbers(mine), count)
     )
     labels, distances, numbers = (np.concatenate(part) for part in zip(*offers, strict=True))
     labels, _, numbers = _first_of_each(labels, distances, numbers, count)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,18 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
-from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
 from ripieno.algorithms.kmeans.estimator import KMeans
 from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
 from ripieno.algorithms.kmeans.program import check_cluster_count
+from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -159,6 +160,7 @@ class MiniBatchKMeans(KMeans):
         sample_weight: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> MiniBatchKMeans:
         """Cluster the rows of X, by batches drawn from them.
 
@@ -170,8 +172,11 @@ class MiniBatchKMeans(KMeans):
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative. Batches are drawn without regard to them.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With own rows `labels_` has the own rows.
 
         Returns
         -------
@@ -182,19 +187,21 @@ class MiniBatchKMeans(KMeans):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         self._check_parameters()
-        source = open_rows_or_sparse(self, X, reset=True)
-        weights = checked_weights(sample_weight, source)
+        source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
         options = self._options(self._starts(source, comm)[0], comm)
-        parts = self._run_fit(program.fit, source, weights, options, comm=comm)
-        self._keep_learned(parts)
+        parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
+        self._keep_learned(parts, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
         self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
         return self
 
+    @same_call
     def partial_fit(
         self,
         X: Input,
@@ -202,12 +209,13 @@ class MiniBatchKMeans(KMeans):
         sample_weight: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> MiniBatchKMeans:
         """Learn from the rows of X as one more batch; the first call of all chooses the start.
 
         Parameters
         ----------
-        X, y, sample_weight, comm
+        X, y, sample_weight, comm, rows
             As for `fit`; a first X has as many rows as clusters, at least.
 
         Returns
@@ -219,17 +227,20 @@ class MiniBatchKMeans(KMeans):
         ------
         InputError
             Bad input or a bad parameter.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         self._check_parameters()
         is_first = not hasattr(self, "cluster_centers_")
-        source = open_rows_or_sparse(self, X, reset=is_first)
-        weights = checked_weights(sample_weight, source)
+        source, weights = open_for_fit(
+            self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse, reset=is_first
+        )
         start: int | NDArray[Any] | Learned
         start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
-        parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm)
-        self._keep_learned(parts)
+        parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm, rows=rows)
+        self._keep_learned(parts, comm if rows == "own" else None)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
         self.n_iter_ = 1 if is_first else self.n_iter_
         return self
@@ -248,15 +259,19 @@ class MiniBatchKMeans(KMeans):
             keeping=self._keeping(),
         )
 
-    def _own_starts(self, source: Dataset | InMemory | InMemorySparse) -> list[int | NDArray[Any]]:
+    def _own_starts(self, source: Source) -> list[int | NDArray[Any]]:
         if source.row_count is not None:
             check_cluster_count(self.n_clusters, source.row_count)
         return super()._own_starts(source)
 
-    def _keep_learned(self, parts: list[MiniBatchPart]) -> None:
+    def _shipped(self, part: Any) -> Any:
+        return replace(part, labels=part.labels[:0])
+
+    def _keep_learned(self, parts: list[MiniBatchPart], own: Communicator | None) -> None:
+        """Keep the result; of own rows the labels of this rank of `own`."""
         self.cluster_centers_ = parts[0].learned.centroids
         self.counts_ = parts[0].learned.weight_sums
-        self.labels_ = np.concatenate([part.labels for part in parts])
+        self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia
         self.resumed_from_ = parts[0].resumed_from
 

@@ -108,7 +108,7 @@ def fit(
             drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(
                 rows.total, size=options.batch_size
             )
-            own = np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+            own = np.sort(rows.places(drawn)[1])
             batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
             inertia, squared_shift = _learn(comm, batch, learned)
             if comm.rank == 0:

@@ -73,7 +73,7 @@ class Probes:
         """This worker's rows in sample `number`."""
         rows = self._rows
         drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(rows.total, size=min(rows.total, SAMPLE_ROWS))
-        return np.sort(drawn[(drawn >= rows.offset) & (drawn < rows.offset + len(rows))] - rows.offset)
+        return np.sort(rows.places(drawn)[1])
 
     def sums(
         self, sample: NDArray[np.int64], found: NDArray[np.float64], exact: NDArray[np.float64]

@@ -36,9 +36,11 @@ class WeightedRows:
     points : (n, d) float32, float64 or uint8, or of few entries
     weights : (n,) float64, or None for ones
     offset
-        Global number of the first row.
+        Rows of lower ranks; the global number of the first row, if there are no `runs`.
     total
         Rows of all workers.
+    runs
+        Runs of global numbers of the rows, ascending, as first number and length; None for one run from `offset` on.
     """
 
     # An array, or rows of few entries, of which kernels take either.
@@ -46,9 +48,38 @@ class WeightedRows:
     weights: NDArray[np.float64] | None
     offset: int
     total: int
+    runs: tuple[tuple[int, int], ...] | None = None
 
     def __len__(self) -> int:
         return len(self.points)
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """The runs of global numbers that the rows have, ascending: first number and length of each."""
+        return ((self.offset, len(self)),) if self.runs is None else self.runs
+
+    def numbers(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Global numbers of some of this worker's rows."""
+        if self.runs is None:
+            return places + self.offset
+        firsts, begins = self._firsts_and_begins()
+        run = np.searchsorted(begins, places, side="right") - 1
+        return firsts[run] + places - begins[run]
+
+    def places(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Which of some global numbers are those of this worker's rows, and the places of these."""
+        which, places = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        begin = 0
+        for first, count in self.spans:
+            found = np.flatnonzero((numbers >= first) & (numbers < first + count))
+            which.append(found)
+            places.append(numbers[found] - first + begin)
+            begin += count
+        return np.concatenate(which), np.concatenate(places)
+
+    def _firsts_and_begins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        firsts, counts = np.array(self.spans, np.int64).reshape(-1, 2).T
+        return firsts, np.cumsum(counts) - counts
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
@@ -57,10 +88,14 @@ class WeightedRows:
 
     def draw(self, seed: int, stream: int) -> NDArray[np.float64]:
         """A uniform number of [0, 1) for each row, which depends on nothing but seed, stream and global row number."""
-        bits = np.random.Philox(key=[seed, stream])
-        bits.advance(self.offset // PHILOX_WORDS)
-        surplus = self.offset % PHILOX_WORDS
-        return np.random.Generator(bits).random(surplus + len(self))[surplus:]
+        return np.concatenate([np.empty(0), *(_drawn(seed, stream, first, count) for first, count in self.spans)])
+
+
+def _drawn(seed: int, stream: int, first: int, count: int) -> NDArray[np.float64]:
+    bits = np.random.Philox(key=[seed, stream])
+    bits.advance(first // PHILOX_WORDS)
+    surplus = first % PHILOX_WORDS
+    return np.random.Generator(bits).random(surplus + count)[surplus:]
 
 
 def load(
@@ -94,15 +129,14 @@ def load(
     if weights is not None and len(weights) != total:
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
     own = share.weights if weights is None else weights[offset : offset + len(points)]
-    return WeightedRows(points, own, offset, total)
+    return WeightedRows(points, own, offset, total, share.runs)
 
 
 def values_at(
     comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64], *columns: NDArray[Any]
 ) -> list[NDArray[Any]]:
     """Entries of columns, which have one for each row of this worker, by row number: (m, …), equal on all ranks."""
-    places = np.flatnonzero((numbers >= rows.offset) & (numbers < rows.offset + len(rows)))
-    own = numbers[places] - rows.offset
+    places, own = rows.places(numbers)
     found = [np.empty((len(numbers), *column.shape[1:]), column.dtype) for column in columns]
     for there, *parts in comm.allgather((places, *(column[own] for column in columns))):
         for column, part in zip(found, parts, strict=True):
@@ -132,7 +166,7 @@ def lowest(comm: Communicator, rows: WeightedRows, keys: NDArray[np.float64], co
     """
     offered = np.arange(len(keys)) if count <= FEW_KEYS else np.flatnonzero(_may_be_among(comm, keys, count))
     mine = offered[_lowest_here(keys[offered], count)]
-    gathered = comm.allgather((keys[mine], mine + rows.offset))
+    gathered = comm.allgather((keys[mine], rows.numbers(mine)))
     all_keys, numbers = (np.concatenate(part) for part in zip(*gathered, strict=True))
     return numbers[np.lexsort((numbers, all_keys))[:count]]
 

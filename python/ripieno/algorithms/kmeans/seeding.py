@@ -128,7 +128,11 @@ def scalable_plus_plus(
         costs = nearest * row_weights
         total = comm.allreduce(float(costs.sum()))
         drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
-        new = np.concatenate(comm.allgather(rows.points[drawn].astype(candidates.dtype)))
+        own = np.flatnonzero(drawn)
+        every = comm.allgather((rows.numbers(own), rows.points[own].astype(candidates.dtype)))
+        numbers, new = (np.concatenate(part) for part in zip(*every, strict=True))
+        # Ranks that have read splits have rows from anywhere.
+        new = new[np.argsort(numbers)]
         kernels.update_min_distances(
             rows.points, new, nearest, closest, first_index=len(candidates), threads=comm.threads
         )

@@ -115,9 +115,9 @@ def _dealt(
     order = np.argsort(labels, kind="stable")
     cuts = np.searchsorted(labels[order], bounds)
     parts = (order[start:end] for start, end in pairwise(cuts))
-    sent = [(labels[part], places[part] + rows.offset, row_weights[part], rows.points[places[part]]) for part in parts]
+    sent = [(labels[part], rows.numbers(places[part]), row_weights[part], rows.points[places[part]]) for part in parts]
     labels, numbers, row_weights, points = (np.concatenate(column) for column in zip(*comm.alltoall(sent), strict=True))
-    order = np.argsort(labels, kind="stable")
+    order = np.lexsort((numbers, labels))
     mine = sizes[bounds[comm.rank] : bounds[comm.rank + 1]]
     return _Cells(int(bounds[comm.rank]), points[order], row_weights[order], numbers[order], np.cumsum(mine))
 
@@ -209,6 +209,6 @@ def _rest(
     if count == 0:
         return numbers[:0]
     keys = np.minimum(race(rows.draw(seed, REST_STREAM), rows.row_weights), np.finfo(np.float64).max)
-    mine = numbers[(numbers >= rows.offset) & (numbers < rows.offset + len(rows))]
-    keys[mine - rows.offset] = np.inf
+    _, mine = rows.places(numbers)
+    keys[mine] = np.inf
     return lowest(comm, rows, keys, count)

@@ -27,15 +27,16 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, open_source
+from ripieno.input.matrix import Dataset, InMemory, OwnRows, open_source
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -49,6 +50,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     fit_intercept: bool
     solver: str
 
+    _target_name: str | None
     coef_: NDArray[np.float64]
     intercept_: float | NDArray[np.float64]
     n_features_in_: int
@@ -62,20 +64,24 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         sample_weight: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> LeastSquares:
         """Find the weights of the columns of X by which they are nearest to y.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
-            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet.
+            Of files, each worker reads its own share: .npy, .npz, .csv, .parquet. Of splits, or a partition file, it
+            reads those that are assigned to it.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
             The targets; of files with names of columns, the name of the one that holds them.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
 
         Returns
         -------
@@ -86,17 +92,20 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
         options = self._options()
-        if y is None:
-            raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
-        source, targets = self._open(X, y)
-        weights = checked_weights(sample_weight, source)
+        source, targets, weights = (
+            self._open_own(X, y, sample_weight, comm)
+            if rows == "own" and comm is not None
+            else self._open_shared(X, y, sample_weight)
+        )
         flat = isinstance(targets, int) or targets.ndim == 1
-        told = targets if isinstance(targets, int) else targets.reshape(len(targets), -1)
+        told = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
         parts = self._run_fit(program.fit, source, told, weights, options, comm=comm)
         solution = parts[0].solution
         self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
@@ -142,7 +151,36 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     def _penalty(self) -> float:
         return 0.0
 
-    def _open(self, X: Input, y: ArrayLike | str) -> tuple[Dataset | InMemory, NDArray[np.float64] | int]:
+    def _open_own(
+        self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
+    ) -> tuple[OwnRows, NDArray[np.float64] | int, None]:
+        """This rank's own rows, which have their weights, and their targets."""
+        source, targets, name = None, None, None
+        with opening(comm):
+            if X is not None:
+                source, targets = self._open(X, y)
+                name = self._target_name
+            weights = own_weights(sample_weight, source)
+        rows = own_points(self, comm, source, weights)
+        shape: tuple[int | None, tuple[int, ...]] | None = None
+        if targets is not None:
+            shape = (targets, ()) if isinstance(targets, int) else (None, targets.shape[1:])
+        # The name is None for arrays, so it travels in a tuple.
+        at, width = agreed(comm, shape, "targets")
+        self._target_name = agreed(comm, None if targets is None else (name,), "y")[0]
+        if targets is None:
+            targets = at if at is not None else np.empty((0, *width))
+        return rows, targets, None
+
+    def _open_shared(
+        self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
+    ) -> tuple[Dataset | InMemory, NDArray[np.float64] | int, NDArray[np.float64] | None]:
+        source, targets = self._open(X, y)
+        return source, targets, checked_weights(sample_weight, source)
+
+    def _open(self, X: Input, y: ArrayLike | str | None) -> tuple[Dataset | InMemory, NDArray[np.float64] | int]:
+        if y is None:
+            raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
         self._target_name = y if isinstance(y, str) else None
         if isinstance(y, str) and in_files(X):
             return open_with_target(self, X, y, reset=True)

@@ -7,7 +7,7 @@ are passed over once more and factored.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from ripieno.algorithms.journal import Emit, Journal, Record
 from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, OwnRows
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -59,7 +60,7 @@ class RegressionPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory,
+    source: Dataset | InMemory | OwnRows,
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
     options: RegressionOptions,
@@ -104,11 +105,11 @@ def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
 
 def load_targets(
     comm: Communicator,
-    source: Dataset | InMemory,
+    source: Dataset | InMemory | OwnRows,
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:
-    """This worker's rows, and their targets as (n, t) float64.
+    """This worker's rows, and their targets as (n, t) float64; of `OwnRows` the `targets` are those of this worker.
 
     Raises
     ------
@@ -118,7 +119,12 @@ def load_targets(
     rows = load(comm, source, weights)
     if isinstance(targets, int):
         own = rows.points[:, [targets]].astype(np.float64)
-        return WeightedRows(np.delete(rows.points, targets, axis=1), rows.weights, rows.offset, rows.total), own
+        return replace(rows, points=np.delete(rows.points, targets, axis=1)), own
+    if isinstance(source, OwnRows):
+        with agreement(comm):
+            if len(targets) != len(rows):
+                raise InputError(f"{source.name}: y has {len(targets)} entries for {len(rows)} rows")
+        return rows, np.asarray(targets, np.float64)
     if len(targets) != rows.total:
         raise InputError(f"y has {len(targets)} entries for {rows.total} rows")
     return rows, np.asarray(targets[rows.offset : rows.offset + len(rows)], np.float64)

@@ -34,17 +34,18 @@ from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.logistic import program
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import BinaryFiles, InMemory
+from ripieno.input.matrix import BinaryFiles, InMemory, InMemorySparse, OwnRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -184,6 +185,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         sample_weight: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> LogisticRegression:
         """Find the weights.
 
@@ -197,8 +199,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in their order; none may be negative.
         comm : Communicator, optional
-            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
 
         Returns
         -------
@@ -211,6 +215,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         CheckpointError
             The checkpoint is of another fit, in use, or cannot be written.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
 
@@ -230,7 +236,11 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             keeping=self._keeping(),
         )
         start = self._start()
-        source, labels, classes, weights = self._open(X, y, sample_weight)
+        source, labels, classes, weights = (
+            self._open(X, y, sample_weight)
+            if rows != "own" or comm is None
+            else self._open_own(X, y, sample_weight, comm)
+        )
         told = None if classes is None else np.arange(len(classes))
         parts = self._run_fit(program.fit, source, labels, told, weights, start, options, comm=comm)
         self._keep(parts, classes, time.perf_counter() - begin)
@@ -270,13 +280,60 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         labels, classes = _numbered(y)
         return files, labels[:, None], classes, checked_weights(sample_weight, files)
 
+    def _open_own(
+        self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
+    ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
+        """As `_open`, of this rank's own rows, which have their weights."""
+        source: Any = None
+        found: Any = None
+        with opening(comm):
+            if X is not None:
+                source, found = self._open_unnumbered(X, y)
+            weights = own_weights(sample_weight, source)
+        kind = None if source is None else (self._is_libsvm, self._target_name, isinstance(found, int))
+        self._is_libsvm, self._target_name, has_column = agreed(comm, kind, "classes in files, and their column")
+        if self._is_libsvm:
+            check_weights(comm, weights)
+            return OwnRows(source or LibsvmFiles(()), weights, "y"), None, None, None
+        points = own_points(self, comm, source, weights)
+        if has_column:
+            return points, agreed(comm, found, "the column of classes"), None, None
+        classes = classes_of_all(comm, found)
+        labels = np.empty(0, np.int64) if found is None else np.searchsorted(classes, found)
+        if isinstance(points.source, InMemorySparse):
+            return OwnRows(InMemoryRows.of(points.source.array, labels), weights, "y"), None, classes, None
+        return points, labels[:, None], classes, None
+
+    def _open_unnumbered(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
+        """The rows and the class of each, or the column of files that holds the classes."""
+        self._target_name = y if isinstance(y, str) else None
+        self._is_libsvm = in_files(X) and y is None
+        if self._is_libsvm:
+            return _libsvm(X), None
+        if in_files(X) and isinstance(y, str):
+            return open_with_target(self, X, y, reset=True)
+        if in_files(X):
+            check_classification_targets(y)
+            return open_rows(self, X, reset=True), np.asarray(y)
+        X, y = self._checked_arrays(X, y)
+        check_classification_targets(y)
+        return InMemorySparse.of(canonical(X)) if issparse(X) else InMemory(X), np.asarray(y)
+
     def _open_array(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | None, NDArray[Any], Reals | None]:
+        matrix, y = self._checked_arrays(X, y)
+        labels, classes = _numbered(y)
+        weights = checked_weights(sample_weight, InMemory(matrix))
+        if issparse(matrix):
+            return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
+        return InMemory(matrix), labels[:, None], classes, weights
+
+    def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any]:
         X = rows_in_memory(X)
         check_unmasked(y, "y")
         sparse = issparse(X)
-        matrix, y = validate_data(
+        matrix, labels = validate_data(
             self,
             X,
             y,
@@ -285,11 +342,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             order=None if sparse else "C",
             ensure_all_finite=sparse,
         )
-        labels, classes = _numbered(y)
-        weights = checked_weights(sample_weight, InMemory(matrix))
-        if sparse:
-            return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
-        return InMemory(matrix), labels[:, None], classes, weights
+        return matrix, labels
 
     def _start(self) -> Reals | None:
         if not self.warm_start or not hasattr(self, "coef_"):

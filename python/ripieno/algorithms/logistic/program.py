@@ -31,7 +31,7 @@ from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, InMemory, OwnRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class LogisticPart:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | Dataset | InMemory,
+    source: InMemoryRows | LibsvmFiles | Dataset | InMemory | OwnRows,
     labels: NDArray[Any] | int | None,
     classes: NDArray[Any] | None,
     weights: Reals | None,
@@ -100,10 +100,10 @@ def fit(
         On every rank: the checkpoint is of another fit, in use, or cannot be written.
     """
     begin = time.perf_counter()
-    if isinstance(source, InMemoryRows | LibsvmFiles):
+    if isinstance(_inner(source), InMemoryRows | LibsvmFiles):
         rows, classes, columns, weight, total = _sparse(comm, source, classes, weights)
     else:
-        assert labels is not None
+        assert labels is not None and not isinstance(source, InMemoryRows | LibsvmFiles)
         rows, classes, columns, weight, total = _dense(comm, source, labels, classes, weights)
     journal = Journal(comm, emit)
     load_s = time.perf_counter() - begin
@@ -364,23 +364,32 @@ def _start(function: _Shared, start: Reals | None) -> Reals:
     return np.zeros(function.size) if start is None else start.ravel()
 
 
+def _inner(source: Any) -> Any:
+    """What rows are in, own ones or not."""
+    return source.source if isinstance(source, OwnRows) else source
+
+
 def _sparse(
-    comm: Communicator, source: InMemoryRows | LibsvmFiles, classes: NDArray[Any] | None, weights: Reals | None
+    comm: Communicator, source: Any, classes: NDArray[Any] | None, weights: Reals | None
 ) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-    is_file = isinstance(source, LibsvmFiles)
+    is_file = isinstance(_inner(source), LibsvmFiles)
     columns = columns_of(comm, share.matrix) if is_file else range(share.matrix.shape[1])
     matrix: csr_matrix = of_columns(share.matrix, columns, source.name) if is_file else share.matrix
     classes = checked_classes(comm, share.labels, classes, source.name)
-    own, weight, total = _weights(comm, weights, len(share.labels))
+    if isinstance(source, OwnRows):
+        own = np.ones(len(share.labels)) if source.weights is None else source.weights
+        weight, total = comm.allreduce((float(own.sum()), len(own)))
+    else:
+        own, weight, total = _weights(comm, weights, len(share.labels))
     numbers = np.searchsorted(classes, share.labels)
     return Sparse(matrix, numbers, own, weight_count(len(classes)), comm.threads), classes, columns, weight, total
 
 
 def _dense(
     comm: Communicator,
-    source: Dataset | InMemory,
+    source: Dataset | InMemory | OwnRows,
     labels: NDArray[Any] | int,
     classes: NDArray[Any] | None,
     weights: Reals | None,

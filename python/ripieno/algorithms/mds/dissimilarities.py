@@ -19,6 +19,7 @@ from ripieno.algorithms.kmeans.rows import check_finite, load
 from ripieno.algorithms.mds.sequences import Sequences, edit_distances
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
+from ripieno.input import matrix
 from ripieno.input.matrix import Dataset, InMemory, Share
 from ripieno.input.matrix.binary import NpyFile
 from ripieno.input.matrix.dataset import Piece
@@ -26,6 +27,8 @@ from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+Source = Dataset | InMemory | matrix.OwnRows
 
 #: Distances between rows; the first is computed by a kernel of this package.
 METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
@@ -74,9 +77,7 @@ class OwnRows:
         return sum(self.counts)
 
 
-def load_square(
-    comm: Communicator, source: Dataset | InMemory | Sequences, weights: Dataset | InMemory | None, metric: str
-) -> OwnRows:
+def load_square(comm: Communicator, source: Source | Sequences, weights: Source | None, metric: str) -> OwnRows:
     """Read this worker's rows, or compute them from those of the points, or from sequences.
 
     Raises
@@ -101,7 +102,7 @@ def load_square(
     return _scaled(comm, values, own_weights, counts, first)
 
 
-def read_rows(comm: Communicator, source: Dataset | InMemory, width: int, what: str) -> Share:
+def read_rows(comm: Communicator, source: Source, width: int, what: str) -> Share:
     """This worker's rows of a matrix of finite numbers >= 0, as int16 where files or arrays have it, else float.
 
     Raises
@@ -117,7 +118,9 @@ def read_rows(comm: Communicator, source: Dataset | InMemory, width: int, what: 
     return share
 
 
-def _share(source: Dataset | InMemory, rank: int, world_size: int) -> Share:
+def _share(source: Source, rank: int, world_size: int) -> Share:
+    if isinstance(source, matrix.OwnRows):
+        return _share(source.source, 0, 1)
     file = source.files[0] if isinstance(source, Dataset) and len(source.files) == 1 else None
     if isinstance(file, NpyFile) and file.stored.kind == "i" and file.stored.itemsize == 2:
         first, last = even_range(file.size, rank, world_size)
@@ -137,11 +140,15 @@ def _check_values(share: Share, threads: int) -> None:
             raise InputError(f"{where}: {block[row, column]} where a number >= 0 is expected")
 
 
-def _read_square(comm: Communicator, source: Dataset | InMemory) -> tuple[Share, tuple[int, ...], int]:
-    """This worker's rows, the rows of each worker, and the number of the first row; only the shape is checked."""
+def _read_square(comm: Communicator, source: Source) -> tuple[Share, tuple[int, ...], int]:
+    """Return the rows of this worker, the row count of each worker, and the number of the first row."""
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
-    counts = tuple(comm.allgather(len(share.points)))
+    shapes = comm.allgather((len(share.points), share.points.dtype))
+    counts = tuple(count for count, _ in shapes)
+    # A rank without rows has no say in their type.
+    dtypes = [dtype for count, dtype in shapes if count] or [share.points.dtype]
+    share = replace(share, points=share.points.astype(np.result_type(*dtypes), copy=False))
     total, first = sum(counts), sum(counts[: comm.rank])
     if total != source.column_count:
         raise InputError(
@@ -180,7 +187,7 @@ def _check_square(comm: Communicator, share: Share, counts: tuple[int, ...], fir
     _check_symmetric(comm, share.points, counts, "X")
 
 
-def _computed(comm: Communicator, source: Dataset | InMemory, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
+def _computed(comm: Communicator, source: Source, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
     rows = load(comm, source)
     counts = tuple(comm.allgather(len(rows)))
     points = rows.points if rows.points.dtype == np.float32 else rows.points.astype(np.float64)
@@ -206,9 +213,7 @@ def _computed(comm: Communicator, source: Dataset | InMemory, metric: str) -> tu
     return found, counts, rows.offset
 
 
-def _read_weights(
-    comm: Communicator, source: Dataset | InMemory, counts: tuple[int, ...], first: int
-) -> NDArray[np.float32]:
+def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], first: int) -> NDArray[np.float32]:
     total = sum(counts)
     share = read_rows(comm, source, total, "weights")
     own = tuple(comm.allgather(len(share.points)))

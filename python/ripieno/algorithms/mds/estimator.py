@@ -17,18 +17,19 @@ from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
 from ripieno.algorithms.journal import RunReport
 from ripieno.algorithms.mds import program
-from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
+from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
 from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
+from ripieno.algorithms.own_rows import agreed, opening, own_points
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, open_source
+from ripieno.input.matrix import Dataset, InMemory, OwnRows, open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -137,6 +138,11 @@ class MDS(IterativeEstimator, ObservedEstimator):
     True
     """
 
+    _row_parameters = ("init", "weights")
+    _of_rows = ("embedding_",)
+    # The columns of dissimilarities have the order of the rows.
+    _takes_splits = False
+
     embedding_: Reals
     stress_: float
     normalized_stress_: float
@@ -188,7 +194,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None) -> MDS:
+    def fit(
+        self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> MDS:
         """Find the positions.
 
         Parameters
@@ -199,8 +207,11 @@ class MDS(IterativeEstimator, ObservedEstimator):
             Of sequences: strings, two or more, or a path, glob or URL of FASTA files, compressed or not.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call with the same input; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
+            With own rows `init`, `weights` and `embedding_` have the own rows.
 
         Returns
         -------
@@ -213,14 +224,22 @@ class MDS(IterativeEstimator, ObservedEstimator):
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         CheckpointError
             The checkpoint is of another fit, in use, or cannot be written.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
-        options = self._options(comm)
-        source = self._open(X)
-        parts = self._run_fit(program.fit, source, self._open_weights(), options, comm=comm)
-        self._keep(parts, time.perf_counter() - begin)
+        source: Source | Sequences
+        weights: Source | None
+        if rows == "own" and comm is not None:
+            source, weights, options = self._open_own(X, comm)
+        else:
+            options = self._options(comm, self._init())
+            source, weights = self._open(X), self._open_weights()
+        parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
+        own = slice(None) if comm is None or rows != "own" else parts[comm.rank].own_points
+        self._keep(parts, own, time.perf_counter() - begin)
         return self
 
     def fit_transform(self, X: Input, y: object = None) -> Reals:
@@ -272,7 +291,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         tags.input_tags.two_d_array = not tags.input_tags.string
         return tags
 
-    def _options(self, comm: Communicator | None) -> MDSOptions:
+    def _options(self, comm: Communicator | None, init: Reals | None) -> MDSOptions:
         self._check_workers()
         whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
         check_count("max_iter", self.max_iter)
@@ -284,7 +303,6 @@ class MDS(IterativeEstimator, ObservedEstimator):
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
             raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
-        init = self._init()
         return MDSOptions(
             n_components=int(self.n_components),
             method=self.method,
@@ -297,6 +315,29 @@ class MDS(IterativeEstimator, ObservedEstimator):
             seed=self._own_seed(comm),
             keeping=self._keeping(),
         )
+
+    def _open_own(self, X: Any, comm: Communicator) -> tuple[OwnRows, OwnRows | None, MDSOptions]:
+        """This rank's rows, weights and options; `init` and `weights` have the same rows as X."""
+        source: Any = None
+        weights: Any = None
+        init = None
+        with opening(comm):
+            if self.metric in SEQUENCE_METRICS:
+                raise InputError(f"metric={self.metric!r}: rank 0 reads all sequences: expected rows='shared'")
+            if X is not None:
+                source, weights, init = self._open(X), self._open_weights(), self._init()
+                if init is not None and source.row_count not in (None, len(init)):
+                    raise InputError(f"rank {comm.rank}: init has {len(init)} rows for {source.row_count} points")
+        mine = own_points(self, comm, source, None)
+        inits = [each for each in comm.allgather(init) if each is not None]
+        # Every rank has the positions of all points.
+        options = self._options(comm, np.concatenate(inits) if inits else None)
+        width = None if weights is None else weights.column_count
+        (width,) = agreed(comm, None if source is None else (width,), "columns of weights")
+        if width is None:
+            return mine, None, options
+        own = OwnRows(weights or InMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}")
+        return mine, own, options
 
     def _init(self) -> Reals | None:
         if isinstance(self.init, str):
@@ -356,9 +397,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
         )
         return InMemory(array)
 
-    def _keep(self, parts: list[MDSPart], total_s: float) -> None:
+    def _keep(self, parts: list[MDSPart], own: slice, total_s: float) -> None:
         first = parts[0]
-        self.embedding_, self.stress_ = first.embedding, first.stress
+        self.embedding_, self.stress_ = first.embedding[own], first.stress
         self.normalized_stress_ = first.normalized_stress
         self.n_iter_, self.converged_ = first.iteration_count, first.converged
         self.resumed_from_ = first.resumed_from

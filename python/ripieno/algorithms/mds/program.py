@@ -24,7 +24,7 @@ import numpy as np
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.journal import Emit, Journal, Record
-from ripieno.algorithms.mds.dissimilarities import OwnRows, load_square, read_rows
+from ripieno.algorithms.mds.dissimilarities import OwnRows, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, Reals, Step
 from ripieno.algorithms.mds.saved import FitState, Keeper
 from ripieno.algorithms.mds.sequences import Sequences
@@ -108,12 +108,13 @@ class MDSPart:
     point_count: int
     dtype: str
     record: Record
+    own_points: slice
 
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory | Sequences,
-    weights: Dataset | InMemory | None,
+    source: Source | Sequences,
+    weights: Source | None,
     options: MDSOptions,
     emit: Emit | None = None,
 ) -> MDSPart:
@@ -145,6 +146,7 @@ def fit(
         point_count=rows.total,
         dtype=str(rows.dissimilarities.dtype),
         record=journal.record(load_s),
+        own_points=slice(rows.first, rows.first + len(rows)),
     )
 
 

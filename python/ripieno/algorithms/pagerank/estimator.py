@@ -16,17 +16,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import Lap, by_rank
+from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
 from ripieno.algorithms.reported import About, RankFacts, Shown, report_warning, reported
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.graph import Graph, open_graph
+from ripieno.graph import Graph
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -205,7 +206,9 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         self.verbose = verbose
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> PageRank:
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> PageRank:
         """Compute the ranks of all vertices.
 
         Parameters
@@ -214,6 +217,9 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
+            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
 
         Returns
         -------
@@ -224,6 +230,8 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
 
@@ -234,7 +242,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         """
         begin = time.perf_counter()
         self._check_parameters()
-        graph = open_graph(graph)
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
         options = PageRankOptions(
             damping=float(self.damping),
             tol=float(self.tol),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.own_rows import open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.reported import report_warning, reported
@@ -25,7 +27,7 @@ from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEsti
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -159,18 +161,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.random_state = random_state
 
     @reported
-    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None) -> PCA:
+    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> PCA:
         """Find the axes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features), path, glob or list of paths
             float32 is computed with as it is; other numbers become float64. Of files, each worker reads its own share:
-            .npy, .npz, .csv, .parquet.
+            .npy, .npz, .csv, .parquet. Of splits, or a partition file, it reads those that are assigned to it.
         y : ignored
         comm : Communicator, optional
-            Ranks that all make this call with the same rows; each takes its share. They replace workers that are
-            started for it; all get the result.
+            Ranks that all make this call, instead of workers that are started for it; all get the model.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
 
         Returns
         -------
@@ -181,12 +185,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
         self._check_parameters()
-        source = open_rows(self, X, reset=True, least=2)
+        # One rank may have a single row of its own.
+        opens = open_rows if rows == "own" else partial(open_rows, least=2)
+        source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=opens)
         options = PCAOptions(
             n_components=self._wanted(),
             solver=self.svd_solver,

@@ -22,24 +22,27 @@ from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.inputs import rows_in_memory
+from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
-from ripieno.input.matrix import is_path_like
+from ripieno.input import Split
+from ripieno.input.matrix import InMemorySparse, OwnRows, is_path_like
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles, SparseRows
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike]
+Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike] | Sequence[Split]
 
 
 def _of_probabilities(method: Method) -> Method:
@@ -191,7 +194,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None) -> SparseSGD:
+    def fit(
+        self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> SparseSGD:
         """Descend from zero.
 
         Parameters
@@ -203,6 +208,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             The class of each row, two at least; None for files, which have them.
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes rows of its own, which make up the whole in the order of ranks, or all
+            ranks pass the same rows. By default the ranks compare what they pass; different rows are an error.
 
         Returns
         -------
@@ -213,12 +221,15 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         self._check_parameters()
-        return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm)
+        return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm, rows=rows)
 
+    @same_call
     def partial_fit(
         self,
         X: Input,
@@ -226,12 +237,13 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         classes: ArrayLike | None = None,
         *,
         comm: Communicator | None = None,
+        rows: Rows | None = None,
     ) -> SparseSGD:
         """Go on for one epoch, over other rows if you like.
 
         Parameters
         ----------
-        X, y, comm
+        X, y, comm, rows
             As for `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes there are, for the first call; by default those of y. Later ones know them.
@@ -245,15 +257,17 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         ------
         InputError
             Bad input or a bad parameter.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         self._check_parameters()
         if not hasattr(self, "classes_"):
-            return self._descend(X, y, classes, start=None, epochs=1, comm=comm)
+            return self._descend(X, y, classes, start=None, epochs=1, comm=comm, rows=rows)
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise InputError(f"classes={classes!r}: the first call had {self.classes_}")
-        return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm)
+        return self._descend(X, y, self.classes_, start=(self._weights, self._squares), epochs=1, comm=comm, rows=rows)
 
     def score(self, X: Input, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> float:
         """The share of rows whose class is predicted; files have the classes of their rows."""
@@ -278,6 +292,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
         epochs: int,
         comm: Communicator | None,
+        rows: Rows | None,
     ) -> SparseSGD:
         """Run the workers over X, from `start` on, and keep what they find; `classes` are all there are, if known."""
         options = program.SgdOptions(
@@ -295,27 +310,61 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
-        if is_path_like(X):
-            if y is not None:
-                raise InputError("y: expected None, for files have the class of each row")
+        source: InMemoryRows | LibsvmFiles | OwnRows
+        if rows == "own" and comm is not None:
+            source, known = self._open_own(X, y, known, comm, reset=start is None)
+        else:
+            source, known = self._open(X, y, known, reset=start is None)
+        files = source.source if isinstance(source, OwnRows) else source
+        if isinstance(files, LibsvmFiles):
             columns = None if start is None else self._columns
-            parts = run(LibsvmFiles.open(X), columns, known, start, options)
+            parts = run(source, columns, known, start, options)
             known, self._columns = parts[0].classes, parts[0].columns
             self.n_features_in_ = len(self._columns)
         else:
-            X = rows_in_memory(X)
-            check_unmasked(y, "y")
-            matrix, y = validate_data(self, X, y, reset=start is None, accept_sparse="csr", dtype=np.float64)
-            check_classification_targets(y)
-            known = np.unique(y) if known is None else known
-            unknown = np.setdiff1d(y, known)
-            if len(unknown):
-                raise InputError(f"y has {unknown[0]!r}, which is none of the classes {known}")
-            self._columns = range(matrix.shape[1])
-            source = InMemoryRows.of(canonical(matrix), np.searchsorted(known, y))
+            assert known is not None, "rows in memory have been numbered by their classes"
+            self._columns = range(self.n_features_in_)
             parts = run(source, self._columns, np.arange(len(known)), start, options)
         self._keep(parts, known, start)
         return self
+
+    def _open(
+        self, X: Any, y: Any, known: NDArray[Any] | None, *, reset: bool
+    ) -> tuple[InMemoryRows | LibsvmFiles, NDArray[Any] | None]:
+        """The rows, and the classes if they are known before the workers read."""
+        if is_path_like(X):
+            if y is not None:
+                raise InputError("y: expected None, for files have the class of each row")
+            return LibsvmFiles.open(X), known
+        matrix, y = self._checked_arrays(X, y, reset=reset)
+        known = np.unique(y) if known is None else known
+        _check_known(y, known)
+        return InMemoryRows.of(canonical(matrix), np.searchsorted(known, y)), known
+
+    def _open_own(
+        self, X: Any, y: Any, known: NDArray[Any] | None, comm: Communicator, *, reset: bool
+    ) -> tuple[OwnRows, NDArray[Any] | None]:
+        """As `_open`, of this rank's own rows."""
+        matrix = None
+        with opening(comm):
+            if is_path_like(X):
+                files, _ = self._open(X, y, known, reset=reset)
+            elif X is not None:
+                matrix, y = self._checked_arrays(X, y, reset=reset)
+        if agreed(comm, None if X is None else is_path_like(X), "rows in files of libsvm text"):
+            return OwnRows(LibsvmFiles(()) if X is None else files, None, "y"), known
+        source = None if matrix is None else InMemorySparse.of(csr_matrix(matrix))
+        points = own_points(self, comm, source, None, reset=reset)
+        known = classes_of_all(comm, None if matrix is None else y, known)
+        labels = np.empty(0, np.int64) if matrix is None else np.searchsorted(known, y)
+        return OwnRows(InMemoryRows.of(points.source.array, labels), None, "y"), known
+
+    def _checked_arrays(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        X = rows_in_memory(X)
+        check_unmasked(y, "y")
+        matrix, y = validate_data(self, X, y, reset=reset, accept_sparse="csr", dtype=np.float64)
+        check_classification_targets(y)
+        return matrix, y
 
     def _keep(self, parts: Sequence[program.SgdPart], classes: NDArray[Any], start: Any) -> None:
         shape = (parts[0].feature_count, weight_count(len(classes)))
@@ -376,3 +425,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
                 continue
             if not isinstance(value, Real) or not 0 <= float(value) < np.inf or (name == "eta0" and not value):
                 raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
+
+
+def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:
+    unknown = np.setdiff1d(y, classes)
+    if len(unknown):
+        raise InputError(f"y has {unknown[0]!r}, which is none of the classes {classes}")

@@ -26,6 +26,7 @@ from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
+from ripieno.input.matrix import OwnRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Homes:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles,
+    source: InMemoryRows | LibsvmFiles | OwnRows,
     columns: range | None,
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,

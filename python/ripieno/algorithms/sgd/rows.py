@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
+from ripieno.input.matrix import OwnRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.kernels.hashing import mixed
 
@@ -59,7 +60,7 @@ class SgdRows:
 
 def load(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles,
+    source: InMemoryRows | LibsvmFiles | OwnRows,
     *,
     columns: range | None,
     classes: NDArray[Any] | None,

@@ -14,19 +14,20 @@ from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.journal import RunReport
+from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.springs import program
 from ripieno.algorithms.springs.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
 from ripieno.algorithms.vertices.order import vertex_id
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.graph import Graph, open_graph
+from ripieno.graph import Graph
 from ripieno.kernels.forces import TREE_DIMENSIONS
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -168,7 +169,9 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> FruchtermanReingold:
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> FruchtermanReingold:
         """Find the positions.
 
         Parameters
@@ -178,6 +181,9 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
+            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
 
         Returns
         -------
@@ -190,12 +196,14 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
         CheckpointError
             The checkpoint is of another fit, in use, or cannot be written.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
         begin = time.perf_counter()
         self._check_parameters()
-        graph = open_graph(graph)
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
         options = LayoutOptions(
             dim=int(self.dim),
             k=None if self.k is None else float(self.k),

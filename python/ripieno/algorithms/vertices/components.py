@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import components_program as program
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import IterativeEstimator
-from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -101,7 +101,9 @@ class ConnectedComponents(IterativeEstimator):
         )
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> ConnectedComponents:
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> ConnectedComponents:
         """Find the components.
 
         Parameters
@@ -110,6 +112,9 @@ class ConnectedComponents(IterativeEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
+            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
 
         Returns
         -------
@@ -120,10 +125,12 @@ class ConnectedComponents(IterativeEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
         """
-        graph = open_graph(graph)
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
         parts = self._run(program.fit, graph, self._keeping(), comm=comm)
         vertices = Vertices.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import diameter_program as program
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
-from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -116,7 +116,9 @@ class EffectiveDiameter(IterativeEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> EffectiveDiameter:
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> EffectiveDiameter:
         """Estimate the effective diameter.
 
         Parameters
@@ -125,6 +127,9 @@ class EffectiveDiameter(IterativeEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
+            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
 
         Returns
         -------
@@ -135,6 +140,8 @@ class EffectiveDiameter(IterativeEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
 
@@ -152,7 +159,7 @@ class EffectiveDiameter(IterativeEstimator):
         seed = self._seed(comm)
         # All ranks know what one does.
         told = self.n_strings, seed, self.max_iter, self._keeping()
-        parts = self._run(program.fit, open_graph(graph), *told, comm=comm)
+        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *told, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1

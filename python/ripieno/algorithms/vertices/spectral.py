@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import Vertices
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
-from ripieno.graph import open_graph
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
+    from ripieno._types import OnFailure, Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -132,7 +132,9 @@ class SpectralEmbedding(IterativeEstimator):
         self.random_state = random_state
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None) -> SpectralEmbedding:
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> SpectralEmbedding:
         """Find the eigenvectors.
 
         Parameters
@@ -141,6 +143,9 @@ class SpectralEmbedding(IterativeEstimator):
         y : ignored
         comm : Communicator, optional
             Ranks that all make this call, instead of workers that are started for it; all get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: whether each rank passes edges of its own, or all ranks pass the same graph. By default the
+            ranks compare what they pass; different graphs are an error. The result is that of all vertices.
 
         Returns
         -------
@@ -151,6 +156,8 @@ class SpectralEmbedding(IterativeEstimator):
         ------
         InputError
             Bad input or a bad parameter. It is a ValueError whose message says what is wrong.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
         RankFailed
             A worker died.
 
@@ -163,7 +170,7 @@ class SpectralEmbedding(IterativeEstimator):
             check_count(name, getattr(self, name))
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
-        graph = open_graph(graph)
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
         options = program.SpectralOptions(
             count=self.n_components + bool(self.drop_first),
             tol=float(self.tol),

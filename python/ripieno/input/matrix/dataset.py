@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeGuard
 
 import numpy as np
@@ -86,12 +86,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Share:
-    """One worker's rows, where they come from, and their weights, (n,), if they have brought them."""
+    """One worker's rows, where they come from, and their weights, (n,), if they have brought them.
+
+    `runs` are the runs of numbers that they have among all rows, as first number and length, if they are no single run
+    after those of lower ranks.
+    """
 
     #: An array, or a csr_matrix of an `InMemorySparse`.
     points: Any
     pieces: tuple[Piece, ...]
     weights: NDArray[np.float64] | None = None
+    runs: tuple[tuple[int, int], ...] | None = None
 
     def describe(self, row: int, column: int) -> str:
         """File and position of a value of this share, for messages."""
@@ -239,25 +244,58 @@ class InMemorySparse(Lendable):
 
 @dataclass(frozen=True)
 class OwnRows:
-    """Rows that a worker has already, as in an engine that keeps the data; every worker has others.
+    """Rows that belong to one worker, which reads all of them; every worker has others.
+
+    The rows of all workers, in the order of ranks, are the rows of the whole.
 
     Parameters
     ----------
-    points : (n, d)
+    source
+        A source of rows, in memory or in files, with or without labels.
     weights : (n,) float64, or None for ones
     name
-        What they are called in messages.
+        The name of the rows in messages, if they are in memory.
+    runs
+        As of `Share`.
     """
 
-    points: NDArray[Any]
+    source: Any
     weights: NDArray[np.float64] | None
     name: str
+    runs: tuple[tuple[int, int], ...] | None = None
 
-    def read_share(self, rank: int, world_size: int) -> Share:
-        """All of them."""
-        return Share(
-            _for_kernels(self.points), (Piece(_Numbered(f"{self.name}, "), 0, len(self.points)),), self.weights
-        )
+    row_count: ClassVar[None] = None
+
+    @property
+    def column_count(self) -> int:
+        """Values per row."""
+        width: int = self.source.column_count
+        return width
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Paths of the files, if the rows are in files."""
+        names: Sequence[str] = self.source.names
+        return names
+
+    def read_share(self, rank: int, world_size: int) -> Any:
+        """All rows of this worker, with weights if they have no labels.
+
+        Raises
+        ------
+        InputError
+            There are not as many weights as rows, or what the source says.
+        """
+        share = self.source.read_share(0, 1)
+        labels = getattr(share, "labels", None)
+        count = len(labels) if labels is not None else share.points.shape[0]
+        if self.weights is not None and len(self.weights) != count:
+            raise InputError(f"{self.name}: sample_weight has {len(self.weights)} entries for {count} rows")
+        if not isinstance(share, Share):
+            return share
+        if isinstance(self.source, Dataset):
+            return replace(share, weights=self.weights, runs=self.runs)
+        return Share(share.points, (Piece(_Numbered(f"{self.name}, "), 0, count),), self.weights, self.runs)
 
 
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:

@@ -1,0 +1,254 @@
+"""Rows that each rank has of its own: opened on every rank, compared, and fitted as one whole in the order of ranks.
+
+A rank without rows passes None, and takes the columns of the other ranks. A bad row on one rank is an error on all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
+
+from ripieno._types import Rows
+from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.inputs import open_rows_or_sparse
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError, RipienoError
+from ripieno.graph import Graph
+from ripieno.graph.edges import Edges
+from ripieno.graph.graph import open_graph
+from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+Source = Dataset | InMemory | InMemorySparse | OwnRows
+T = TypeVar("T")
+
+
+def open_for_fit(
+    estimator: Any,
+    X: Any,
+    sample_weight: ArrayLike | None,
+    *,
+    comm: Communicator | None,
+    rows: Rows | None,
+    open: Callable[..., Dataset | InMemory | InMemorySparse],
+    reset: bool = True,
+) -> tuple[Any, NDArray[np.float64] | None]:
+    """The rows of a fit and their weights, opened by ``open(estimator, X, reset=reset)``; own rows have their weights.
+
+    Raises
+    ------
+    InputError
+        Bad rows or weights; of own rows on every rank.
+    """
+    if rows != "own" or comm is None:
+        source = open(estimator, X, reset=reset)
+        return source, checked_weights(sample_weight, source)
+    with opening(comm):
+        mine = None if X is None else open(estimator, X, reset=reset)
+        weights = own_weights(sample_weight, mine)
+        if reset and open is open_rows_or_sparse:
+            estimator.first_column_ = None if mine is None else estimator.first_column_
+            if estimator.first_column_ is not None:
+                raise InputError(
+                    "libsvm text counts its columns by all of its rows: with rows='own' expected a sparse matrix, as "
+                    "sklearn.datasets.load_svmlight_file(…, n_features=…) makes it"
+                )
+    return own_points(estimator, comm, mine, weights, reset=reset), None
+
+
+@contextmanager
+def opening(comm: Communicator) -> Iterator[None]:
+    """Raise what is wrong with one rank's own rows as InputError on every rank."""
+    with agreement(comm, "opening rows of each rank"):
+        try:
+            yield
+        except RipienoError:
+            raise
+        except (TypeError, ValueError) as error:
+            raise InputError(f"rank {comm.rank}: {error}") from error
+
+
+def own_weights(sample_weight: ArrayLike | None, source: Any) -> NDArray[np.float64] | None:
+    """Weights of own rows, which may all be 0 on some ranks; of a rank without rows as they are."""
+    if source is None:
+        return None if sample_weight is None else np.empty(0)
+    return checked_weights(sample_weight, source, least_one=False)
+
+
+def check_weights(comm: Communicator, weights: NDArray[np.float64] | None) -> None:
+    """Raise InputError on every rank if the weights of all ranks are 0."""
+    sums = comm.allgather(None if weights is None else float(weights.sum()))
+    if any(each is not None for each in sums) and not sum(each or 0.0 for each in sums):
+        raise InputError("sample_weight: expected a number >= 0 for each row, not all of them 0")
+
+
+def agreed(comm: Communicator, mine: T | None, what: str) -> T:
+    """The value that all ranks have which have one.
+
+    Raises
+    ------
+    InputError
+        On every rank: ranks have different ones.
+    """
+    return one_of(comm.allgather(mine), what)
+
+
+def one_of(values: Sequence[T | None], what: str) -> T:
+    """As of `agreed`, of the values of all ranks."""
+    found = [(rank, value) for rank, value in enumerate(values) if value is not None]
+    assert found, "a fit without any rows has ended before"
+    (first, expected), *others = found
+    for rank, value in others:
+        if value != expected:
+            raise InputError(
+                f"{what}: {expected!r} on rank {first}, {value!r} on rank {rank}: expected the same on every rank that "
+                "has rows"
+            )
+    return expected
+
+
+def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[Any] | None = None) -> NDArray[Any]:
+    """The classes of all ranks' rows, ascending; those that are `known` if some are.
+
+    Raises
+    ------
+    InputError
+        On every rank: classes have different types, one is none of those that are known, or there are fewer than two.
+    """
+    of_rank = None if y is None else np.unique(y)
+    every = comm.allgather(of_rank)
+    one_of([None if each is None else each.dtype.kind for each in every], "the type of classes")
+    found = np.unique(np.concatenate([each for each in every if each is not None]))
+    classes = found if known is None else known
+    unknown = np.setdiff1d(found, classes)
+    if len(unknown):
+        raise InputError(f"y has {unknown[0]!r}, which is none of the classes {classes}")
+    if len(classes) < 2:
+        raise InputError(f"y has {len(classes)} class: expected at least 2")
+    return classes
+
+
+@dataclass(frozen=True)
+class _OwnEdges:
+    """Edges of a graph that belong to one rank, which reads all of them."""
+
+    source: Any
+
+    text = "the edges of each rank"
+    directed = None
+    labels = None
+    multiple = False
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return bool(self.source.weighted)
+
+    def read_share(self, rank: int, world_size: int) -> Edges:
+        """All edges of this rank."""
+        edges: Edges = self.source.read_share(0, 1)
+        return edges
+
+
+def graph_for_fit(graph: Any, *, comm: Communicator | None, rows: Rows | None) -> Graph:
+    """The graph of a fit; of own rows each rank gives its own edges.
+
+    Raises
+    ------
+    InputError
+        Bad edges; of own edges on every rank, also if their vertices have names, or ranks differ in what edges mean.
+    """
+    if rows != "own" or comm is None:
+        return open_graph(graph)
+    with opening(comm):
+        mine = None if graph is None else open_graph(graph)
+        if mine is not None and mine.labels is not None:
+            raise InputError(
+                f"rank {comm.rank}: the nodes of a networkx graph are numbered in its order, which differs between "
+                "ranks: with rows='own' expected edges as numbers of vertices"
+            )
+    meaning = None if mine is None else (mine.directed, mine.weighted, mine.duplicates)
+    directed, weighted, duplicates = agreed(comm, meaning, "(directed, weighted, duplicates) of the graph")
+    counts = comm.allgather(None if mine is None else mine.vertex_count)
+    none = np.empty(0, np.int64)
+    edges = Edges(none, none, np.empty(0) if weighted else None)
+    whole = copy(Graph(edges) if mine is None else mine)
+    whole.source = cast(Any, _OwnEdges(whole.source))
+    whole.directed, whole.weighted, whole.duplicates = directed, weighted, duplicates
+    whole.vertex_count = max((count for count in counts if count is not None), default=None)
+    return whole
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of a rank's rows: all that `source` has, those that the estimator is fitted on, and their names."""
+
+    width: int
+    fitted: int
+    names: list[str] | None
+    is_sparse: bool
+    dtype: np.dtype[Any] | None
+
+
+def own_points(
+    estimator: Any,
+    comm: Communicator,
+    source: Dataset | InMemory | InMemorySparse | None,
+    weights: NDArray[np.float64] | None,
+    *,
+    reset: bool = True,
+) -> OwnRows:
+    """This rank's own rows, none if `source` is None; the estimator has `n_features_in_` and `feature_names_in_` then.
+
+    Raises
+    ------
+    InputError
+        On every rank: ranks have different columns, or some have sparse rows and others dense ones.
+    """
+    mine = None
+    if source is not None:
+        names = getattr(estimator, "feature_names_in_", None)
+        mine = _Columns(
+            width=source.column_count,
+            fitted=estimator.n_features_in_,
+            names=None if names is None else list(names),
+            is_sparse=isinstance(source, InMemorySparse),
+            dtype=source.dtype,
+        )
+    every = comm.allgather(mine)
+    known = [each for each in every if each is not None]
+    fitted = one_of([None if each is None else each.fitted for each in every], "columns")
+    kinds = ["dense", "sparse"]
+    is_sparse = one_of([None if each is None else kinds[each.is_sparse] for each in every], "rows") == kinds[1]
+    named = [None if each is None else each.names for each in every]
+    if reset:
+        estimator.n_features_in_ = fitted
+        if any(names is not None for names in named):
+            estimator.feature_names_in_ = np.array(one_of(named, "names of columns"), object)
+    check_weights(comm, weights)
+    if source is None:
+        width = known[0].width
+        dtype = next((each.dtype for each in known if each.dtype is not None), np.dtype(np.uint8))
+        source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else InMemory(np.empty((0, width), dtype))
+    return OwnRows(source, weights, f"rank {comm.rank}", _runs(comm, getattr(estimator, "_splits_read", None)))
+
+
+def _runs(comm: Communicator, mine: tuple[list[int], list[int]] | None) -> tuple[tuple[int, int], ...] | None:
+    """The runs of row numbers of the splits that this rank has read, by their numbers and lengths; None without any."""
+    if mine is None:
+        return None
+    every = {number: count for of_rank in comm.allgather(mine) for number, count in zip(*of_rank, strict=True)}
+    firsts, first = {}, 0
+    for number in sorted(every):
+        firsts[number] = first
+        first += every[number]
+    return tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count)

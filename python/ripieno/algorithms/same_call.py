@@ -1,0 +1,404 @@
+"""`same_call`: ranks that call a fit together compare the call before they begin.
+
+Each rank describes its call in one message: class and method, every parameter that changes the result, and its rows.
+Different calls raise `CollectiveMismatch` on every rank. Cost: one allgather of about 1 kB per rank, and a
+digest of at most `DIGEST_BYTES` of each argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from ripieno._types import Rows
+from ripieno.algorithms.own_rows import opening
+from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_of, without_target
+from ripieno.errors import CollectiveMismatch, InputError
+from ripieno.graph import Graph
+from ripieno.keyed.agreement import check
+from ripieno.mapreduce.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+#: Arrays up to this size are compared byte by byte; of larger ones evenly spread blocks that have this size together.
+DIGEST_BYTES = 8 << 20
+_BLOCK_BYTES = 4096
+#: Rows of a frame, and entries of an array of objects, that are compared.
+SAMPLE_ROWS = 4096
+#: These parameters do not change the result, or have no meaning on ranks that are there already.
+_NOT_COMPARED = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
+#: Arguments that have an entry for each row.
+_OF_ROWS = ("y", "sample_weight")
+_LONGEST_TEXT = 80
+
+
+@dataclass(frozen=True)
+class Value:
+    """One argument or parameter of a rank.
+
+    Parameters
+    ----------
+    text
+        A description for messages.
+    digest
+        Equal on two ranks if the values are equal; None if they cannot be compared.
+    is_empty
+        Whether it is None or has no rows.
+    """
+
+    text: str
+    digest: str | None
+    is_empty: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
+
+    `has_splits` says whether the rows are in splits, and `refusal` what is wrong with their partition file.
+    """
+
+    name: str
+    rows: Any
+    has_splits: bool
+    refusal: str | None
+    parameters: Mapping[str, Value]
+    arguments: Mapping[str, Value]
+
+
+def same_call(fit: Fit) -> Fit:
+    """Compare the calls of `fit` on all ranks of its argument `comm`, and settle its argument `rows`.
+
+    `fit` gets ``rows="own"`` or ``rows="shared"`` if there is a `comm`. With own rows, a rank without rows gets None
+    for them, and empty weights if other ranks have weights.
+
+    Raises
+    ------
+    CollectiveMismatch
+        On every rank: ranks call different fits, have different parameters, or rows that differ without ``rows="own"``.
+    InputError
+        `rows` has another value, or is given without `comm`.
+    """
+    signature = inspect.signature(fit)
+    names = [name for name in signature.parameters if name not in ("self", "comm", "rows")]
+
+    @functools.wraps(fit)
+    def wrapped(self: Any, *args: Any, comm: Communicator | None = None, rows: Any = None, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        given = {name: bound.arguments.get(name) for name in names}
+        if comm is None:
+            if rows is not None:
+                raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
+            splits = splits_of(given[names[0]])
+            return fit(self, *args, **kwargs) if splits is None else fit_on_ranks(self, fit.__name__, given, splits)
+        self.__dict__.pop("_splits_read", None)
+        rows, given, has_splits = _settled(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
+        if has_splits:
+            rows, given = "own", _read(comm, self, rows, given, is_graph=names[0] == "graph")
+        return fit(self, **given, comm=comm, rows=rows)
+
+    return cast(Fit, wrapped)
+
+
+def _settled(
+    comm: Communicator, estimator: Any, name: str, rows: Any, given: dict[str, Any]
+) -> tuple[Rows, dict[str, Any], bool]:
+    """Whose rows these are, the arguments of this rank, and whether any rank passes splits."""
+    first = next(iter(given))
+    splits, refusal = None, None
+    try:
+        splits = splits_of(given[first])
+    except InputError as error:
+        refusal = str(error)
+    given[first] = _without_stream(given[first]) if splits is None else splits
+    row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
+    parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
+    arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
+    parameters |= {key: value for key, value in given.items() if key not in arguments}
+    arguments |= {key: parameters.pop(key) for key in row_parameters}
+    has_splits, is_compared = splits is not None, comm.world_size > 1
+    mine = Call(
+        name,
+        rows,
+        has_splits,
+        refusal,
+        {key: value_of(value) for key, value in parameters.items()} if is_compared else {},
+        {key: value_of(value, compared=is_compared and rows != "own") for key, value in arguments.items()},
+    )
+    calls: list[Call] = comm._said_by_all("a fit of an estimator", mine)
+    check([call.name for call in calls])
+    for key in mine.parameters:
+        _check_equal(calls, key)
+    check([f"{name} with rows={call.rows!r}" for call in calls])
+    refused = next((call.refusal for call in calls if call.refusal is not None), None)
+    if refused is not None:
+        raise InputError(refused)
+    if rows not in (None, *get_args(Rows)):
+        raise InputError(f"rows={rows!r}: expected 'own', 'shared' or None")
+    if rows != "own":
+        if is_compared:
+            _check_shared(calls, name)
+        return "shared", given, has_splits
+    return "own", _own(calls, mine, given, first), any(call.has_splits for call in calls)
+
+
+def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any], *, is_graph: bool) -> dict[str, Any]:
+    """The arguments with the rows of splits in place of the splits: of own splits all, of shared ones those assigned.
+
+    Raises
+    ------
+    InputError
+        On every rank: a split of some rank cannot be read, or the order of the rows would have to be known.
+    """
+    first, splits = next(iter(given.items()))
+    with opening(comm):
+        if splits_of(splits) is None:
+            return given
+        if not estimator._takes_splits:
+            raise InputError(f"{type(estimator).__name__} needs the order of its rows: expected rows, not splits")
+        of_each_row = [name for name in _OF_ROWS if name in given and not isinstance(given[name], str | None)]
+        if rows == "shared" and of_each_row:
+            raise InputError(
+                f"{of_each_row[0]}: which rank reads which splits is decided when it fits: expected the name of a "
+                "column, or rows='own' and the splits of each rank"
+            )
+        numbers = list(range(len(splits))) if rows == "own" else assigned(splits, comm)
+        found, counts = read([splits[number] for number in numbers], of_graph=is_graph)
+        given = given | {first: found}
+        if isinstance(given.get("y"), str):
+            X, y = (None, None) if found is None else without_target(found, given["y"])
+            given |= {first: X, "y": y}
+    if rows == "shared":
+        estimator._splits_read = numbers, counts
+    return given
+
+
+def _check_equal(calls: Sequence[Call], parameter: str) -> None:
+    """Raise CollectiveMismatch if a parameter differs between ranks."""
+    values = [call.parameters[parameter] for call in calls]
+    if len({value.digest for value in values}) > 1:
+        texts = _told_apart(values)
+        check([f"{calls[0].name} with {parameter}={text}" for text in texts])
+
+
+def _check_shared(calls: Sequence[Call], name: str) -> None:
+    """Raise CollectiveMismatch unless all ranks have the same arguments."""
+    differing = [
+        key
+        for key, value in calls[0].arguments.items()
+        if value.digest is None or any(call.arguments[key].digest != value.digest for call in calls)
+    ]
+    if not differing:
+        return
+    is_comparable = all(call.arguments[key].digest is not None for call in calls for key in differing)
+    if not is_comparable and calls[0].rows == "shared":
+        return
+    texts = zip(*(_told_apart([call.arguments[key] for call in calls]) for key in differing), strict=True)
+    ranks: dict[str, list[int]] = {}
+    for rank, of_rank in enumerate(texts):
+        told = ", ".join(f"{key}={text}" for key, text in zip(differing, of_rank, strict=True))
+        ranks.setdefault(told, []).append(rank)
+    found = "; ".join(
+        f"{'rank' if len(at) == 1 else 'ranks'} {', '.join(map(str, at))}: {told}" for told, at in ranks.items()
+    )
+    problem = "differ in" if is_comparable else "cannot compare"
+    raise CollectiveMismatch(
+        f"{name}: ranks {problem} {' and '.join(differing)}: {found}: expected rows='own' if each rank passes rows of "
+        "its own, or the same rows on every rank, rows='shared'"
+    )
+
+
+def _told_apart(values: Sequence[Value]) -> list[str]:
+    """A text for each value, which differs where values do."""
+    by_text: dict[str, set[str | None]] = {}
+    for value in values:
+        by_text.setdefault(value.text, set()).add(value.digest)
+    return [
+        value.text if len(by_text[value.text]) == 1 else f"{value.text} (digest {(value.digest or 'unknown')[:8]})"
+        for value in values
+    ]
+
+
+def _own(calls: Sequence[Call], mine: Call, given: dict[str, Any], first: str) -> dict[str, Any]:
+    """The arguments of a rank that has rows of its own."""
+    with_rows = [rank for rank, call in enumerate(calls) if not call.arguments[first].is_empty]
+    if not with_rows:
+        raise InputError(f"{mine.name}: no rank has rows")
+    for key in [key for key in mine.arguments if key != first]:
+        lacking = [str(rank) for rank in with_rows if calls[rank].arguments[key].text == "None"]
+        if 0 < len(lacking) < len(with_rows):
+            raise CollectiveMismatch(
+                f"{mine.name} with rows='own': {key}=None on {'rank' if len(lacking) == 1 else 'ranks'} "
+                f"{', '.join(lacking)}, not on other ranks: expected it on every rank that has rows, or on none"
+            )
+    if not mine.arguments[first].is_empty:
+        return given
+    empty = given | {key: None for key in given if key == first or key in _OF_ROWS}
+    if calls[with_rows[0]].arguments.get("sample_weight", _NONE).text != "None":
+        empty["sample_weight"] = np.empty(0)
+    return empty
+
+
+def value_of(value: Any, *, compared: bool = True) -> Value:
+    """The description of an argument; without a digest if it is not `compared`."""
+    shape = getattr(value, "shape", None)
+    count = shape[0] if shape else len(value) if isinstance(value, list) else None
+    is_empty = value is None or (isinstance(count, int) and count == 0)
+    try:
+        digest = _digest(value) if compared else None
+    except _NotComparable:
+        digest = None
+    return Value(_text(value), digest, is_empty)
+
+
+def _without_stream(X: Any) -> Any:
+    """Streams of Arrow as a table, because a stream can be read only once."""
+    is_stream = hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__") and not hasattr(X, "num_rows")
+    return pa.table(X) if is_stream else X
+
+
+def _text(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        dtype = getattr(value, "dtype", None)
+        of = "" if dtype is None else f" of {dtype}"
+        return f"<{type(value).__name__}{of}, shape {shape}>"
+    if callable(value):
+        return f"<function {getattr(value, '__qualname__', type(value).__name__)}>"
+    text = repr(value)
+    if len(text) <= _LONGEST_TEXT:
+        return text
+    count = f" of {len(value)}" if hasattr(value, "__len__") else ""
+    return f"<{type(value).__name__}{count}>"
+
+
+class _NotComparable(Exception):
+    """A value has nothing that can be compared with the values of other ranks."""
+
+
+def _digest(value: Any) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for piece in _pieces(value):
+        digest.update(f"{len(piece)}:".encode())
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """Bytes that are equal if and only if values are, large ones by a sample."""
+    if hasattr(value, "__dask_graph__"):
+        raise _NotComparable
+    if isinstance(value, bool | np.bool_):
+        yield repr(bool(value)).encode()
+    elif isinstance(value, str | bytes | ModuleType) or value is None:
+        yield repr(value).encode(errors="surrogatepass")
+    elif isinstance(value, int | float | np.integer | np.floating):
+        # Equal numbers of different types are the same parameter.
+        whole = int(value) if float(value).is_integer() else None
+        yield repr(float(value) if whole is None else whole).encode()
+    elif isinstance(value, os.PathLike):
+        yield repr(os.fspath(value)).encode(errors="surrogatepass")
+    elif isinstance(value, np.random.RandomState):
+        yield _digest(value.get_state(legacy=True)).encode()
+    elif isinstance(value, np.random.Generator):
+        yield _digest(value.bit_generator.state).encode()
+    elif isinstance(value, np.ndarray):
+        yield from _array_pieces(value)
+    elif issparse(value):
+        matrix: Any = value
+        rows = matrix.tocsr()
+        yield repr(rows.shape).encode()
+        for part in (rows.indptr, rows.indices, rows.data):
+            yield from _array_pieces(part)
+    elif hasattr(value, "iloc") or hasattr(value, "__arrow_c_stream__"):
+        yield from _frame_pieces(value)
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from _list_pieces(value)
+    elif isinstance(value, Mapping):
+        yield from sorted(_digest((key, each)).encode() for key, each in value.items())
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        yield type(value).__qualname__.encode()
+        for field in dataclasses.fields(value):
+            yield _digest(getattr(value, field.name)).encode()
+    elif isinstance(value, Graph):
+        yield _digest(vars(value)).encode()
+    elif hasattr(value, "nodes") and hasattr(value, "edges"):
+        yield type(value).__qualname__.encode()
+        yield repr(list(value.nodes(data=True))).encode()
+        yield repr(list(value.edges(data=True))).encode()
+    elif hasattr(value, "__array__"):
+        yield from _array_pieces(np.asarray(value))
+    elif callable(value):
+        yield fingerprint({"": value}).encode()
+    else:
+        raise _NotComparable
+
+
+def _array_pieces(array: NDArray[Any]) -> Iterator[bytes]:
+    yield f"{array.dtype} {array.shape}".encode()
+    if array.dtype.hasobject:
+        flat = array.ravel()
+        yield repr(flat[_places(len(flat))].tolist()).encode(errors="surrogatepass")
+        return
+    if array.nbytes <= DIGEST_BYTES:
+        yield np.ascontiguousarray(array).tobytes()
+        return
+    row_bytes = array.nbytes // max(len(array), 1)
+    block_rows = max(1, _BLOCK_BYTES // max(row_bytes, 1))
+    block_count = max(1, DIGEST_BYTES // max(block_rows * row_bytes, 1))
+    for begin in np.linspace(0, len(array) - block_rows, block_count).astype(np.int64).tolist():
+        yield np.ascontiguousarray(array[begin : begin + block_rows]).tobytes()
+
+
+def _frame_pieces(frame: Any) -> Iterator[bytes]:
+    if hasattr(frame, "iloc"):
+        names = frame.columns if hasattr(frame, "columns") else [getattr(frame, "name", "")]
+        yield repr([str(name) for name in names]).encode()
+        yield repr(frame.shape).encode()
+        some = frame.iloc[_places(len(frame))]
+        yield repr(some.to_numpy().tolist()).encode(errors="surrogatepass")
+        return
+    table = pa.table(frame) if not hasattr(frame, "to_pylist") else frame
+    yield repr(getattr(table, "schema", getattr(table, "type", None))).encode()
+    yield repr(len(table)).encode()
+    yield repr(table.take(pa.array(_places(len(table)))).to_pylist()).encode(errors="surrogatepass")
+
+
+def _list_pieces(values: Any) -> Iterator[bytes]:
+    yield f"{type(values).__name__} {len(values)}".encode()
+    if isinstance(values, set | frozenset):
+        yield from sorted(_digest(each).encode() for each in values)
+        return
+    if values and isinstance(values[0], int | float | str | list | tuple):
+        try:
+            array = np.asarray(values)
+        except ValueError:  # rows of different lengths
+            array = np.empty(0, object)
+        if not array.dtype.hasobject:
+            yield from _array_pieces(array)
+            return
+    for at in _places(len(values)).tolist():
+        yield _digest(values[at]).encode()
+
+
+def _places(count: int) -> NDArray[np.int64]:
+    """Evenly spread numbers of rows, the first and the last among them."""
+    return np.unique(np.linspace(0, max(count - 1, 0), min(count, SAMPLE_ROWS)).astype(np.int64))
+
+
+_NONE = Value("None", None, is_empty=True)

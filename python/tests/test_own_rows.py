@@ -1,0 +1,450 @@
+"""Ranks that fit together: with rows of their own the model is that of all rows, and no call differs unnoticed."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import ripieno as rp
+from ripieno import algorithms
+from ripieno.algorithms import same_call
+from ripieno.errors import CollectiveMismatch, InputError
+from scipy.sparse import csr_matrix
+from scipy.spatial.distance import cdist
+from sklearn.datasets import dump_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
+
+RANDOM = np.random.default_rng(0)
+POINTS = RANDOM.normal(size=(60, 4)) + 6 * RANDOM.integers(0, 3, size=60)[:, None]
+SQUARE = cdist(POINTS, POINTS)
+TARGETS = POINTS @ [1.0, -2.0, 0.5, 3.0] + RANDOM.normal(size=60)
+CLASSES = np.array(["no", "yes"])[(np.median(TARGETS) < TARGETS).astype(int)]
+WEIGHTS = RANDOM.random(60)
+SPARSE = csr_matrix(np.where(np.abs(POINTS) > 1, POINTS, 0.0))
+EDGES = np.array([(a, (a * step + 1) % 24) for a in range(24) for step in (1, 2, 5)])
+RATINGS = csr_matrix(np.where(RANDOM.random((20, 8)) < 0.5, RANDOM.integers(1, 6, (20, 8)), 0))
+
+# Rank 1 has no rows.
+CUTS = (0, 25, 25)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, its input by argument, a parameter that is another on rank 2, and what it finds.
+
+    `of_rows` are attributes with an entry for each row.
+    """
+
+    make: Any
+    data: dict[str, Any]
+    other: dict[str, Any]
+    found: tuple[str, ...]
+    of_rows: tuple[str, ...] = ()
+    rtol: float = 1e-12
+
+
+def kmeans(**parameters):
+    return rp.KMeans(**{"n_clusters": 3, "random_state": 0} | parameters)
+
+
+def mds(**parameters):
+    return rp.MDS(**{"random_state": 0, "n_init": 1, "max_iter": 5} | parameters)
+
+
+CLUSTERS = ("cluster_centers_", "inertia_", "n_iter_", "n_features_in_")
+MODEL = ("coef_", "intercept_", "n_features_in_")
+CASES = {
+    "KMeans": Case(kmeans, {"X": POINTS}, {"n_clusters": 4}, CLUSTERS, ("labels_",)),
+    "KMeans of weights": Case(kmeans, {"X": POINTS, "sample_weight": WEIGHTS}, {"tol": 0}, CLUSTERS, ("labels_",)),
+    "KMeans of float32": Case(
+        kmeans, {"X": POINTS.astype(np.float32)}, {"max_iter": 2}, CLUSTERS, ("labels_",), rtol=1e-6
+    ),
+    "KMeans of sparse rows": Case(kmeans, {"X": SPARSE}, {"random_state": 1}, CLUSTERS, ("labels_",)),
+    "KMeans of a frame": Case(
+        kmeans,
+        {"X": pd.DataFrame(POINTS, columns=list("abcd"))},
+        {"init": "random", "n_init": 1},
+        (*CLUSTERS, "feature_names_in_"),
+        ("labels_",),
+    ),
+    "KMeans of given centroids": Case(
+        lambda **parameters: kmeans(init=POINTS[[0, 20, 40]], **parameters),
+        {"X": POINTS},
+        {"tol": 1.0},
+        CLUSTERS,
+        ("labels_",),
+    ),
+    "MiniBatchKMeans": Case(
+        lambda **parameters: rp.MiniBatchKMeans(**{"n_clusters": 3, "random_state": 0, "max_iter": 3} | parameters),
+        {"X": POINTS, "sample_weight": WEIGHTS},
+        {"batch_size": 7},
+        CLUSTERS,
+        ("labels_",),
+    ),
+    "PCA": Case(
+        lambda **parameters: rp.PCA(**{"n_components": 2} | parameters),
+        {"X": POINTS},
+        {"n_components": 3},
+        ("components_", "explained_variance_", "mean_", "n_samples_"),
+    ),
+    "LinearRegression": Case(
+        rp.LinearRegression, {"X": POINTS, "y": TARGETS}, {"fit_intercept": False}, MODEL, rtol=1e-11
+    ),
+    "Ridge of weights": Case(
+        rp.Ridge,
+        {"X": POINTS, "y": np.stack([TARGETS, WEIGHTS], axis=1), "sample_weight": WEIGHTS},
+        {"alpha": 2.0},
+        MODEL,
+        rtol=1e-11,
+    ),
+    "LogisticRegression": Case(
+        lambda **parameters: rp.LogisticRegression(**{"tol": 1e-10, "max_iter": 200} | parameters),
+        {"X": POINTS, "y": CLASSES, "sample_weight": WEIGHTS},
+        {"C": 2.0},
+        (*MODEL, "classes_"),
+        rtol=1e-6,
+    ),
+    "LogisticRegression of sparse rows": Case(
+        lambda **parameters: rp.LogisticRegression(**{"tol": 1e-10, "max_iter": 200} | parameters),
+        {"X": SPARSE, "y": CLASSES},
+        {"C": 2.0},
+        (*MODEL, "classes_"),
+        rtol=1e-6,
+    ),
+    "ALS of a matrix": Case(
+        lambda **parameters: rp.ALS(**{"rank": 2, "max_iter": 3, "random_state": 0} | parameters),
+        {"ratings": RATINGS},
+        {"reg": 0.5},
+        ("user_factors_", "item_factors_", "user_ids_", "item_ids_"),
+        rtol=1e-5,
+    ),
+    "ALS of a table": Case(
+        lambda **parameters: rp.ALS(**{"rank": 2, "max_iter": 3, "random_state": 0} | parameters),
+        {
+            "ratings": pd.DataFrame(
+                {"user": [f"u{u}" for u in RATINGS.nonzero()[0]], "item": RATINGS.nonzero()[1], "rating": RATINGS.data}
+            )
+        },
+        {"alpha": 3.0},
+        ("user_factors_", "item_factors_", "user_ids_", "item_ids_"),
+        rtol=1e-5,
+    ),
+    "MDS": Case(mds, {"X": SQUARE}, {"eps": 0.1}, ("stress_",), ("embedding_",), rtol=1e-6),
+    "MDS of points": Case(
+        lambda **parameters: mds(metric="euclidean", **parameters),
+        {"X": POINTS},
+        {"cooling": 0.5},
+        ("stress_", "n_features_in_"),
+        ("embedding_",),
+        rtol=1e-6,
+    ),
+    "PageRank": Case(rp.PageRank, {"graph": EDGES}, {"damping": 0.5}, ("vertices_", "ranks_", "n_iter_")),
+    "BFS": Case(
+        lambda **parameters: rp.BFS(**{"source": 0} | parameters),
+        {"graph": EDGES},
+        {"source": 1},
+        ("vertices_", "distances_", "parents_"),
+    ),
+    "ConnectedComponents": Case(rp.ConnectedComponents, {"graph": EDGES}, {}, ("vertices_", "labels_")),
+    "EffectiveDiameter": Case(
+        lambda **parameters: rp.EffectiveDiameter(**{"random_state": 0} | parameters),
+        {"graph": EDGES},
+        {"n_strings": 8},
+        ("pairs_", "effective_diameter_"),
+    ),
+    "SpectralEmbedding": Case(
+        lambda **parameters: rp.SpectralEmbedding(**{"n_components": 2, "random_state": 0} | parameters),
+        {"graph": EDGES},
+        {"tol": 0.1},
+        ("vertices_", "embedding_", "eigenvalues_"),
+        rtol=1e-6,
+    ),
+    "FruchtermanReingold": Case(
+        lambda **parameters: rp.FruchtermanReingold(**{"iterations": 5, "random_state": 0} | parameters),
+        {"graph": EDGES},
+        {"iterations": 4},
+        ("vertices_", "positions_"),
+        rtol=1e-6,
+    ),
+}
+ESTIMATORS = [name for name in algorithms.__all__ if hasattr(getattr(algorithms, name), "fit")]
+every_case = pytest.mark.parametrize("name", CASES)
+
+
+def rows_of(value, rank):
+    begin, end = (*CUTS, value.shape[0])[rank : rank + 2]
+    return value.iloc[begin:end] if hasattr(value, "iloc") else value[begin:end]
+
+
+def fitted(make, data, names, comm=None, rows=None, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = make(**parameters).fit(**data, comm=comm, rows=rows)
+    return [getattr(model, name) for name in names]
+
+
+def fit_own(comm, name):
+    case = CASES[name]
+    data = {key: rows_of(value, comm.rank) for key, value in case.data.items()}
+    return fitted(case.make, data, (*case.found, *case.of_rows), comm, "own")
+
+
+def fit_shared(comm, name):
+    case = CASES[name]
+    return fitted(case.make, case.data, (*case.found, *case.of_rows), comm)
+
+
+def assert_close(found, expected, rtol):
+    found, expected = np.asarray(found), np.asarray(expected)
+    if expected.dtype.kind == "f":
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=0))
+    else:
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_there_is_a_case_for_every_estimator():
+    # The steps of a descent depend on which rank has which rows.
+    of_its_own = {"SparseSGD"}
+    assert {type(case.make()).__name__ for case in CASES.values()} | of_its_own == set(ESTIMATORS)
+
+
+@every_case
+def test_the_model_of_own_rows_is_that_of_all_rows(world, name):
+    case = CASES[name]
+    expected = fitted(case.make, case.data, (*case.found, *case.of_rows))
+
+    found, shared = world(3).run(fit_own, name), world(3).run(fit_shared, name)
+
+    count = len(case.found)
+    for results in (*found, *shared):
+        for value, other in zip(results[:count], expected[:count], strict=True):
+            assert_close(value, other, case.rtol)
+    for at in range(count, count + len(case.of_rows)):
+        assert len(found[1][at]) == 0
+        assert_close(np.concatenate([results[at] for results in found]), expected[at], case.rtol)
+        assert_close(shared[0][at], expected[at], case.rtol)
+
+
+def fit_differing(comm, name):
+    case = CASES[name]
+    data = {key: rows_of(value, 2 * (comm.rank > 0)) for key, value in case.data.items()}
+    with pytest.raises(CollectiveMismatch, match=r"rank 0: .*ranks 1, 2: .*rows='own'.*rows='shared'"):
+        fitted(case.make, data, (), comm)
+    if case.other:
+        parameter = next(iter(case.other))
+        with pytest.raises(CollectiveMismatch, match=rf"ranks 0, 1: .*{parameter}=.*rank 2: .*{parameter}="):
+            fitted(case.make, case.data, (), comm, **case.other if comm.rank == 2 else {})
+
+
+@every_case
+def test_different_rows_and_parameters_are_told_on_every_rank(world, name):
+    world(3).run(fit_differing, name)
+
+
+def fit_sgd(comm, path):
+    """Own rows in the shares that ranks have of the same rows: the steps of a descent depend on who has which rows."""
+    model = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE, CLASSES, comm=comm)
+    mine = slice(60 * comm.rank // 3, 60 * (comm.rank + 1) // 3)
+    own = rp.SparseSGD(random_state=0, max_iter=3).fit(SPARSE[mine], CLASSES[mine], comm=comm, rows="own")
+    assert_close(own.coef_, model.coef_, 0)
+    for step in ({"classes": CLASSES}, {}):
+        rows, labels = (SPARSE, CLASSES) if comm.rank == 2 else (None, None)
+        own.partial_fit(rows, labels, comm=comm, rows="own", **step if not hasattr(own, "classes_") else {})
+    files = rp.SparseSGD(random_state=0, max_iter=3).fit(path if comm.rank else None, comm=comm, rows="own")
+    assert files.coef_.shape == own.coef_.shape
+    return own.coef_, files.coef_
+
+
+def test_a_descent_on_own_rows_is_the_same_on_every_rank(world, tmp_path):
+    path = tmp_path / "rows.libsvm"
+    dump_svmlight_file(SPARSE, CLASSES == "yes", str(path), zero_based=False)
+
+    first, *others = world(3).run(fit_sgd, str(path))
+
+    for found in others:
+        assert_close(found, first, 0)
+
+
+def fit_files(comm, folder):
+    mine = None if comm.rank == 1 else f"{folder}/rows-{comm.rank}.csv"
+    clusters = kmeans().fit(mine, comm=comm, rows="own")
+    line = rp.Ridge().fit(mine, "d", comm=comm, rows="own")
+    classes = rp.LogisticRegression(tol=1e-10).fit(
+        mine, None if mine is None else CLASSES[:30] if comm.rank == 0 else CLASSES[30:], comm=comm, rows="own"
+    )
+    same = kmeans().fit(f"{folder}/rows-*.csv", comm=comm)
+    assert_close(same.cluster_centers_, clusters.cluster_centers_, 1e-12)
+    return clusters.labels_, list(clusters.feature_names_in_), line.coef_, classes.coef_
+
+
+def test_files_of_each_rank_are_read_whole(world, tmp_path):
+    frame = pd.DataFrame(POINTS, columns=list("abcd"))
+    frame[:30].to_csv(tmp_path / "rows-0.csv", index=False)
+    frame[30:].to_csv(tmp_path / "rows-2.csv", index=False)
+
+    found = world(3).run(fit_files, str(tmp_path))
+
+    np.testing.assert_array_equal(np.concatenate([labels for labels, *_ in found]), kmeans().fit(frame).labels_)
+    line = rp.Ridge().fit(frame[["a", "b", "c"]], frame["d"])
+    classes = rp.LogisticRegression(tol=1e-10).fit(frame, CLASSES)
+    for _, names, line_coef, coef in found:
+        assert names == list("abcd")
+        assert_close(line_coef, line.coef_, 1e-10)
+        assert_close(coef, classes.coef_, 1e-6)
+
+
+def own(make, *data, **options):
+    """A call of `fit` on own rows."""
+    return lambda comm: make().fit(*data, comm=comm, rows="own", **options)
+
+
+def shared(make, *data, rows=None, **options):
+    """A call of `fit` on rows that are to be the same."""
+    return lambda comm: make().fit(*data, comm=comm, rows=rows, **options)
+
+
+def wrong_calls(rank):
+    """Calls that every rank refuses with the same words, by what these are to say."""
+    bad = np.where(np.arange(60)[:, None] == 7, np.nan, POINTS) if rank == 1 else POINTS
+    names = pd.DataFrame(POINTS, columns=list("abcd" if rank else "abdc"))
+    of_first = (lambda X, k, random_state: X[:k]) if rank else lambda X, k, random_state: X[-k:]
+    return InputError, {
+        "columns: 4 on rank 0, 3 on rank 1": own(kmeans, POINTS[:, : 4 - rank % 2]),
+        "rank 1, row 7, column 0: NaN": own(kmeans, bad),
+        "names of columns": own(kmeans, names),
+        "'dense' on rank 0, 'sparse'": own(kmeans, SPARSE if rank else POINTS),
+        "no rank has rows": own(rp.PCA, POINTS[:0]),
+        "rank 2: Expected 2D": own(rp.PCA, POINTS[0] if rank == 2 else POINTS),
+        "all rows in one place": own(lambda: kmeans(init=first_rows), POINTS),
+        "rows='mine': expected 'own'": shared(kmeans, POINTS, rows="mine"),
+        "numbers of vertices": own(rp.PageRank, nx.path_graph(4)),
+        "reads all sequences": own(lambda: mds(metric="levenshtein"), ["AB", "B"]),
+    }, CollectiveMismatch, {
+        "y=None on rank 1, not": own(rp.Ridge, POINTS, TARGETS if rank != 1 else None),
+        "sample_weight=None on ranks 0, 1, not": own(kmeans, POINTS, sample_weight=WEIGHTS if rank == 2 else None),
+        "differ in sample_weight: .*rank 2": shared(kmeans, POINTS, sample_weight=WEIGHTS + rank // 2),
+        "expected rows='own'": shared(kmeans, POINTS + rank, rows="shared"),
+        "rank 0: KMeans.fit; ranks 1, 2: PCA.fit": shared(rp.PCA if rank else kmeans, POINTS),
+        "init=<function": shared(lambda: kmeans(init=of_first), POINTS),
+        "rank 0: KMeans.fit with rows='own'": shared(kmeans, POINTS, rows=None if rank else "own"),
+    }  # fmt: skip
+
+
+def wrong(comm):
+    bad_input, refused, differing, mismatched = wrong_calls(comm.rank)
+    for error, calls in ((bad_input, refused), (differing, mismatched)):
+        for text, call in calls.items():
+            with pytest.raises(error, match=text):
+                call(comm)
+
+
+def first_rows(X, n_clusters, random_state):
+    return X[:n_clusters]
+
+
+def test_wrong_calls_are_refused_on_every_rank(world):
+    world(3).run(wrong)
+
+
+def test_whose_rows_they_are_is_no_question_without_ranks():
+    with pytest.raises(InputError, match="rows='own' without comm"):
+        kmeans().fit(POINTS, rows="own")
+
+
+def in_turn(splits, comm):
+    """Every rank reads each third split, as where each host has replicas of some."""
+    return list(range(comm.rank, len(splits), comm.world_size))
+
+
+def fit_assigned(comm, path):
+    parts = rp.input.open_partitions(path)
+    with patch.object(same_call, "assigned", in_turn):
+        models = [
+            kmeans().fit(path, comm=comm),
+            kmeans(centroids="divided").fit(parts, comm=comm),
+            kmeans(init="k-means++").fit(parts, comm=comm),
+        ]
+        batches = rp.MiniBatchKMeans(3, random_state=0).fit(parts, comm=comm)
+    mine = parts[5 * comm.rank : 5 * comm.rank + 5]
+    own = kmeans().fit(mine, comm=comm, rows="own")
+    return [
+        [(each.inertia_, each.labels_, each.report_.exemplar_rows) for each in models],
+        (batches.inertia_, batches.labels_),
+        (own.inertia_, own.labels_),
+    ]
+
+
+def test_the_model_of_splits_is_that_of_the_file_whichever_rank_reads_which(world, tmp_path):
+    np.save(tmp_path / "rows.npy", POINTS)
+    path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=7, replicas=2, nodes=["a", "b"])
+    counts = [len(part.read()) for part in rp.input.open_partitions(path)]
+    parts = np.split(np.arange(len(POINTS)), np.cumsum(counts)[:-1])
+    by_rank = [np.concatenate(parts[rank::3]) for rank in range(3)]
+
+    found = world(3).run(fit_assigned, str(path))
+
+    expected = [kmeans(init=init).fit(POINTS) for init in ["k-means||", "k-means||", "k-means++"]]
+    batches, own = rp.MiniBatchKMeans(3, random_state=0).fit(POINTS), kmeans().fit(POINTS)
+    for rank, (models, (inertia, labels), _) in enumerate(found):
+        for (of_splits, own_labels, exemplars), whole in zip(models, expected, strict=True):
+            assert of_splits == pytest.approx(whole.inertia_, rel=1e-12)
+            np.testing.assert_array_equal(own_labels, whole.labels_[by_rank[rank]])
+            np.testing.assert_array_equal(exemplars, whole.report_.exemplar_rows)
+        assert inertia == pytest.approx(batches.inertia_, rel=1e-12)
+        np.testing.assert_array_equal(labels, batches.labels_[by_rank[rank]])
+    np.testing.assert_array_equal(np.concatenate([labels for _, _, (_, labels) in found]), own.labels_)
+
+    events: list[dict] = []
+    model = kmeans(engine=world(3), on_iteration=events.append).fit(path)
+    np.testing.assert_array_equal(model.labels_, own.labels_)
+    assert model.inertia_ == pytest.approx(own.inertia_, rel=1e-12)
+    assert [each["event"] for each in events].count("iteration") == model.n_iter_
+    assert model.engine is world(3) and len(model.report_.ranks) == 3
+
+
+def test_splits_of_every_format_are_input(world, tmp_path):
+    job = world(3)
+    frame = pd.DataFrame(POINTS, columns=list("abcd"))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    frame.to_parquet(tmp_path / "rows.parquet", row_group_size=20)
+    np.savetxt(tmp_path / "edges.txt", EDGES, "%d")
+    np.save(tmp_path / "edges.npy", EDGES)
+    patches = "".join(f"p{at} 0 0 {' '.join(map(repr, row))}\n" for at, row in enumerate(POINTS.tolist()))
+    (tmp_path / "rows.t12").write_text(patches)
+    ratings = CASES["ALS of a table"].data["ratings"]
+    ratings.to_csv(tmp_path / "ratings.csv", index=False)
+
+    def splits(name):
+        return rp.input.splits(tmp_path / name, count=4)
+
+    line, axes = rp.Ridge().fit(frame[["a", "b", "c"]], frame["d"]), rp.PCA(2).fit(POINTS)
+    for name in ("rows.csv", "rows.parquet"):
+        model = rp.Ridge(engine=job).fit(splits(name), "d")
+        assert_close(model.coef_, line.coef_, 1e-10)
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        assert_close(rp.PCA(2, engine=job).fit(splits(name)).components_, axes.components_, 1e-10)
+    of_text = kmeans(engine=job).fit(splits("rows.t12"))
+    assert_close(of_text.labels_, kmeans().fit(tmp_path / "rows.t12").labels_, 0)
+    for name in ("edges.txt", "edges.npy"):
+        assert_close(rp.PageRank(engine=job).fit(splits(name)).ranks_, rp.PageRank().fit(EDGES).ranks_, 1e-12)
+    factors = [model.fit(data) for model, data in (
+        (rp.ALS(2, max_iter=2, random_state=0, engine=job), splits("ratings.csv")),
+        (rp.ALS(2, max_iter=2, random_state=0), ratings),
+    )]  # fmt: skip
+    assert_close(factors[0].user_factors_, factors[1].user_factors_, 1e-5)
+
+    for text, call in {
+        "needs the order of its rows": lambda: mds(engine=job).fit(splits("edges.npy")),
+        "sample_weight: which rank": lambda: kmeans(engine=job).fit(splits("rows.csv"), sample_weight=WEIGHTS),
+        "y='e': the splits have no such column": lambda: rp.Ridge(engine=job).fit(splits("rows.csv"), "e"),
+        "no partition file": lambda: kmeans(engine=job).fit(tmp_path / "no.json"),
+    }.items():
+        (tmp_path / "no.json").write_text("{}")
+        with pytest.raises(InputError, match=text):
+            call()
