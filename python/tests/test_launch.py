@@ -785,6 +785,39 @@ def test_a_result_that_cannot_travel_names_its_rank():
         job.run(lambda comm: threading.Lock() if comm.rank == 1 else None)
 
 
+class Unreadable:
+    """An object whose pickle cannot be loaded."""
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+def emit_unreadable(comm):
+    comm.emit({"value": Unreadable()})
+    comm.barrier()
+
+
+@pytest.mark.parametrize(
+    ("program", "expected", "message"),
+    [
+        (lambda comm: comm.broadcast(Unreadable() if comm.rank == 0 else None), ValueError, "invalid literal"),
+        (
+            lambda comm: Unreadable() if comm.rank == 1 else 1,
+            rp.SerializationError,
+            "result of rank 1 cannot be unpick",
+        ),
+        (emit_unreadable, rp.SerializationError, r"\(event\) of rank [01] cannot be unpickled.*ValueError: invalid"),
+    ],
+    ids=["object", "result", "event"],
+)
+def test_a_message_that_cannot_be_unpickled_fails_its_own_program_and_not_the_next(world, program, expected, message):
+    job = world(2)
+    with job.telling(lambda event: None), pytest.raises(expected, match=message) as caught:
+        job.run(program)
+    assert isinstance(caught.value.__cause__, rp.RankFailed)
+    assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]
+
+
 def test_a_program_that_workers_cannot_import_is_told(tmp_path, monkeypatch):
     module = tmp_path / "only_here.py"
     module.write_text("def program(comm): return 1\n")

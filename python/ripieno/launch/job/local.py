@@ -175,7 +175,7 @@ class LocalJob(ProcessJob[_Worker]):
     def _resize(self, workers: int) -> None:
         # Too few cores are told before anybody leaves.
         places(self._binding, [self.threads] * workers, host.cores())
-        if self._state is State.GONE:
+        if self._state not in (State.READY, State.APART):
             super()._resize(workers)
             return
         self.epoch += 1
