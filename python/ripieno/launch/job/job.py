@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from weakref import WeakSet, WeakValueDictionary
 
 from ripieno._checks import check_count
+from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
@@ -55,6 +56,8 @@ class Job(ABC):
         Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
 
+    #: What happens if a rank is lost while a program runs.
+    _on_failure: OnFailure = "raise"
     #: Whether its ranks find files by the names that this process has for them.
     _SHARES_FILES = True
 
