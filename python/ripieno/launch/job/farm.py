@@ -7,6 +7,7 @@ has found goes to the launching process at once.
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.errors import InputError, SerializationError
+from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.launch.process import parcel
 from ripieno.wire import packing
 
@@ -78,7 +79,7 @@ def _wave(
     seen: set[int] = set()
     failed: BaseException | None = None
     try:
-        while (event := came.get()) is not None:
+        while (event := _next_event(job, came)) is not None:
             index = event[_KEY]
             # What begins again on fewer ranks finds some results once more.
             if index in seen or failed is not None:
@@ -95,6 +96,12 @@ def _wave(
         raise failed
     if failure:
         raise failure[0]
+
+
+def _next_event(job: Job, came: queue.SimpleQueue[dict[str, Any] | None]) -> dict[str, Any] | None:
+    if os.getpid() != job._owner_pid:
+        raise CommunicatorClosed("this process was forked from the one that reads the results of map")
+    return came.get()
 
 
 #: In the events of a farm: which item it is.

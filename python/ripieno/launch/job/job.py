@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -36,6 +37,9 @@ T = TypeVar("T")
 CLOSING_S = 20.0
 
 EventListener = Callable[[dict[str, Any]], None]
+
+#: The jobs that this process has launched. A process that is forked from it owns none of them.
+_launched: WeakSet[Job] = WeakSet()
 
 
 class Job(ABC):
@@ -79,6 +83,7 @@ class Job(ABC):
         # Grows whenever ranks may have begun different ones of them.
         self._broadcast_generation = 0
         self.epoch = 0
+        self._owner_pid = os.getpid()
         self._trace = trace
         self._watch = watch or Watch()
         self._listeners = [] if on_event is None else [on_event]
@@ -95,6 +100,7 @@ class Job(ABC):
         self._was_closed = False
         self._idle = threading.Event()
         self._lock = threading.Lock()
+        _launched.add(self)
 
     def run(self, program: Callable[Concatenate[Communicator, P], R], /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
@@ -458,6 +464,13 @@ class Job(ABC):
         for listener in self._listeners:
             listener(event)
 
+    def _disown(self) -> None:
+        """In a forked process: the job is over here, and goes on in the process that launched it."""
+        self._over = self._over or "it belongs to the process from which this one was forked"
+        self._running = False
+        # Other threads, which do not exist here, may hold these.
+        self._turn, self._lock = threading.RLock(), threading.Lock()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         # There is one job: estimators that are cloned share it.
         return self
@@ -488,6 +501,14 @@ class Job(ABC):
     def _hang_up(self) -> bool:
         """Let the program that another thread waits for fail, if there is such a thread, and a way."""
         return False
+
+
+def _disown_all() -> None:
+    for job in _launched:
+        job._disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def name_of(program: Callable[..., Any]) -> str:

@@ -105,7 +105,6 @@ class LocalJob(ProcessJob[_Worker]):
         self._spares: list[_Worker] = []
         # What all members begin with.
         self._setup: dict[str, Any] = {}
-        self._owner_pid = os.getpid()
         weakref.finalize(self, _end_workers, self.members, self._spares, self._pumps, self._owner_pid)
         self._form_first()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, S
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.processes import end_fork
 from ripieno.launch.process.pulse import Pulse
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -294,7 +296,7 @@ def _run(
     if not goes_on:
         seat.comm._memory.clear()
     with seat.events.of_program(seat.comm, hearing), running(seat.comm), PROGRAMS.page() as amounts:
-        result = program(seat.comm, *args, **kwargs)
+        result = _call(program, seat.comm, *args, **kwargs)
     if amounts:
         channel.send("added", amounts)
     try:
@@ -307,6 +309,20 @@ def _run(
         without = tuple(seat.comm.lost_ranks)
         kind, message = ("returned", Returned(result, without=without)) if without else ("result", result)
         _send_result(channel, rank, kind, result, message)
+
+
+def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the program. A process that it forks ends with the program there, and reports nothing."""
+    rank_pid = os.getpid()
+    try:
+        result = program(*args, **kwargs)
+    except BaseException as error:
+        if os.getpid() != rank_pid:
+            end_fork(error)
+        raise
+    if os.getpid() != rank_pid:
+        end_fork(None)
+    return result
 
 
 def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:

@@ -13,10 +13,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ripieno.errors import RipienoError
 
@@ -150,6 +151,34 @@ def _running(processes: Iterable[subprocess.Popen[bytes]], timeout_s: float) -> 
         except subprocess.TimeoutExpired:
             remaining.append(process)
     return remaining
+
+
+def end_fork(error: BaseException | None) -> NoReturn:
+    """End a process that was forked from a rank, as Python would with `error`, but with no exit handler of the rank."""
+    status: Any = 0
+    if isinstance(error, SystemExit):
+        status = 0 if error.code is None else error.code
+    elif error is not None:
+        traceback.print_exception(error)
+        status = 1
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()
+    os._exit(status & 0xFF)
+
+
+def in_this_process(function: Callable[[], object]) -> Callable[[], None]:
+    """Return `function` as a function that does nothing in a forked process."""
+    owner_pid = os.getpid()
+
+    def call() -> None:
+        if os.getpid() == owner_pid:
+            function()
+
+    return call
 
 
 @contextmanager
