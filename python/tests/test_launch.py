@@ -254,6 +254,29 @@ def test_events_travel_only_while_somebody_listens():
         job.run(program)
 
 
+CLOSED = """
+import os, sys
+report = os.dup(1)
+for number in range(3):
+    os.close(number)
+import ripieno as rp
+
+def program(comm):
+    print("printed", flush=True)
+    os.system("echo said by a shell")
+    return comm.allreduce(1), {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
+
+for workers in (1, 2):
+    with rp.launch(workers, threads=1) as job:
+        os.write(report, f"{job.run(program)}\\n".encode())
+"""
+
+
+def test_no_descriptor_of_a_job_takes_the_place_of_a_closed_standard_one():
+    ran = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.splitlines() == [str([(count, {"/dev/null"})] * count) for count in (1, 2)], ran
+
+
 def test_output_is_prefixed_on_request(capfd):
     with rp.launch(workers=2, prefix_output=True) as job:
         job.run(lambda comm: print("hello", comm.rank, "\nagain"))

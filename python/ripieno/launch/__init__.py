@@ -24,6 +24,7 @@ from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.replicas import checked as checked_replicas
 from ripieno.launch.job.watch import Watch
+from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script.environment import init
 
 __all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
@@ -116,6 +117,7 @@ def launch(
     ...     job.run(program, 10)
     [21, 21]
     """
+    fill_standard_descriptors()
     if not isinstance(engine, Engine) and (not isinstance(engine, str) or engine not in ENGINES):
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}, or an Engine")
     for name, value in (("workers", workers), ("threads", threads)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, S
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
-from ripieno.launch.process.processes import end_fork
+from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.pulse import Pulse
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -253,8 +252,7 @@ def serve(channel: Source, seat: Seat) -> None:
     """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
     _ready(channel, seat)
     while _serve_one(channel, seat):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
 
 
 def _ready(channel: Source, seat: Seat) -> None:
@@ -352,5 +350,5 @@ def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
         report = replace(report, victim=None)
     report = report.told_to_all(comm)
     comm._withdraw()
-    sys.stdout.flush()
+    flush_output()
     channel.send("error", report)

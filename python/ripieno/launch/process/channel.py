@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from ripieno.launch.process.parcel import Parcel, open_inline, open_shared
+from ripieno.launch.process.processes import fill_standard_descriptors
 
 # Who has begun a message, or whom the launching process sends one, may stand still for this long.
 MESSAGE_S = 60.0
@@ -124,6 +125,7 @@ class Channel:
 
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
     """This process's channel, bounded by `timeout_s` once a message has begun, and the socket that a child inherits."""
+    fill_standard_descriptors()
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     mine.settimeout(timeout_s)
     return Channel(mine), theirs

@@ -48,6 +48,30 @@ def start(
         )
 
 
+def fill_standard_descriptors() -> None:
+    """Open /dev/null as each of the descriptors 0–2 that is closed, and give Python the stream that it lacks then.
+
+    A socket or memory of this package that got such a number would receive what this process, or a child of it, prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one.
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            # Python has no stream on a descriptor that was closed when it started.
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+
+
+def flush_output() -> None:
+    """Flush what Python has buffered of standard output and error, if they are open."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+
+
 def thread_environment(threads: int) -> dict[str, str]:
     """Variables that keep NumPy's libraries from starting more than `threads` threads."""
     return dict.fromkeys(THREAD_VARIABLES, str(threads))
@@ -164,9 +188,7 @@ def end_fork(error: BaseException | None) -> NoReturn:
     if not isinstance(status, int):
         print(status, file=sys.stderr)
         status = 1
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):
-            stream.flush()
+    flush_output()
     os._exit(status & 0xFF)
 
 
