@@ -338,6 +338,31 @@ def test_an_exception_that_cannot_travel_is_told_in_words():
     assert caught.value.rank == 1
 
 
+def test_a_rank_that_is_killed_while_sigchld_is_ignored_ends_with_an_unknown_status():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.RankFailed, match="ignores SIGCHLD") as caught:
+            job.run(lambda comm: os.kill(os.getpid(), signal.SIGKILL) if comm.rank else comm.barrier())
+        assert caught.value.rank == 1
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_an_exception_with_a_long_message_is_described_in_short_to_other_ranks():
+    def program(comm):
+        if comm.rank == 0:
+            raise ValueError("x" * 10_000_000)
+        try:
+            comm.barrier()
+        except rp.RankFailed as error:
+            return len(str(error))
+
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="x" * 1000) as caught:
+        job.run(program)
+    assert len(str(caught.value)) == 10_000_000
+    assert caught.value.__cause__.results[1] < 200_000
+
+
 def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
     def program(comm):
         if comm.rank == 1:

@@ -149,6 +149,8 @@ def main(args: Sequence[str] | None = None) -> int:
             click.echo(f"ripieno: {_named(str(message), options)}", err=True)
 
     fill_standard_descriptors()
+    # Inherited as "ignore", it would hide how the processes of a command end.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with warnings.catch_warnings():

@@ -217,10 +217,11 @@ class Job(ABC):
         Exception
             That of the first item found to fail, with a note of its number and rank. No more items are begun then.
         RankFailed
-            A rank has died. With ``on_failure="shrink"`` or "respawn" the items in flight that it had, and others whose
-            results were not yet there, are done again, so that `function` may see an item more than once.
+            The exception of an item cannot travel, or a rank has died. With ``on_failure="shrink"`` or "respawn" the
+            items in flight that a dead rank had, and others whose results were not yet there, are done again, so that
+            `function` may see an item more than once.
         SerializationError
-            An item, or the function, cannot travel. A result that cannot is an error of its item.
+            An item, or the function, cannot travel; or a result cannot, which is an error of its item.
 
         Examples
         --------

@@ -56,7 +56,7 @@ class _Worker(Member):
 
     def ending(self) -> str:
         try:
-            return process.ending(self.process.wait(CULPRIT_S))
+            return process.ending(process.wait_for_end(self.process, CULPRIT_S))
         except subprocess.TimeoutExpired:
             return super().ending()
 

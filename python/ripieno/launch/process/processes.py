@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import site
 import subprocess
@@ -62,7 +63,7 @@ def fill_standard_descriptors() -> None:
             os.set_inheritable(opened, True)
         if getattr(sys, name) is None:
             # Python has no stream on a descriptor that was closed when it started.
-            setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def flush_output() -> None:
@@ -154,8 +155,48 @@ def is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in "Tt"
 
 
-def ending(status: int) -> str:
+def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = None) -> int | None:
+    """Return the status that `process` ends with, or None if the system does not keep it for this process.
+
+    `subprocess` takes that for status 0.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        The process still runs.
+    """
+    if process.returncode is not None:
+        return process.returncode
+    try:
+        end = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        process.poll()
+        return None
+    except OSError:
+        # Linux before 5.3.
+        return process.wait(timeout_s)
+    try:
+        watch = select.poll()
+        watch.register(end, select.POLLIN)
+        if not watch.poll(None if timeout_s is None else timeout_s * 1000):
+            raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0)
+    finally:
+        os.close(end)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        process.poll()
+        return None
+    return process.wait()
+
+
+def ending(status: int | None) -> str:
     """What a return code says, as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
+    if status is None:
+        return (
+            "its process ended with an unknown status, because the launching process ignores SIGCHLD or waits for all "
+            "of its children elsewhere"
+        )
     if status >= 0:
         return f"its process exited with status {status}"
     try:
