@@ -18,8 +18,9 @@ from ripieno.comm.serving import HAS_IT, LET_GO, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
 from ripieno.comm.value_memory import BroadcastMemory, limited, of_this_process
 from ripieno.disciplines import AT_ONCE, AUTO, DISCIPLINES, discipline_of
-from ripieno.errors import BroadcastError, InputError, RankFailed
+from ripieno.errors import BroadcastError, InputError, RankFailed, SerializationError
 from ripieno.wire import packing
+from ripieno.wire.objects import Unsendable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -364,7 +365,11 @@ class BroadcastVariables(Gathers):
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # What is within the pickle would not be read-only; an empty array needs no memory.
         begun_s = time.perf_counter()
-        packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        try:
+            packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        except SerializationError as error:
+            self._given_by(root, "broadcast_variable", Unsendable(root, error))
+            raise
         packed_s = time.perf_counter() - begun_s
         places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
