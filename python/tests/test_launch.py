@@ -909,6 +909,17 @@ def shared_mappings() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:")
 
 
+def test_more_workers_than_the_memory_has_room_for_are_refused():
+    room = r"workers=100000000(, spares=1)?: expected at most \d+ processes on this machine, which has \d+ usable cores"
+    for options in ({}, {"spares": 1}):
+        with pytest.raises(rp.InputError, match=room):
+            rp.launch(workers=10**8, **options)
+    with rp.launch(workers=2, threads=1) as job:
+        with pytest.raises(rp.InputError, match=room):
+            job.resize(10**8)
+        assert job.run(lambda comm: comm.world_size) == [2, 2]
+
+
 def test_nothing_is_left_behind():
     gc.collect()
     before, mappings = open_descriptors(), shared_mappings()

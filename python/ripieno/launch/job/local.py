@@ -29,7 +29,7 @@ from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.job.watch import Watch
-from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S
+from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
@@ -172,6 +172,7 @@ class LocalJob(ProcessJob[_Worker]):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
+        check_room(workers, self._spare_count)
         # Too few cores are told before anybody leaves.
         places(self._binding, [self.threads] * workers, host.cores())
         if self._state not in (State.READY, State.APART):
