@@ -196,6 +196,17 @@ def mapped(comm, views):
     return in_file, in_memory, [view.copy() for view in views], views[0].flags.writeable
 
 
+def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
+    with rp.launch(workers=2, threads=1) as job:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)
+            assert job.run(lambda comm: os.getcwd()) == [str(tmp_path / name)] * 2
+        # A program may leave the directory, and later ones find themselves there.
+        assert job.run(lambda comm: os.chdir("/")) == [None, None]
+        assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
+
+
 def test_memory_maps_are_opened_anew_instead_of_copied(world, tmp_path):
     np.save(tmp_path / "vectors.npy", np.arange(300_000.0).reshape(-1, 3))
     whole = np.load(tmp_path / "vectors.npy", mmap_mode="r")

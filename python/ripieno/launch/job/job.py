@@ -107,7 +107,8 @@ class Job(ABC):
 
         Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
         ``__main__`` and of notebooks travel by value; in local workers `pickle` finds them by their names, too.
-        Programs get arguments of their own, and the caller results of its own.
+        Programs get arguments of their own, and the caller results of its own. Local workers run a program in the
+        caller's current directory.
 
         Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
         large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The

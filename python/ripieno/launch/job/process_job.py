@@ -22,7 +22,7 @@ from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, Seri
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.conversation import Conversation, Member, tell
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
-from ripieno.launch.job.programs import RunRequest
+from ripieno.launch.job.programs import RunRequest, current_directory
 from ripieno.launch.job.watch import Watch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
@@ -174,7 +174,8 @@ class ProcessJob(Job, Generic[M]):
             try:
                 hearing = self._watch.hearing(bool(self._listeners), self.workers)
                 self._state = State.BUSY
-                self._send((program, args, kwargs, hearing, goes_on))
+                directory = current_directory() if self._SHARES_FILES else None
+                self._send((program, args, kwargs, hearing, goes_on, directory))
                 unsent = None
             except SerializationError as error:
                 self._state = State.READY

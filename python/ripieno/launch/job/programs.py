@@ -105,9 +105,9 @@ class Hearing(NamedTuple):
     pulse_s: float | None = None
 
 
-#: A program, its arguments by place and by name, who hears of it, and whether ranks keep what programs before it have
-#: put by.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool]
+#: A program, its arguments by place and by name, who hears of it, whether ranks keep what programs before it have put
+#: by, and the directory of the caller, if ranks find files by its names.
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool, str | None]
 
 
 @dataclass(frozen=True)
@@ -119,11 +119,11 @@ class ForRank0:
 
 def elsewhere(request: RunRequest) -> RunRequest:
     """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
-    program, args, kwargs, hearing, goes_on = request
+    program, args, kwargs, hearing, goes_on, directory = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
     args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
-    return program, args, kwargs, hearing, goes_on
+    return program, args, kwargs, hearing, goes_on, directory
 
 
 class Events:
@@ -206,6 +206,8 @@ class Seat:
         self._meet = meet
         self._replicas = replicas
         self._begins_again = begins_again
+        # The directory of the caller, as far as this rank knows.
+        self._directory = current_directory()
         self._take(comm)
 
     def meet_again(self, *place: int) -> None:
@@ -217,6 +219,12 @@ class Seat:
         lasting, memory = self.comm._lasting, self.comm._memory
         self._take(self._meet(*place))
         self.comm._lasting, self.comm._memory = lasting, memory
+
+    def enter(self, directory: str | None) -> None:
+        """Change to the caller's directory, if the caller has changed it. A program may leave it."""
+        if directory is not None and directory != self._directory:
+            os.chdir(directory)
+            self._directory = directory
 
     def close(self) -> None:
         """Leave the others for good. Values that come from here are given to those that fetch them, 10 s at most."""
@@ -246,6 +254,14 @@ class Seat:
         comm.begins_again = self._begins_again
         # Of all ranks, whoever has died, where ranks have replicas.
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
+
+
+def current_directory() -> str | None:
+    """Return the directory of this process, or None if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
 
 
 def serve(channel: Source, seat: Seat) -> None:
@@ -288,7 +304,9 @@ def _run(
     kwargs: dict[str, Any],
     hearing: Hearing,
     goes_on: bool,
+    directory: str | None,
 ) -> None:
+    seat.enter(directory)
     rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
     seat.comm._fits.clear()
     if not goes_on:
