@@ -92,7 +92,10 @@ class TooFewSlots(EngineError):
 
 
 class BroadcastError(RipienoError):
-    """The value of a broadcast variable will not come: its root is lost, and parts of it with the root."""
+    """The value of a broadcast variable will not come: its root is lost, and parts of it with the root.
+
+    Its ``__cause__`` is the `RankFailed` of the root, if the root is lost.
+    """
 
 
 class CommunicatorClosed(RipienoError):

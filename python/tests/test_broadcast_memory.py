@@ -164,6 +164,15 @@ def test_where_values_go_is_said_by_tmpdir(monkeypatch, tmp_path):
     assert value_memory._spill_directory() == "/var/tmp"
 
 
+def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory(monkeypatch):
+    def none():
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(value_memory.os, "access", lambda *_: False)
+    monkeypatch.setattr(value_memory.tempfile, "gettempdir", none)
+    assert value_memory._OfProcess().now().held_bytes == 0
+
+
 def test_wrong_limits_are_told(monkeypatch):
     for text in ("much", "0", "-1"):
         monkeypatch.setenv(value_memory.VARIABLE, text)

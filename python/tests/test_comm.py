@@ -10,6 +10,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 from collections import namedtuple
 from functools import reduce
 from pathlib import Path
@@ -496,3 +497,48 @@ def test_arrays_of_rp_empty_are_like_any_other():
     assert large.shape == (1 << 10, 1 << 8) and large.flags.writeable and large.flags.c_contiguous
     with pytest.raises(MemoryError, match="in shared memory"):
         rp.empty(1 << 59, np.int64)
+
+
+def call_with_a_lock_at_rank_1(comm):
+    """Return, for each call of a value that rank 1 cannot pickle, what it gives or raises, and what follows it."""
+    value = threading.Lock() if comm.rank == 1 else comm.rank
+    long = [np.ones(100_000), value]
+    calls = {
+        "broadcast": lambda: comm.broadcast(value, 1),
+        "broadcast by a chain": lambda: comm.broadcast(long, 1, algorithm="chain"),
+        "broadcast_async": lambda: comm.broadcast_async(value, 1).wait(),
+        "broadcast_variable": lambda: comm.broadcast_variable(value, 1),
+        "allgather": lambda: comm.allgather(value),
+        "allgather of long lists": lambda: comm.allgather(long),
+        "gather": lambda: comm.gather(value, 0),
+        "scatter": lambda: comm.scatter([value] * 3, 1),
+        "alltoall": lambda: comm.alltoall([value] * 3),
+        "rotate": lambda: comm.rotate(value),
+        "checkpoint": lambda: comm.checkpoint("state", value),
+    }
+    found = {}
+    for name, call in calls.items():
+        try:
+            outcome = call()
+        except rp.SerializationError as error:
+            outcome = str(error)
+        found[name] = outcome, comm.allreduce(1)
+    return found
+
+
+def test_a_value_that_one_rank_cannot_pickle_is_an_error_of_all_that_would_receive_it(world):
+    found = world(3).run(call_with_a_lock_at_rank_1)
+    for name in found[0]:
+        for rank, (outcome, ranks_in_step) in enumerate(each[name] for each in found):
+            assert ranks_in_step == 3
+            if name == "rotate" and rank == 0:
+                assert outcome == 2
+            elif name == "gather" and rank == 2:
+                assert outcome is None
+            else:
+                assert "cannot be sent: TypeError: cannot pickle '_thread.lock' object" in outcome, (
+                    name,
+                    rank,
+                    outcome,
+                )
+                assert rank == 1 or outcome.startswith("rank 1: "), (name, rank, outcome)

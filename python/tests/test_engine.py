@@ -561,7 +561,9 @@ def test_ranks_may_meet_by_the_engine_before_they_join(listening):
     for _, channel in joined:
         channel.send("welcome")
         assert channel.receive(PROMPT_S)[0] == "ready"
-        channel.send("run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, Hearing(False), False))
+        channel.send(
+            "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, Hearing(False), False, None)
+        )
     assert [channel.receive(PROMPT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:
         channel.send("close")

@@ -104,6 +104,42 @@ def test_a_pool_of_forked_processes_computes_inside_a_rank():
         assert job.run(pooled) == [280, 280]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_forked_process_owns_no_job_and_the_launchers_goes_on(workers):
+    with rp.launch(workers=workers, threads=1) as job, rp.MapReduce(lambda part, _: None, job=job) as steps:
+        steps.cache(np.arange(4))
+        results = job.map(square, range(3))
+        next(results)
+
+        def child():
+            words = told([lambda: job.run(square), lambda: list(results), lambda: job.resize(3), steps.step])
+            steps.close()
+            job.close()
+            return words
+
+        words = in_a_child(child)
+        assert len(words) == 4 and all("forked" in word for word in words), words
+        assert list(results) == [1, 4]
+        assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
+
+
+def forks(comm, leave):
+    """Fork a process that leaves the program, and return its exit status."""
+    child = os.fork()
+    if child == 0:
+        leave()
+        return None
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize(
+    ("leave", "status"), [(lambda: None, 0), (sys.exit, 0), (lambda: sys.exit(3), 3), (lambda: 1 / 0, 1)]
+)
+def test_a_forked_process_that_leaves_the_program_of_its_rank_ends_and_reports_nothing(world, leave, status):
+    assert world(2).run(forks, leave) == [status] * 2
+    assert world(2).run(lambda comm: comm.allreduce(1)) == [2] * 2
+
+
 SCRIPT = """
 import os, sys
 import ripieno as rp

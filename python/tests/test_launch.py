@@ -196,6 +196,17 @@ def mapped(comm, views):
     return in_file, in_memory, [view.copy() for view in views], views[0].flags.writeable
 
 
+def test_programs_run_in_the_callers_current_directory(tmp_path, monkeypatch):
+    with rp.launch(workers=2, threads=1) as job:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)
+            assert job.run(lambda comm: os.getcwd()) == [str(tmp_path / name)] * 2
+        # A program may leave the directory, and later ones find themselves there.
+        assert job.run(lambda comm: os.chdir("/")) == [None, None]
+        assert job.run(lambda comm: os.getcwd()) == ["/", "/"]
+
+
 def test_memory_maps_are_opened_anew_instead_of_copied(world, tmp_path):
     np.save(tmp_path / "vectors.npy", np.arange(300_000.0).reshape(-1, 3))
     whole = np.load(tmp_path / "vectors.npy", mmap_mode="r")
@@ -252,6 +263,29 @@ def test_events_travel_only_while_somebody_listens():
         with job.telling(print), pytest.raises(rp.SerializationError, match="lock"):
             job.run(program)
         job.run(program)
+
+
+CLOSED = """
+import os, sys
+report = os.dup(1)
+for number in range(3):
+    os.close(number)
+import ripieno as rp
+
+def program(comm):
+    print("printed", flush=True)
+    os.system("echo said by a shell")
+    return comm.allreduce(1), {os.readlink(f"/proc/self/fd/{number}") for number in range(3)}
+
+for workers in (1, 2):
+    with rp.launch(workers, threads=1) as job:
+        os.write(report, f"{job.run(program)}\\n".encode())
+"""
+
+
+def test_no_descriptor_of_a_job_takes_the_place_of_a_closed_standard_one():
+    ran = subprocess.run([sys.executable, "-c", CLOSED], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.splitlines() == [str([(count, {"/dev/null"})] * count) for count in (1, 2)], ran
 
 
 def test_output_is_prefixed_on_request(capfd):
@@ -313,6 +347,31 @@ def test_an_exception_that_cannot_travel_is_told_in_words():
     with rp.launch(workers=2) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
         job.run(raise_at, 1, lambda: Stubborn(3, "text"))
     assert caught.value.rank == 1
+
+
+def test_a_rank_that_is_killed_while_sigchld_is_ignored_ends_with_an_unknown_status():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.RankFailed, match="ignores SIGCHLD") as caught:
+            job.run(lambda comm: os.kill(os.getpid(), signal.SIGKILL) if comm.rank else comm.barrier())
+        assert caught.value.rank == 1
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_an_exception_with_a_long_message_is_described_in_short_to_other_ranks():
+    def program(comm):
+        if comm.rank == 0:
+            raise ValueError("x" * 10_000_000)
+        try:
+            comm.barrier()
+        except rp.RankFailed as error:
+            return len(str(error))
+
+    with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="x" * 1000) as caught:
+        job.run(program)
+    assert len(str(caught.value)) == 10_000_000
+    assert caught.value.__cause__.results[1] < 200_000
 
 
 def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
@@ -785,6 +844,39 @@ def test_a_result_that_cannot_travel_names_its_rank():
         job.run(lambda comm: threading.Lock() if comm.rank == 1 else None)
 
 
+class Unreadable:
+    """An object whose pickle cannot be loaded."""
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+def emit_unreadable(comm):
+    comm.emit({"value": Unreadable()})
+    comm.barrier()
+
+
+@pytest.mark.parametrize(
+    ("program", "expected", "message"),
+    [
+        (lambda comm: comm.broadcast(Unreadable() if comm.rank == 0 else None), ValueError, "invalid literal"),
+        (
+            lambda comm: Unreadable() if comm.rank == 1 else 1,
+            rp.SerializationError,
+            "result of rank 1 cannot be unpick",
+        ),
+        (emit_unreadable, rp.SerializationError, r"\(event\) of rank [01] cannot be unpickled.*ValueError: invalid"),
+    ],
+    ids=["object", "result", "event"],
+)
+def test_a_message_that_cannot_be_unpickled_fails_its_own_program_and_not_the_next(world, program, expected, message):
+    job = world(2)
+    with job.telling(lambda event: None), pytest.raises(expected, match=message) as caught:
+        job.run(program)
+    assert isinstance(caught.value.__cause__, rp.RankFailed)
+    assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]
+
+
 def test_a_program_that_workers_cannot_import_is_told(tmp_path, monkeypatch):
     module = tmp_path / "only_here.py"
     module.write_text("def program(comm): return 1\n")
@@ -826,6 +918,17 @@ def test_wrong_options_are_named(options, sentence):
 
 def shared_mappings() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:")
+
+
+def test_more_workers_than_the_memory_has_room_for_are_refused():
+    room = r"workers=100000000(, spares=1)?: expected at most \d+ processes on this machine, which has \d+ usable cores"
+    for options in ({}, {"spares": 1}):
+        with pytest.raises(rp.InputError, match=room):
+            rp.launch(workers=10**8, **options)
+    with rp.launch(workers=2, threads=1) as job:
+        with pytest.raises(rp.InputError, match=room):
+            job.resize(10**8)
+        assert job.run(lambda comm: comm.world_size) == [2, 2]
 
 
 def test_nothing_is_left_behind():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from itertools import count, islice
 
@@ -51,6 +52,40 @@ def test_items_are_read_as_far_as_they_are_in_flight(world):
 
     assert list(islice(world(2).map(abs, items(), in_flight=4), 6)) == [0, 1, 2, 3, 4, 5]
     assert next(read) <= 8
+
+
+class NeedsTwo(Exception):
+    """An exception that can be pickled, but not unpickled."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+class Unreadable:
+    """An object that can be pickled, but not unpickled."""
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+def fail_apart(number):
+    if number == 1:
+        raise NeedsTwo(number, 2)
+    return Unreadable() if number == 2 else threading.Lock() if number == 3 else number
+
+
+@pytest.mark.parametrize(
+    ("number", "expected", "message"),
+    [
+        (1, rp.RankFailed, r"(?s)NeedsTwo: 1 and 2.*in fail_apart"),
+        (2, rp.SerializationError, "the result of item 0 of map, on rank [01], cannot be unpickled.*ValueError"),
+        (3, rp.SerializationError, "cannot pickle"),
+    ],
+)
+def test_what_an_item_raises_or_returns_that_cannot_travel_is_reported(world, number, expected, message):
+    with pytest.raises(expected, match=message):
+        list(world(2).map(fail_apart, [number]))
+    assert list(world(2).map(fail_apart, [0])) == [0]
 
 
 def test_an_item_that_fails_is_named(world):

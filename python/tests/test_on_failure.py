@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import time
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -98,6 +99,49 @@ def test_a_spare_that_has_died_itself_is_replaced_first(tmp_path):
         with pytest.warns(RuntimeWarning):
             results = job.run(sums, job.broadcast(np.arange(10) * 10), tmp_path, (1,), signal.SIGKILL)
         assert right(results, 2)
+
+
+def read_after_the_root_has_died(comm, folder):
+    """Read a broadcast variable whose root dies, the first time, before another rank has any of the value."""
+    root_pid = comm.broadcast(os.getpid())
+    is_first_time = not (folder / "struck-0").exists()
+    with comm.broadcast_variable(np.arange(100_000) if comm.rank == 0 else None, strategy="csb") as variable:
+        comm.barrier()
+        strike_once(comm, folder, (0,))
+        assert not is_first_time or gone_within(HANGS_S, [root_pid])
+        return int(variable.value[-1])
+
+
+@pytest.mark.parametrize("policy", [*POLICIES, "raise"])
+def test_a_broadcast_error_counts_as_the_loss_of_its_root(tmp_path, policy):
+    with rp.launch(workers=3, threads=1, on_failure=policy) as job:
+        if policy == "raise":
+            with pytest.raises(rp.RankFailed, match=r"rank 0 .*killed by SIGKILL"):
+                job.run(read_after_the_root_has_died, tmp_path)
+            return
+        with pytest.warns(RuntimeWarning, match="killed by SIGKILL"):
+            assert job.run(read_after_the_root_has_died, tmp_path) == [99_999] * job.workers
+        assert list(job.lost) == [0]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_map_reduce_job_repeats_its_step_after_a_loss(policy):
+    def count(part, weight):
+        return part % 5, np.full(len(part), weight)
+
+    numbers = np.arange(1000)
+    with rp.launch(workers=3, threads=1, on_failure=policy) as job, rp.MapReduce(count, job=job) as steps:
+        steps.cache(numbers, tasks=6)
+        for iteration, victim in enumerate((None, 1, 0)):
+            steps.broadcast(iteration + 1)
+            if victim is not None:
+                os.kill(job.pids[victim], signal.SIGKILL)
+                assert gone_within(HANGS_S, [job.pids[victim]])
+            with nullcontext() if victim is None else pytest.warns(RuntimeWarning, match="killed by SIGKILL"):
+                found = steps.step().sorted(by="key").values
+            assert found.tolist() == [200 * (iteration + 1)] * 5
+            assert {task.rank for task in steps.tasks} == set(range(job.workers))
+        assert job.workers == (1 if policy == "shrink" else 3)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -15,11 +15,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum JobFailure {
     /// A rank died, fell silent, raised an error or left while others still waited for it.
-    #[error("rank {rank} on host {host} failed: {cause}")]
+    #[error("rank {rank}{} failed: {cause}", on_host(.host))]
     RankFailed {
         /// The culprit.
         rank: usize,
-        /// Where it ran.
+        /// Where it ran; empty if that is not known.
         host: String,
         /// What happened, in one sentence; for an exception its type and text.
         cause: String,
@@ -32,6 +32,10 @@ pub enum JobFailure {
         /// Who called what, e.g. `collective 7: rank 0 called allreduce(f32 × 10, sum); rank 1 called barrier`.
         description: String,
     },
+}
+
+fn on_host(host: &str) -> String {
+    if host.is_empty() { String::new() } else { format!(" on host {host}") }
 }
 
 /// A world that those who are left of another one have made.

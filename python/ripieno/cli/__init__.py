@@ -19,6 +19,7 @@ import click
 from ripieno.cli.command_line import COMMAND_LINE
 from ripieno.errors import InputError, RipienoError
 from ripieno.files import results
+from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
@@ -147,6 +148,9 @@ def main(args: Sequence[str] | None = None) -> int:
         if exit_message.is_first_here():
             click.echo(f"ripieno: {_named(str(message), options)}", err=True)
 
+    fill_standard_descriptors()
+    # Inherited as "ignore", it would hide how the processes of a command end.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with warnings.catch_warnings():

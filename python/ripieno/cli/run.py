@@ -13,6 +13,7 @@ import click
 from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
+from ripieno.launch.limits import check_room
 
 # Everything after the script is the script's own, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
@@ -176,6 +177,7 @@ def run_command(
         check_format(trace, [".json"])
     check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
+    check_room(workers)
     if workers % replicas:
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from ripieno._checks import check_count
 from ripieno.comm.gathers import Gathers
+from ripieno.comm.rank import Rank
 from ripieno.comm.serving import HAS_IT, LET_GO, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
 from ripieno.comm.value_memory import BroadcastMemory, limited, of_this_process
 from ripieno.disciplines import AT_ONCE, AUTO, DISCIPLINES, discipline_of
-from ripieno.errors import BroadcastError, InputError
+from ripieno.errors import BroadcastError, InputError, RankFailed, SerializationError
 from ripieno.wire import packing
+from ripieno.wire.objects import Unsendable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,6 +34,9 @@ LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: By files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
+
+#: In the native module's errors about a root that died or is cut off.
+_ROOT_IS_LOST = "the root of the broadcast, "
 
 # For who watches them.
 _living: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
@@ -141,8 +146,12 @@ class BroadcastVariable(Generic[T]):
         bytes into the value.
     """
 
-    def __init__(self, native: NativeVariable, strategy: str, root: int, serialization_s: float = 0.0) -> None:
+    def __init__(
+        self, native: NativeVariable, strategy: str, root: int, comm: Rank, serialization_s: float = 0.0
+    ) -> None:
         self._native: NativeVariable | None = native
+        # As the launcher knows the root.
+        self._root_in_world = comm.first_ranks[root], comm.hosts[root]
         _living.add(self)
         self._opened: list[T] = []
         self.strategy = strategy
@@ -164,8 +173,15 @@ class BroadcastVariable(Generic[T]):
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
         """The bytes of the value, once they are here."""
         native.want()
-        # To NumPy's stubs it is no buffer before Python 3.12.
-        shown: Any = native.wait()
+        try:
+            # To NumPy's stubs it is no buffer before Python 3.12.
+            shown: Any = native.wait()
+        except BroadcastError as error:
+            # Other ranks may report the loss before this rank notices it.
+            if self.root in native.lost() or _ROOT_IS_LOST in str(error):
+                # The error is a consequence of that loss, not a failure of this rank's program.
+                raise error from RankFailed(*self._root_in_world, "its connection for broadcast values was lost")
+            raise
         of_this_process().say()
         return np.frombuffer(shown, np.uint8)
 
@@ -212,7 +228,7 @@ class SharedFileVariable(BroadcastVariable[T]):
     """A value that lies in files; what is native carries words about them only."""
 
     def __init__(self, native: NativeVariable, root: int, rank: Gathers, serving: Serving, file: SharedFile) -> None:
-        super().__init__(native, SHARED_FILE, root)
+        super().__init__(native, SHARED_FILE, root, rank)
         self._serving = serving
         self._file = file
         self._is_root = rank.rank == root
@@ -349,7 +365,11 @@ class BroadcastVariables(Gathers):
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # What is within the pickle would not be read-only; an empty array needs no memory.
         begun_s = time.perf_counter()
-        packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        try:
+            packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+        except SerializationError as error:
+            self._given_by(root, "broadcast_variable", Unsendable(root, error))
+            raise
         packed_s = time.perf_counter() - begun_s
         places = checked_for(strategy, places) if self.rank == root else []
         strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
@@ -457,7 +477,7 @@ class BroadcastVariables(Gathers):
             native = serving.native.expect(root, None if leader == self.rank else leader, is_recorded=record)
             if self.rank in order:
                 native.want()
-        return BroadcastVariable(native, discipline, root, copied_s)
+        return BroadcastVariable(native, discipline, root, self, copied_s)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
         """Who fetches: the root, then of each host one, or every rank; those of a rack one after the other."""

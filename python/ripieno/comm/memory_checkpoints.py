@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from ripieno import log
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.gathers import Gathers
-from ripieno.errors import InputError
+from ripieno.errors import InputError, SerializationError
 from ripieno.units import bytes_text
 from ripieno.wire import packing
+from ripieno.wire.objects import Unsendable
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,13 @@ class MemoryCheckpoints(Exchanges, Gathers):
             The state cannot travel.
         """
         kept = self._kept_under(name, shared)
-        packed = packing.pack(state)
+        call = f"checkpoint({name!r})"
+        try:
+            packed = packing.pack(state)
+        except SerializationError as error:
+            if not shared:
+                self._said_by_all(call, Unsendable(self.rank, error))
+            raise
         blob = np.empty(packing.blob_bytes(packed), np.uint8)
         packing.write_blob(packed, blob)
         version = max((each.version for each in kept), default=0)
@@ -83,7 +90,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             self._note_kept(name, version + 1, blob)
             return
         # Ranks that have come later know of no version.
-        version = max(self._said_by_all(f"checkpoint({name!r})", version)) + 1
+        version = max(self._said_by_all(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
         mine = Kept(version, self.world_size, self.rank, states, False)

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+#: All ranks receive the account of an exception, whose message may be of any length.
+CAUSE_CHARACTERS_MAX = 8 * 1024
+TRACEBACK_CHARACTERS_MAX = 128 * 1024
+
 #: What a process that is forked from this one must leave alone.
 _living: weakref.WeakSet[Rank] = weakref.WeakSet()
 
@@ -251,4 +255,13 @@ os.register_at_fork(after_in_child=_leave_all)
 def describe(error: BaseException) -> tuple[str, str]:
     """Cause in short and traceback text of an exception, as `Communicator.abort` takes them."""
     cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
-    return cause, "".join(traceback.format_exception(error))
+    text = "".join(traceback.format_exception(error))
+    return shortened(cause, CAUSE_CHARACTERS_MAX), shortened(text, TRACEBACK_CHARACTERS_MAX)
+
+
+def shortened(text: str, characters_max: int) -> str:
+    """Return `text`, or its beginning and its end if it is longer than `characters_max`."""
+    if len(text) <= characters_max:
+        return text
+    half = characters_max // 2
+    return f"{text[:half]} … {len(text) - 2 * half:,} characters left out … {text[-half:]}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import warnings
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -102,4 +103,8 @@ def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | N
 def _spill_directory() -> str:
     """Where TMPDIR says, else /var/tmp: what lies in /tmp is in memory on many machines."""
     is_chosen = bool(os.environ.get("TMPDIR")) or not os.access("/var/tmp", os.W_OK)
-    return tempfile.gettempdir() if is_chosen else "/var/tmp"
+    if is_chosen:
+        # Where no directory can be written to, only a value that must be spilled has none, and `say` reports that.
+        with suppress(FileNotFoundError):
+            return tempfile.gettempdir()
+    return "/var/tmp"

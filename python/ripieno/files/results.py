@@ -164,8 +164,10 @@ def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Non
     path = Path(path)
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is not a folder")
-    if path.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise InputError(f"{path} is the current folder, or one around it: choose another one")
+    # A current folder that was removed is not replaced.
+    with suppress(FileNotFoundError):
+        if path.resolve() in (Path.cwd(), *Path.cwd().parents):
+            raise InputError(f"{path} is the current folder, or one around it: choose another one")
     _check_contents(path, sorted(entry.name for entry in path.iterdir()) if path.exists() else [], replaceable)
     _check_place(path)
 

@@ -24,6 +24,8 @@ from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.replicas import checked as checked_replicas
 from ripieno.launch.job.watch import Watch
+from ripieno.launch.limits import check_room
+from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script.environment import init
 
 __all__ = ["Broadcast", "Job", "JobAccumulator", "init", "launch"]
@@ -101,7 +103,8 @@ def launch(
     Raises
     ------
     InputError
-        There are not enough cores to bind workers to, or to pin their threads to.
+        There are not enough cores to bind workers to, or to pin their threads to; or the memory of this machine does
+        not suffice for so many local workers.
     EngineError
         The engine has too few free slots, or cannot be used; the message has the numbers.
     RendezvousError, RankFailed
@@ -116,6 +119,7 @@ def launch(
     ...     job.run(program, 10)
     [21, 21]
     """
+    fill_standard_descriptors()
     if not isinstance(engine, Engine) and (not isinstance(engine, str) or engine not in ENGINES):
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}, or an Engine")
     for name, value in (("workers", workers), ("threads", threads)):
@@ -167,6 +171,7 @@ def launch(
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
+    check_room(workers, spares)
     # Too few cores are told before anything starts.
     places(binding, [threads] * workers, cores())
     if workers == 1 and not binding.is_asked:

@@ -25,6 +25,7 @@ from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import Here, standing_for
 from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
@@ -80,6 +81,7 @@ def serve(
     if invitation.is_survey:
         _answer(invitation, rank, attempt, bind_host)
         return
+    fill_standard_descriptors()
     for folder in invitation.sys_path:
         if folder not in sys.path and os.path.isdir(folder):
             sys.path.append(folder)

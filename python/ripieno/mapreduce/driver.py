@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from ripieno.mapreduce.team import Ranks, Team, Workers
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+R = TypeVar("R")
 
 
 class MapReduce(Progress):
@@ -55,7 +58,9 @@ class MapReduce(Progress):
     collect : callable, optional
         ``collect(result)`` in the driver makes the result of `step` from the results of all ranks.
     workers : int, optional
-        Worker processes to start for the job, as `launch` does, which also takes the `options`.
+        Worker processes to start for the job, as `launch` does, which also takes the `options`. With
+        ``on_failure="shrink"`` or "respawn", here or of `job`, the driver keeps the input and the broadcast value: if
+        workers are lost, the others or their replacements load the input again, and the step is repeated.
     threads : int, default=1
         Map tasks of a worker that run at the same time; `map` must then be safe for threads.
     name : str
@@ -158,6 +163,9 @@ class MapReduce(Progress):
         self._closed = False
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
+        # How ranks get their tasks and the broadcast value again, if the job goes on after a loss.
+        self._load_again: Callable[[Team], None] | None = None
+        self._value: Sealed | None = None
         if checkpoint is not None:
             self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm, trusted=trusted)
 
@@ -195,15 +203,11 @@ class MapReduce(Progress):
         if tasks is not None and not isinstance(partitions, np.ndarray):
             raise InputError(f"tasks={tasks}: an array can be cut into tasks, a list has one for each partition")
         items, names = as_partitions(partitions, len(team.hosts) if tasks is None else tasks)
-        dealt = deal(items, names, team.hosts)
-        sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
-        load = Sealed(worker.as_given if loader is None else loader, "loader")
-        laps = team.run(
-            worker.load, sealed, load, self._threads, options=f", tasks of ranks {[task.rank for task in dealt]}"
-        )
-        self.tasks = dealt
-        self._load = Stage(*zip(*laps, strict=True))
-        return dealt
+        load = partial(self._load_tasks, items, names, Sealed(worker.as_given if loader is None else loader, "loader"))
+        self._on_ranks(load)
+        if team.restarts:
+            self._load_again = load
+        return self.tasks
 
     def broadcast(self, value: Any) -> None:
         """Give the map tasks of all steps to come a value. Its arrays move as they are, and are read-only there.
@@ -212,7 +216,9 @@ class MapReduce(Progress):
         """
         team, begin = self._team, time.perf_counter()
         sealed = Sealed(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
-        team.run(worker.receive, sealed)
+        self._on_ranks(lambda team: team.run(worker.receive, sealed))
+        if team.restarts:
+            self._value = sealed
         self._broadcast = Stage((time.perf_counter() - begin,), (sealed.size_bytes,))
 
     def step(self) -> Any:
@@ -232,17 +238,12 @@ class MapReduce(Progress):
         InputError
             A function has returned an object of a wrong type; names the task.
         RankFailed
-            A worker has died; a job of the same name resumes from the last checkpoint.
+            A worker has died; a job of the same name resumes from the last checkpoint. With ``on_failure="shrink"`` or
+            "respawn" the step is repeated instead.
         """
         if not self.tasks:
             raise InputError("step: there are no map tasks: give the job its input with cache()")
-        team = self._team
-        if self._known_accumulators != len(self._accumulators):
-            program = worker.Program(self._map, self._reduce, self._shuffle, self._threads, self._ops)
-            options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"
-            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators), options=options)
-            self._known_accumulators = len(self._accumulators)
-        results: list[worker.Result] = team.run(worker.step)
+        results = self._on_ranks(self._run_step)
         begin = time.perf_counter()
         together = joined([block for result in results for block in result.blocks])
         if self._collect is not None:
@@ -285,6 +286,46 @@ class MapReduce(Progress):
         if self._team_or_none is None:
             self._team_or_none = Workers(self._job, self._options) if self._comm is None else Ranks(self._comm)
         return self._team_or_none
+
+    def _on_ranks(self, call: Callable[[Team], R]) -> R:
+        """Return ``call(team)``; repeat it if ranks were lost and the job goes on, after giving them their parts."""
+        team = self._team
+        for left in range(team.restarts, -1, -1):
+            try:
+                if team.restarts and team.has_lost_parts:
+                    team.open_parts()
+                    self._give_parts(team)
+                return call(team)
+            except worker.PartsLost:
+                if not left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def _give_parts(self, team: Team) -> None:
+        """Give the ranks their tasks and the value that was broadcast last; the next step gives them the functions."""
+        self._known_accumulators = -1
+        if self._load_again is not None:
+            self._load_again(team)
+        if self._value is not None:
+            team.run(worker.receive, self._value)
+
+    def _load_tasks(self, items: list[Any], names: list[str], loader: Sealed, team: Team) -> None:
+        """Deal the partitions over the ranks, which load them."""
+        dealt = deal(items, names, team.hosts)
+        sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
+        options = f", tasks of ranks {[task.rank for task in dealt]}"
+        laps = team.run(worker.load, sealed, loader, self._threads, options=options)
+        self.tasks = dealt
+        self._load = Stage(*zip(*laps, strict=True))
+
+    def _run_step(self, team: Team) -> list[worker.Result]:
+        """Map, shuffle and reduce on all ranks, which get the functions first if these are new to them."""
+        if self._known_accumulators != len(self._accumulators):
+            program = worker.Program(self._map, self._reduce, self._shuffle, self._threads, self._ops)
+            options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"
+            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators), options=options)
+            self._known_accumulators = len(self._accumulators)
+        return team.run(worker.step)
 
     def _close(self, error: BaseException | None) -> None:
         self._closed = True

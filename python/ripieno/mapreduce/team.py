@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ripieno.launch import Job, launch
+from ripieno.launch.job.process_job import RESPAWNS
 from ripieno.mapreduce import worker
 
 if TYPE_CHECKING:
@@ -21,11 +22,26 @@ class Team(ABC):
     ----------
     hosts : list of str
         The host of every rank.
+    restarts : int
+        How often a call is repeated after ranks were lost. Each time the ranks need their parts again.
     """
+
+    restarts = 0
 
     def __init__(self, replicas: int) -> None:
         self._key = f"mapreduce {secrets.token_hex(8)}"
-        self.hosts: list[str] = self.run(worker.open_part, replicas)
+        self._replicas = replicas
+        self.hosts: list[str] = []
+        self.open_parts()
+
+    def open_parts(self) -> None:
+        """Begin the job on all ranks."""
+        self.hosts = self.run(worker.open_part, self._replicas)
+
+    @property
+    def has_lost_parts(self) -> bool:
+        """Whether the ranks have met anew since `open_parts`, so that their parts are gone."""
+        return False
 
     @abstractmethod
     def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
@@ -43,12 +59,22 @@ class Workers(Team):
         self._is_own = job is None
         self._job = launch(**options) if job is None else job
         self._epoch = -1
+        if self._job._on_failure != "raise":
+            # A shrinking job has at most as many failures as ranks.
+            self.restarts = max(RESPAWNS, self._job.workers)
         try:
             super().__init__(self._job.replicas)
-            self._epoch = self._job.epoch
         except BaseException as error:
             self.close(error)
             raise
+
+    def open_parts(self) -> None:
+        super().open_parts()
+        self._epoch = self._job.epoch
+
+    @property
+    def has_lost_parts(self) -> bool:
+        return self._job.epoch != self._epoch
 
     def run(self, function: Callable[..., Any], *args: Any, options: str = "") -> list[Any]:
         return self._job.run(function, self._key, *args)
@@ -56,7 +82,7 @@ class Workers(Team):
     def close(self, error: BaseException | None) -> None:
         if self._is_own:
             self._job.__exit__(None if error is None else type(error), error, None)
-        elif not self._job.over and self._job.epoch == self._epoch:
+        elif not self._job.over and not self.has_lost_parts:
             self.run(worker.close_part)
 
 

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
+class PartsLost(CommunicatorClosed):
+    """The ranks have met anew since a job gave them their parts."""
+
+
 @dataclass(frozen=True)
 class Program:
     """What a job's tasks do; see `MapReduce` for each."""
@@ -74,7 +78,7 @@ def close_part(comm: Communicator, key: str) -> None:
 def _part(comm: Communicator, key: str) -> WorkerState:
     part: WorkerState | None = comm.kept.get(key)
     if part is None:
-        raise CommunicatorClosed(
+        raise PartsLost(
             "what the ranks kept for this map-reduce job is gone, because a program has failed since: make another "
             "one; of the same name, it resumes from the last checkpoint"
         )

@@ -6,12 +6,13 @@ Cost: one small collective ahead of the data; none of objects that are short eno
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno.errors import SerializationError
 from ripieno.wire import packing
 from ripieno.wire.arrays import as_array, empty, split
 from ripieno.wire.forms import OBJECT
@@ -25,6 +26,37 @@ _FEW_RANKS = 64
 
 #: What is in a first message: its kind, and bytes or how many are to come.
 First = tuple[int, bytes | int]
+
+
+class Unsendable:
+    """Takes the place of a value that cannot be pickled, so that the other ranks of the call raise the same error.
+
+    Parameters
+    ----------
+    rank
+        The rank that has the value.
+    error
+        Why the value cannot be pickled.
+    """
+
+    def __init__(self, rank: int, error: SerializationError) -> None:
+        self._message = f"rank {rank}: {error}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _raise, (self._message,)
+
+
+def _raise(message: str) -> NoReturn:
+    raise SerializationError(message)
+
+
+def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
+    """What takes the place of `value`; None if it can be pickled, so that another rank's value has failed."""
+    try:
+        packing.pack(movable(value))
+    except SerializationError as error:
+        return Unsendable(native.rank, error)
+    return None
 
 
 def send(native: NativeCommunicator, value: Any, to: int) -> None:
@@ -62,7 +94,12 @@ def pieces(value: Any) -> list[NDArray[Any]]:
 
 def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
     """The root's value, on every rank: the same object at the root."""
-    is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
+    try:
+        is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
+    except SerializationError as error:
+        if native.rank == root:
+            _native.broadcast_object(native, Unsendable(root, error), root, algorithm, form)
+        raise
     if is_done:
         return rest
 
@@ -109,7 +146,12 @@ def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
 
 def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
     """Every rank's value, on every rank."""
-    is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
+    try:
+        is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
+    except SerializationError:
+        if not isinstance(value, Unsendable) and (instead := _unsendable(native, value)) is not None:
+            allgather(native, instead, algorithm, form)
+        raise
     if is_done:
         found: list[Any] = rest
         return found
@@ -122,6 +164,15 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 
 def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     """Every rank's value, at the root."""
+    try:
+        return _gather(native, value, root, algorithm)
+    except SerializationError:
+        if (instead := _unsendable(native, value)) is not None:
+            _gather(native, instead, root, algorithm)
+        raise
+
+
+def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None) -> list[Any] | None:
     if algorithm is None and native.world_size <= _FEW_RANKS:
         is_done, rest = _native.gather_objects(native, value, root, None, OBJECT)
         if is_done:
@@ -142,6 +193,15 @@ def gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | N
 
 def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     """The root's i-th value, at rank i."""
+    try:
+        return _scatter(native, values, root, algorithm)
+    except SerializationError:
+        if native.rank == root and (instead := _unsendable(native, values)) is not None:
+            _scatter(native, [instead] * native.world_size, root, algorithm)
+        raise
+
+
+def _scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     if algorithm is None and native.world_size <= _FEW_RANKS:
         is_done, rest = _native.scatter_object(native, list(values or ()), root, OBJECT)
         if is_done:
@@ -163,7 +223,11 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
 
 def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str | None) -> list[Any]:
     """From every rank, the value that it has for this one."""
-    packed = [packing.pack(movable(value)) for value in values]
+    try:
+        packed = [packing.pack(movable(value)) for value in values]
+    except SerializationError as error:
+        alltoall(native, [Unsendable(native.rank, error)] * native.world_size, algorithm)
+        raise
     sizes_array = np.array([packing.blob_bytes(each) for each in packed], np.int64)
     in_sizes_array = np.empty_like(sizes_array)
     ones = [1] * native.world_size
@@ -178,7 +242,11 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
 
 def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str | None) -> Any:
     """The value of the rank `distance` before this one."""
-    packed = packing.pack(movable(value))
+    try:
+        packed = packing.pack(movable(value))
+    except SerializationError as error:
+        rotate(native, Unsendable(native.rank, error), distance, algorithm)
+        raise
     sizes_array, in_sizes_array = np.array([packing.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
     native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT)
     blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
@@ -189,7 +257,11 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
 
 def neighbour_exchange(native: NativeCommunicator, values: dict[int, Any], algorithm: str | None) -> dict[int, Any]:
     """From every rank that has a value for this one, that value."""
-    packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
+    try:
+        packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
+    except SerializationError as error:
+        neighbour_exchange(native, dict.fromkeys(values, Unsendable(native.rank, error)), algorithm)
+        raise
     sizes_array, in_sizes_array = np.zeros((2, native.world_size), np.int64)
     for peer, each in packed.items():
         sizes_array[peer] = packing.blob_bytes(each)

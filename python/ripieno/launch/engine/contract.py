@@ -220,7 +220,6 @@ class EngineJob(ProcessJob[RemoteMember]):
         self.engine = engine
         self._options = options
         self._hold = _Hold()
-        self._owner_pid = os.getpid()
         weakref.finalize(self, _end_members, self.members, self._hold, self._owner_pid)
         self._form_first()
 

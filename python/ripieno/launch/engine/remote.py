@@ -11,7 +11,8 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,6 +105,10 @@ class RemoteChannel(Channel):
     def receive(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, Any]:
         kind, blob = self.receive_blob(patience_s, most_bytes)
         return kind, packing.read_blob(blob)
+
+    def receive_packed(self) -> tuple[str, Callable[[], Any]]:
+        kind, blob = self.receive_blob()
+        return kind, partial(packing.read_blob, blob)
 
     def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
         """The next message, not unpickled yet; its bytes lie where ranks of a host can read them without a copy."""

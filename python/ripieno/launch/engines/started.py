@@ -111,7 +111,7 @@ class StartedRun(Run):
                 # Whoever has none, or has closed it, does not want to read it; the ranks must not be held up.
                 with suppress(AttributeError, OSError, ValueError):
                     sys.stderr.write(text)
-        status = self._process.wait()
+        status = processes.wait_for_end(self._process)
         if status:
             self.failed(None, f"{self._name}: {processes.ending(status)}: {last}")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from ripieno._types import OnFailure
-from ripieno.errors import RankFailed, RendezvousError
+from ripieno.errors import RankFailed, RendezvousError, SerializationError
 from ripieno.launch.job.programs import Returned
 from ripieno.launch.job.replicas import replicas_of
 from ripieno.launch.process.channel import Channel, HungUp
@@ -22,6 +22,9 @@ CULPRIT_S = 2.0
 SILENT_S = 0.3
 # Whoever has not spoken when others have failed is looked after so often.
 LOOK_S = 0.5
+
+#: The messages that a member waits after, for the next program, and their names in error messages.
+_LAST_MESSAGES = {"result": "the result", "returned": "the result", "error": "the exception"}
 
 
 @dataclass(eq=False)
@@ -253,9 +256,14 @@ class Conversation:
             if not _readable(member.channel):
                 self._dead(member)
                 return None
-            kind, value = member.channel.receive()
+            kind, load = member.channel.receive_packed()
         except HungUp:
             self._dead(member)
+            return None
+        try:
+            value = load()
+        except Exception as error:
+            self._unreadable(member, kind, error)
             return None
         if kind == "returned":
             self._returned(member, value)
@@ -279,9 +287,13 @@ class Conversation:
     def hear_witness(self, member: Member) -> bool:
         """As `hear`, once there is an error to raise; whether that was its last word."""
         try:
-            kind, value = member.channel.receive()
+            kind, load = member.channel.receive_packed()
         except HungUp:
             return True
+        try:
+            value = load()
+        except Exception as error:
+            kind, value = "error", _unreadable_report(member, kind, error)
         if kind == "error":
             self.reports[member.rank] = value
         elif kind == "returned":
@@ -291,6 +303,17 @@ class Conversation:
         else:
             return False
         return True
+
+    def _unreadable(self, member: Member, kind: str, error: Exception) -> None:
+        """The launching process cannot unpickle a message: that is a failure of the program."""
+        report = _unreadable_report(member, kind, error)
+        if kind in _LAST_MESSAGES:
+            self.reports[member.rank] = report
+        if kind == "returned":
+            # The member knows that another rank has failed, whose own report is the better account.
+            self.expect(report.throw)
+        else:
+            report.throw()
 
     def _returned(self, member: Member, returned: Returned) -> None:
         self.replies[member.rank] = returned.value
@@ -386,6 +409,14 @@ class Conversation:
 
     def _dead(self, member: Member) -> None:
         self._lose(*self._ending_of(member))
+
+
+def _unreadable_report(member: Member, kind: str, error: Exception) -> FailureReport:
+    message = _LAST_MESSAGES.get(kind, f"a message ({kind})")
+    cause = SerializationError(
+        f"{message} of rank {member.rank} cannot be unpickled in the launching process: {type(error).__name__}: {error}"
+    )
+    return FailureReport.of(cause, member.rank, member.host)
 
 
 def _readable(channel: Channel) -> bool:

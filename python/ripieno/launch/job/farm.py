@@ -7,16 +7,19 @@ has found goes to the launching process at once.
 from __future__ import annotations
 
 import itertools
+import os
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.errors import InputError, SerializationError
+from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.launch.process import parcel
+from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
 
 if TYPE_CHECKING:
@@ -76,25 +79,50 @@ def _wave(
     runner = threading.Thread(target=run, name="ripieno-map", daemon=True)
     runner.start()
     seen: set[int] = set()
-    failed: BaseException | None = None
+    failed: Callable[[], NoReturn] | None = None
     try:
-        while (event := came.get()) is not None:
+        while (event := _next_event(job, came)) is not None:
             index = event[_KEY]
             # What begins again on fewer ranks finds some results once more.
             if index in seen or failed is not None:
                 continue
             seen.add(index)
+            where = f"item {first + index} of map, on rank {event['rank']}"
             if event["failed"]:
-                failed = packing.read_blob(event["value"])
-                failed.add_note(f"in item {first + index} of map, on rank {event['rank']}")
+                failed = partial(_throw, event["value"], where)
                 continue
-            yield index, packing.read_blob(event["value"])
+            try:
+                result = packing.read_blob(event["value"])
+            except Exception as error:
+                failed = partial(_throw_unreadable, error, where)
+                continue
+            yield index, result
     finally:
         runner.join()
     if failed is not None:
-        raise failed
+        failed()
     if failure:
         raise failure[0]
+
+
+def _throw(report: FailureReport, where: str) -> NoReturn:
+    try:
+        report.throw()
+    except Exception as error:
+        error.add_note(f"in {where}")
+        raise
+
+
+def _throw_unreadable(error: Exception, where: str) -> NoReturn:
+    raise SerializationError(
+        f"the result of {where}, cannot be unpickled in the launching process: {type(error).__name__}: {error}"
+    ) from error
+
+
+def _next_event(job: Job, came: queue.SimpleQueue[dict[str, Any] | None]) -> dict[str, Any] | None:
+    if os.getpid() != job._owner_pid:
+        raise CommunicatorClosed("this process was forked from the one that reads the results of map")
+    return came.get()
 
 
 #: In the events of a farm: which item it is.
@@ -110,17 +138,14 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
         server.start()
     has_failed = False
     while (index := counter.take() if comm.rank == 0 else _asked_for(comm, has_failed)) != _NO_MORE:
+        value: FailureReport | NDArray[Any]
         try:
-            found = function(items[index])
+            value = _sealed(function(items[index]))
         except Exception as error:
             has_failed = True
-            value = _sealed_error(error)
-        else:
-            try:
-                value = _sealed(found)
-            except SerializationError as error:
-                has_failed = True
-                value = _sealed_error(error)
+            # Its traceback begins in the function.
+            inner = error.__traceback__ and error.__traceback__.tb_next
+            value = FailureReport.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank])
         comm.emit({_KEY: index, "failed": has_failed, "value": value})
         if has_failed and comm.rank == 0:
             counter.stop()
@@ -184,17 +209,6 @@ def _sealed(value: Any) -> NDArray[Any]:
     blob = np.empty(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
     return blob
-
-
-def _sealed_error(error: Exception) -> NDArray[Any]:
-    """Seal the exception itself, or one with its name and text if it cannot be pickled or loaded."""
-    try:
-        sealed = _sealed(error)
-        # An exception whose __init__ takes other arguments than it passes on fails only when it is loaded.
-        packing.read_blob(sealed)
-    except Exception:
-        return _sealed(RuntimeError(f"{type(error).__name__}: {error}"))
-    return sealed
 
 
 def check_in_flight(in_flight: Any, workers: int) -> int:

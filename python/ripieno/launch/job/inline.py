@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -60,6 +61,9 @@ class InlineJob(Job):
                 with self._seat.events.of_program(comm, hearing), running(comm), PROGRAMS.page() as self._added[0]:
                     result = program(comm, *args, **kwargs)
             except BaseException as error:
+                if os.getpid() != self._owner_pid:
+                    # A process that the program has forked is no rank.
+                    raise
                 self._part()
                 _raise_as_of_a_rank(error)
         try:

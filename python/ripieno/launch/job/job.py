@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from weakref import WeakSet, WeakValueDictionary
 
 from ripieno._checks import check_count
+from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
@@ -36,6 +38,9 @@ CLOSING_S = 20.0
 
 EventListener = Callable[[dict[str, Any]], None]
 
+#: The jobs that this process has launched. A process that is forked from it owns none of them.
+_launched: WeakSet[Job] = WeakSet()
+
 
 class Job(ABC):
     """Worker ranks that have met. Use it in a ``with`` statement, so that they end with it.
@@ -55,6 +60,8 @@ class Job(ABC):
         Grows whenever the ranks lose their communicators, and `Communicator.kept` with them.
     """
 
+    #: What happens if a rank is lost while a program runs.
+    _on_failure: OnFailure = "raise"
     #: Whether its ranks find files by the names that this process has for them.
     _SHARES_FILES = True
 
@@ -76,6 +83,7 @@ class Job(ABC):
         # Grows whenever ranks may have begun different ones of them.
         self._broadcast_generation = 0
         self.epoch = 0
+        self._owner_pid = os.getpid()
         self._trace = trace
         self._watch = watch or Watch()
         self._listeners = [] if on_event is None else [on_event]
@@ -91,13 +99,15 @@ class Job(ABC):
         self._was_closed = False
         self._idle = threading.Event()
         self._lock = threading.Lock()
+        _launched.add(self)
 
     def run(self, program: Callable[Concatenate[Communicator, P], R], /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
         """Call ``program(comm, *args, **kwargs)`` on every rank.
 
         Programs run one after the other: a call in another thread waits for its turn. Functions and classes of
         ``__main__`` and of notebooks travel by value; in local workers `pickle` finds them by their names, too.
-        Programs get arguments of their own, and the caller results of its own.
+        Programs get arguments of their own, and the caller results of its own. Local workers run a program in the
+        caller's current directory.
 
         Arrays among the arguments, however deeply nested, are read-only, of any size and for any number of workers;
         large ones are views of memory that all workers of a machine share, a `numpy.memmap` is opened anew by each. The
@@ -207,10 +217,11 @@ class Job(ABC):
         Exception
             That of the first item found to fail, with a note of its number and rank. No more items are begun then.
         RankFailed
-            A rank has died. With ``on_failure="shrink"`` or "respawn" the items in flight that it had, and others whose
-            results were not yet there, are done again, so that `function` may see an item more than once.
+            The exception of an item cannot travel, or a rank has died. With ``on_failure="shrink"`` or "respawn" the
+            items in flight that a dead rank had, and others whose results were not yet there, are done again, so that
+            `function` may see an item more than once.
         SerializationError
-            An item, or the function, cannot travel. A result that cannot is an error of its item.
+            An item, or the function, cannot travel; or a result cannot, which is an error of its item.
 
         Examples
         --------
@@ -454,6 +465,13 @@ class Job(ABC):
         for listener in self._listeners:
             listener(event)
 
+    def _disown(self) -> None:
+        """In a forked process: the job is over here, and goes on in the process that launched it."""
+        self._over = self._over or "it belongs to the process from which this one was forked"
+        self._running = False
+        # Other threads, which do not exist here, may hold these.
+        self._turn, self._lock = threading.RLock(), threading.Lock()
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         # There is one job: estimators that are cloned share it.
         return self
@@ -484,6 +502,14 @@ class Job(ABC):
     def _hang_up(self) -> bool:
         """Let the program that another thread waits for fail, if there is such a thread, and a way."""
         return False
+
+
+def _disown_all() -> None:
+    for job in _launched:
+        job._disown()
+
+
+os.register_at_fork(after_in_child=_disown_all)
 
 
 def name_of(program: Callable[..., Any]) -> str:

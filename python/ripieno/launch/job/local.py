@@ -29,7 +29,7 @@ from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
 from ripieno.launch.job.watch import Watch
-from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S
+from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
@@ -56,7 +56,7 @@ class _Worker(Member):
 
     def ending(self) -> str:
         try:
-            return process.ending(self.process.wait(CULPRIT_S))
+            return process.ending(process.wait_for_end(self.process, CULPRIT_S))
         except subprocess.TimeoutExpired:
             return super().ending()
 
@@ -105,7 +105,6 @@ class LocalJob(ProcessJob[_Worker]):
         self._spares: list[_Worker] = []
         # What all members begin with.
         self._setup: dict[str, Any] = {}
-        self._owner_pid = os.getpid()
         weakref.finalize(self, _end_workers, self.members, self._spares, self._pumps, self._owner_pid)
         self._form_first()
 
@@ -173,9 +172,10 @@ class LocalJob(ProcessJob[_Worker]):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
+        check_room(workers, self._spare_count)
         # Too few cores are told before anybody leaves.
         places(self._binding, [self.threads] * workers, host.cores())
-        if self._state is State.GONE:
+        if self._state not in (State.READY, State.APART):
             super()._resize(workers)
             return
         self.epoch += 1

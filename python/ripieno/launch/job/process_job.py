@@ -22,7 +22,7 @@ from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, Seri
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.conversation import Conversation, Member, tell
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
-from ripieno.launch.job.programs import RunRequest
+from ripieno.launch.job.programs import RunRequest, current_directory
 from ripieno.launch.job.watch import Watch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
@@ -42,6 +42,7 @@ class State(Enum):
     """What a job's ranks are ready for."""
 
     READY = "its ranks wait for programs"
+    BUSY = "its ranks run a program or meet, and have not all replied"
     APART = "its ranks wait, and must meet anew before a program that communicates"
     GONE = "its ranks have ended, and others must be started"
 
@@ -172,9 +173,12 @@ class ProcessJob(Job, Generic[M]):
         with self._recovering():
             try:
                 hearing = self._watch.hearing(bool(self._listeners), self.workers)
-                self._send((program, args, kwargs, hearing, goes_on))
+                self._state = State.BUSY
+                directory = current_directory() if self._SHARES_FILES else None
+                self._send((program, args, kwargs, hearing, goes_on, directory))
                 unsent = None
             except SerializationError as error:
+                self._state = State.READY
                 unsent = error
             if unsent is None:
                 return self._replies("result")
@@ -185,6 +189,7 @@ class ProcessJob(Job, Generic[M]):
         """Be ready: members that live meet anew, others are started in the place of those that have ended."""
         if self._state is State.APART:
             # One may have died since.
+            self._state = State.BUSY
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
                     tell(member, "meet", (member.rank, len(self.members)))
@@ -241,10 +246,13 @@ class ProcessJob(Job, Generic[M]):
                 self._state = State.GONE
                 raise CommunicatorClosed("the job was closed: its process ends") from None
             if self._state is not State.GONE:
-                if isinstance(error, Exception) and not self._was_closed:
-                    self._hear_witnesses()
-                    self._add_what_is_known(error)
-                self._part()
+                # Whatever happens here, no reply of this program may be taken for one of the next.
+                try:
+                    if isinstance(error, Exception) and not self._was_closed:
+                        self._hear_witnesses()
+                        self._add_what_is_known(error)
+                finally:
+                    self._part()
             raise
 
     def _part(self) -> None:
@@ -312,7 +320,7 @@ class ProcessJob(Job, Generic[M]):
 
     def _close(self) -> None:
         with held_back():
-            if self._state is not State.GONE:
+            if self._state in (State.READY, State.APART):
                 self._say_goodbye()
             self._state = State.GONE
             self._end()
@@ -364,6 +372,8 @@ class ProcessJob(Job, Generic[M]):
             self._note_lost()
         if conversation.apart or (self.replicas == 1 and len(self._living()) < len(self.members)):
             self._part()
+        elif self._state is State.BUSY:
+            self._state = State.READY
         # They are the caller's, who may let go of them before the next program.
         conversation.replies.clear()
         return results

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, S
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.pulse import Pulse
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -104,9 +105,9 @@ class Hearing(NamedTuple):
     pulse_s: float | None = None
 
 
-#: A program, its arguments by place and by name, who hears of it, and whether ranks keep what programs before it have
-#: put by.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool]
+#: A program, its arguments by place and by name, who hears of it, whether ranks keep what programs before it have put
+#: by, and the directory of the caller, if ranks find files by its names.
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool, str | None]
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,11 @@ class ForRank0:
 
 def elsewhere(request: RunRequest) -> RunRequest:
     """What the ranks other than 0 get of a program that rank 0 has something of its own for; else the very same."""
-    program, args, kwargs, hearing, goes_on = request
+    program, args, kwargs, hearing, goes_on, directory = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
     args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
-    return program, args, kwargs, hearing, goes_on
+    return program, args, kwargs, hearing, goes_on, directory
 
 
 class Events:
@@ -205,6 +206,8 @@ class Seat:
         self._meet = meet
         self._replicas = replicas
         self._begins_again = begins_again
+        # The directory of the caller, as far as this rank knows.
+        self._directory = current_directory()
         self._take(comm)
 
     def meet_again(self, *place: int) -> None:
@@ -216,6 +219,12 @@ class Seat:
         lasting, memory = self.comm._lasting, self.comm._memory
         self._take(self._meet(*place))
         self.comm._lasting, self.comm._memory = lasting, memory
+
+    def enter(self, directory: str | None) -> None:
+        """Change to the caller's directory, if the caller has changed it. A program may leave it."""
+        if directory is not None and directory != self._directory:
+            os.chdir(directory)
+            self._directory = directory
 
     def close(self) -> None:
         """Leave the others for good. Values that come from here are given to those that fetch them, 10 s at most."""
@@ -247,12 +256,19 @@ class Seat:
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
 
 
+def current_directory() -> str | None:
+    """Return the directory of this process, or None if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def serve(channel: Source, seat: Seat) -> None:
     """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
     _ready(channel, seat)
     while _serve_one(channel, seat):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        flush_output()
 
 
 def _ready(channel: Source, seat: Seat) -> None:
@@ -288,13 +304,15 @@ def _run(
     kwargs: dict[str, Any],
     hearing: Hearing,
     goes_on: bool,
+    directory: str | None,
 ) -> None:
+    seat.enter(directory)
     rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
     seat.comm._fits.clear()
     if not goes_on:
         seat.comm._memory.clear()
     with seat.events.of_program(seat.comm, hearing), running(seat.comm), PROGRAMS.page() as amounts:
-        result = program(seat.comm, *args, **kwargs)
+        result = _call(program, seat.comm, *args, **kwargs)
     if amounts:
         channel.send("added", amounts)
     try:
@@ -307,6 +325,20 @@ def _run(
         without = tuple(seat.comm.lost_ranks)
         kind, message = ("returned", Returned(result, without=without)) if without else ("result", result)
         _send_result(channel, rank, kind, result, message)
+
+
+def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call the program. A process that it forks ends with the program there, and reports nothing."""
+    rank_pid = os.getpid()
+    try:
+        result = program(*args, **kwargs)
+    except BaseException as error:
+        if os.getpid() != rank_pid:
+            end_fork(error)
+        raise
+    if os.getpid() != rank_pid:
+        end_fork(None)
+    return result
 
 
 def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:
@@ -336,5 +368,5 @@ def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
         report = replace(report, victim=None)
     report = report.told_to_all(comm)
     comm._withdraw()
-    sys.stdout.flush()
+    flush_output()
     channel.send("error", report)

@@ -9,10 +9,13 @@ import os
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from ripieno.launch.process.parcel import Parcel, open_inline, open_shared
+from ripieno.launch.process.processes import fill_standard_descriptors
 
 # Who has begun a message, or whom the launching process sends one, may stand still for this long.
 MESSAGE_S = 60.0
@@ -58,6 +61,11 @@ class Channel:
 
     def receive(self) -> tuple[str, Any]:
         """The next message, or `HungUp`; whatever unpickling it raises passes through."""
+        kind, load = self.receive_packed()
+        return kind, load()
+
+    def receive_packed(self) -> tuple[str, Callable[[], Any]]:
+        """Return the kind of the next message, and a function that unpickles its value; or raise `HungUp`."""
         try:
             start, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
@@ -68,8 +76,8 @@ class Channel:
         kind, size_bytes, shared, writable = _HEADER.unpack(header)
         name = kind.rstrip(b"\0").decode()
         if shared:
-            return name, open_shared(fds[0], size_bytes)
-        return name, open_inline(self._exactly(size_bytes), writable=writable)
+            return name, partial(open_shared, fds[0], size_bytes)
+        return name, partial(open_inline, self._exactly(size_bytes), writable=writable)
 
     def has_message(self) -> bool:
         """Whether something has come that was not received yet."""
@@ -117,6 +125,7 @@ class Channel:
 
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
     """This process's channel, bounded by `timeout_s` once a message has begun, and the socket that a child inherits."""
+    fill_standard_descriptors()
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     mine.settimeout(timeout_s)
     return Channel(mine), theirs

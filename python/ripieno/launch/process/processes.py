@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import site
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ripieno.errors import RipienoError
 
@@ -45,6 +47,30 @@ def start(
             pass_fds=pass_fds,
             **options,
         )
+
+
+def fill_standard_descriptors() -> None:
+    """Open /dev/null as each of the descriptors 0–2 that is closed, and give Python the stream that it lacks then.
+
+    A socket or memory of this package that got such a number would receive what this process, or a child of it, prints.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number, which is this one.
+            opened = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(opened, True)
+        if getattr(sys, name) is None:
+            # Python has no stream on a descriptor that was closed when it started.
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+
+
+def flush_output() -> None:
+    """Flush what Python has buffered of standard output and error, if they are open."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def thread_environment(threads: int) -> dict[str, str]:
@@ -129,8 +155,48 @@ def is_stopped(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] in "Tt"
 
 
-def ending(status: int) -> str:
+def wait_for_end(process: subprocess.Popen[bytes], timeout_s: float | None = None) -> int | None:
+    """Return the status that `process` ends with, or None if the system does not keep it for this process.
+
+    `subprocess` takes that for status 0.
+
+    Raises
+    ------
+    subprocess.TimeoutExpired
+        The process still runs.
+    """
+    if process.returncode is not None:
+        return process.returncode
+    try:
+        end = os.pidfd_open(process.pid)
+    except ProcessLookupError:
+        process.poll()
+        return None
+    except OSError:
+        # Linux before 5.3.
+        return process.wait(timeout_s)
+    try:
+        watch = select.poll()
+        watch.register(end, select.POLLIN)
+        if not watch.poll(None if timeout_s is None else timeout_s * 1000):
+            raise subprocess.TimeoutExpired(process.args, timeout_s or 0.0)
+    finally:
+        os.close(end)
+    try:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        process.poll()
+        return None
+    return process.wait()
+
+
+def ending(status: int | None) -> str:
     """What a return code says, as a cause: ``killed by SIGKILL``, ``exited with status 3``."""
+    if status is None:
+        return (
+            "its process ended with an unknown status, because the launching process ignores SIGCHLD or waits for all "
+            "of its children elsewhere"
+        )
     if status >= 0:
         return f"its process exited with status {status}"
     try:
@@ -150,6 +216,32 @@ def _running(processes: Iterable[subprocess.Popen[bytes]], timeout_s: float) -> 
         except subprocess.TimeoutExpired:
             remaining.append(process)
     return remaining
+
+
+def end_fork(error: BaseException | None) -> NoReturn:
+    """End a process that was forked from a rank, as Python would with `error`, but with no exit handler of the rank."""
+    status: Any = 0
+    if isinstance(error, SystemExit):
+        status = 0 if error.code is None else error.code
+    elif error is not None:
+        traceback.print_exception(error)
+        status = 1
+    if not isinstance(status, int):
+        print(status, file=sys.stderr)
+        status = 1
+    flush_output()
+    os._exit(status & 0xFF)
+
+
+def in_this_process(function: Callable[[], object]) -> Callable[[], None]:
+    """Return `function` as a function that does nothing in a forked process."""
+    owner_pid = os.getpid()
+
+    def call() -> None:
+        if os.getpid() == owner_pid:
+            function()
+
+    return call
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import Events, Hearing
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
+from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, meeting
 from ripieno.launch.script.host_names import await_name
@@ -68,6 +69,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     own = running.of_this_thread() or current() or running.of_this_process()
     if own is not None:
         return own
+    fill_standard_descriptors()
     launchers.take_secrets()
     if _send is not None:
         _send("meeting", None)

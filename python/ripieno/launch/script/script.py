@@ -66,7 +66,7 @@ def _whoami() -> tuple[int, str]:
 
 
 def _tell(channel: Channel, report: FailureReport) -> None:
-    sys.stdout.flush()
+    processes.flush_output()
     try:
         channel.send("error", report)
     except HungUp:

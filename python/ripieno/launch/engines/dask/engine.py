@@ -24,6 +24,7 @@ from ripieno.launch.engine.contract import Engine, Handover
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.dask.job import DaskJob
 from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
+from ripieno.launch.process.processes import in_this_process
 
 # A scheduler answers within this time, or is not there.
 CONNECT_S = 10.0
@@ -114,7 +115,7 @@ class DaskEngine(Engine):
     def _connect(self, address: str) -> None:
         """Have a client until no job runs, or nobody holds this engine."""
         self._found = connected(address)
-        self._close = weakref.finalize(self, self._found.close)
+        self._close = weakref.finalize(self, in_this_process(self._found.close))
 
     def _ended(self) -> None:
         """One of the jobs has given its workers back."""

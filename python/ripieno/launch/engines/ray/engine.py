@@ -23,6 +23,7 @@ from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.objects import handed_out
 from ripieno.launch.engines.ray.run import RayRun
 from ripieno.launch.engines.ray.session import Session, one_line
+from ripieno.launch.process.processes import in_this_process
 
 STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -147,7 +148,7 @@ class RayEngine(Engine):
         """Be connected, until a job takes that over or nobody holds this engine."""
         if self._leave is None:
             self._actors_env = _session.join(self._address, self._runtime_env)
-            self._leave = weakref.finalize(self, _session.leave)
+            self._leave = weakref.finalize(self, in_this_process(_session.leave))
 
     def _needs(self) -> dict[str, Any]:
         native = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}

@@ -1,13 +1,18 @@
 package org.ripieno.spark;
 
+import java.time.Duration;
 import java.util.Iterator;
 import java.util.List;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.BarrierTaskContext;
+import org.apache.spark.SparkContext;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.rdd.RDD;
+import org.apache.spark.resource.ResourceProfile;
 import org.apache.spark.sql.Dataset;
 import org.ripieno.Communicator;
 import org.ripieno.InputException;
+import org.ripieno.TooFewSlotsException;
 import scala.collection.JavaConverters;
 import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
@@ -25,10 +30,17 @@ import scala.runtime.AbstractFunction1;
  * });
  * }</pre>
  *
- * <p>All ranks run at once, so the application needs as many free slots as there are workers. A rank that fails, or
+ * <p>All ranks run at once, so the application needs as many free slots as there are workers. If its executors do not
+ * have so many within 10 s, the call throws {@link TooFewSlotsException}. A rank that fails, or
  * whose executor dies, ends the stage; Spark begins all ranks again, as often as its settings say.
  */
 public final class Ripieno {
+  /** How long executors may take to come. Spark itself asks 40 times, 15 s apart. */
+  private static final Duration SLOTS = Duration.ofSeconds(10);
+
+  /** How often it is asked how many slots there are. */
+  private static final Duration ASK = Duration.ofMillis(100);
+
   private Ripieno() {}
 
   /**
@@ -37,15 +49,41 @@ public final class Ripieno {
    * @param rows dealt anew to partitions, one for each rank, unless there are as many
    * @param workers how many ranks
    * @return the results, in the order of the ranks
+   * @throws TooFewSlotsException the executors cannot run so many tasks at once
    */
   public static <T, R> List<R> run(JavaRDD<T> rows, int workers, RankFunction<T, R> function) {
     if (workers < 1) {
       throw new InputException("workers=" + workers + ": expected 1 or more");
     }
+    awaitSlots(rows.rdd(), workers);
     JavaRDD<T> parts = rows.getNumPartitions() == workers ? rows : rows.repartition(workers);
     ClassTag<R> tag = ClassTag$.MODULE$.apply(Object.class);
     Rank<T, R> rank = new Rank<>(Communicator.newToken(), function);
     return parts.rdd().barrier().mapPartitions(rank, false, tag).toJavaRDD().collect();
+  }
+
+  /** Returns once the executors can run so many tasks at once; other jobs may still use some of the slots. */
+  private static void awaitSlots(RDD<?> rows, int workers) {
+    SparkContext context = rows.context();
+    ResourceProfile own = rows.getResourceProfile();
+    ResourceProfile profile = own == null ? context.resourceProfileManager().defaultResourceProfile() : own;
+    long deadline = System.nanoTime() + SLOTS.toNanos();
+    int total;
+    while ((total = context.maxNumConcurrentTasks(profile)) < workers) {
+      // The slots of a local master do not change.
+      if (context.isLocal() || System.nanoTime() > deadline) {
+        throw new TooFewSlotsException(
+            "Spark",
+            workers,
+            total,
+            "ask for fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
+                + "spark.cores.max");
+      }
+      LockSupport.parkNanos(ASK.toNanos());
+      if (Thread.currentThread().isInterrupted()) {
+        throw new IllegalStateException("interrupted while Spark had " + total + " slots for " + workers + " ranks");
+      }
+    }
   }
 
   /** The same for an RDD of Scala. */
