@@ -28,7 +28,7 @@ import click
 import gemm
 from als_data import Data, data_of
 from effort import Effort
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.pages.als import als_chart
 from ripieno.bench.toolchain import Skipped
 from spark_session import session
@@ -171,7 +171,7 @@ def _spark_error(model: Any, test: DataFrame) -> float:
     return math.sqrt(model.transform(test).selectExpr("avg(pow(prediction - rating, 2)) as e").collect()[0].e)
 
 
-def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[Count]:
+def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
     """How far up in the lists of some users the held-out items stand, by the factors of each."""
     users, items, values = data.test
     chosen = np.isin(users, np.random.default_rng(0).permutation(np.unique(users))[:USER_SAMPLE])
@@ -187,13 +187,13 @@ def _percentile_ranks(data: Data, models: dict[str, list[Any]]) -> list[Count]:
     return _compared(f"{data.name}, implicit", "held-out percentile rank", errors)
 
 
-def _errors(data: Data, models: dict[str, list[Any]]) -> list[Count]:
+def _errors(data: Data, models: dict[str, list[Any]]) -> list[FigureCount]:
     """The root mean square errors of held-out ratings."""
     ours = [model.rmse(data.test) for model in models["Ripieno"]]
     return _compared(f"{data.name}, explicit", "held-out RMSE", {**models, "Ripieno": ours})
 
 
-def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[Count]:
+def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[FigureCount]:
     """Our mean error beside each peer's: no greater, but for twice what the starts of the runs leave open."""
     ours = errors["Ripieno"]
     counts = []
@@ -201,7 +201,7 @@ def _compared(case: str, what: str, errors: dict[str, list[float]]) -> list[Coun
         if name != "Ripieno":
             open_error = math.sqrt(sum(float(np.var(each)) / len(each) for each in (ours, theirs)))
             mean, row = statistics.mean(theirs), f"{what}, mean of {len(ours)} starts; {name}"
-            counts.append(Count(case, f"{row} {mean:.4f}", statistics.mean(ours), "", mean + 2 * open_error))
+            counts.append(FigureCount(case, f"{row} {mean:.4f}", statistics.mean(ours), "", mean + 2 * open_error))
     return counts
 
 

@@ -20,7 +20,7 @@ SHAPE, QUICK_SHAPE = (70_000, 10_000, 130), (200, 60, 20)
 
 
 @dataclass(frozen=True)
-class Data:
+class AlsData:
     """Ratings to fit, and others whose users and items have some of those, (users, items, ratings)."""
 
     name: str
@@ -33,7 +33,7 @@ class Data:
         return f"{self.name}, {self.train.shape[0]} × {self.train.shape[1]}, {self.train.nnz} ratings"
 
 
-def data_of(path: Path | None, *, quick: bool) -> Data:
+def data_of(path: Path | None, *, quick: bool) -> AlsData:
     """Ratings of a tar whose folders are called after train and test, of a table, or, without a path, made up."""
     if path is None:
         users, items, values = _made_up(*(QUICK_SHAPE if quick else SHAPE))
@@ -78,7 +78,7 @@ def _made_up(
     return users, items, np.clip(np.round(2 * (3.5 + liked)) / 2, 0.5, 5).astype(np.float32)
 
 
-def _split(name: str, users: NDArray[np.int64], items: NDArray[np.int64], values: NDArray[np.float32]) -> Data:
+def _split(name: str, users: NDArray[np.int64], items: NDArray[np.int64], values: NDArray[np.float32]) -> AlsData:
     is_test = np.random.default_rng(1).random(len(values)) < HELD_OUT
     return _numbered(name, users, items, values, is_test)
 
@@ -89,7 +89,7 @@ def _numbered(
     items: NDArray[np.int64],
     values: NDArray[np.float32],
     is_test: NDArray[np.bool_],
-) -> Data:
+) -> AlsData:
     known_users, known_items = np.unique(users[~is_test]), np.unique(items[~is_test])
     is_known = np.isin(users, known_users) & np.isin(items, known_items)
     rows, columns = np.searchsorted(known_users, users), np.searchsorted(known_items, items)
@@ -97,4 +97,4 @@ def _numbered(
     values = values.astype(np.float32)
     train = csr_matrix((values[~is_test], (rows[~is_test], columns[~is_test])), shape)
     is_test = is_test & is_known
-    return Data(name, train, (rows[is_test], columns[is_test], values[is_test]))
+    return AlsData(name, train, (rows[is_test], columns[is_test], values[is_test]))

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from effort import Effort, Measured
 from ripieno.bench import contestants
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.contest import contest
-from ripieno.bench.contestants import Contestant, Deployment
+from ripieno.bench.contestants import Baseline, Deployment
 from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.limits import WireLimit
 from ripieno.bench.toolchain import Skipped
@@ -39,7 +39,7 @@ RACK_COUNT, RACK_HOST_COUNT, SEED_COUNT = 4, 8, 5
 
 
 @dataclass(frozen=True)
-class Shape:
+class ClusterShape:
     """The hosts of a lab of one rack."""
 
     host_count: int
@@ -47,7 +47,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Row:
+class ClusterRow:
     """A row of the table.
 
     Parameters
@@ -62,33 +62,33 @@ class Row:
         Whether these take part.
     """
 
-    case: Case
+    case: BenchCase
     targets: Mapping[str, float] = field(default_factory=dict)
     default: bool = True
     forced: bool = True
     gloo: bool = False
 
 
-ROWS: dict[Shape, list[Row]] = {
-    Shape(8, "200mbit"): [Row(Case("broadcast", 32 * MIB), {"limit": 1.06})],
-    Shape(8, "100mbit"): [
-        Row(Case("allreduce", 16 * MIB), {"limit": 1.06}, gloo=True),
-        Row(Case("allreduce", MIB), {"limit": 1.08}, gloo=True),
-        Row(Case("allreduce", KIB), {"seconds": 0.30e-3}, forced=False, gloo=True),
-        Row(Case("allgather", 512 * KIB), {"limit": 1.08}, forced=False, gloo=True),
-        Row(Case("alltoall", 8 * MIB), {"limit": 1.10}, forced=False),
+ROWS: dict[ClusterShape, list[ClusterRow]] = {
+    ClusterShape(8, "200mbit"): [ClusterRow(BenchCase("broadcast", 32 * MIB), {"limit": 1.06})],
+    ClusterShape(8, "100mbit"): [
+        ClusterRow(BenchCase("allreduce", 16 * MIB), {"limit": 1.06}, gloo=True),
+        ClusterRow(BenchCase("allreduce", MIB), {"limit": 1.08}, gloo=True),
+        ClusterRow(BenchCase("allreduce", KIB), {"seconds": 0.30e-3}, forced=False, gloo=True),
+        ClusterRow(BenchCase("allgather", 512 * KIB), {"limit": 1.08}, forced=False, gloo=True),
+        ClusterRow(BenchCase("alltoall", 8 * MIB), {"limit": 1.10}, forced=False),
     ],
-    Shape(16, "100mbit"): [
-        Row(Case("broadcast", 8 * MIB), {"limit": 1.12}),
-        Row(Case("broadcast", 64 * MIB, "chain"), {"limit": 1.07}, default=False),
+    ClusterShape(16, "100mbit"): [
+        ClusterRow(BenchCase("broadcast", 8 * MIB), {"limit": 1.12}),
+        ClusterRow(BenchCase("broadcast", 64 * MIB, "chain"), {"limit": 1.07}, default=False),
     ],
-    Shape(32, "100mbit"): [
-        Row(Case("broadcast", 8 * MIB), {"limit": 1.22, "peer": 0.82}),
-        Row(Case("broadcast", 32 * MIB), {"limit": 1.11}, default=False),
-        Row(Case("allreduce", 16 * MIB), {"limit": 1.075}),
-        Row(Case("allreduce", KIB), {"seconds": 2.0e-3}, forced=False),
-        Row(Case("allgather", 512 * KIB), {"limit": 1.10}, forced=False),
-        Row(Case("alltoall", 8 * MIB), {"limit": 1.2}, forced=False),
+    ClusterShape(32, "100mbit"): [
+        ClusterRow(BenchCase("broadcast", 8 * MIB), {"limit": 1.22, "peer": 0.82}),
+        ClusterRow(BenchCase("broadcast", 32 * MIB), {"limit": 1.11}, default=False),
+        ClusterRow(BenchCase("allreduce", 16 * MIB), {"limit": 1.075}),
+        ClusterRow(BenchCase("allreduce", KIB), {"seconds": 2.0e-3}, forced=False),
+        ClusterRow(BenchCase("allgather", 512 * KIB), {"limit": 1.10}, forced=False),
+        ClusterRow(BenchCase("alltoall", 8 * MIB), {"limit": 1.2}, forced=False),
     ],
 }
 
@@ -111,15 +111,15 @@ WHOLE = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "ra
 def quick(report: Measurements) -> None:
     """The quick form of everything, all rows in one lab."""
     rows = {_small(row.case): row for rows in ROWS.values() for row in rows}
-    for measured in (_measured(Shape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
+    for measured in (_measured(ClusterShape(QUICK_HOST_COUNT, QUICK_RATE), list(rows.values())), _scaling, _racks):
         measured(report, Effort(quick=True))
 
 
-def _measured(shape: Shape, rows: Sequence[Row]) -> Measured:
+def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
     def measured(report: Measurements, effort: Effort) -> None:
         if not _can(report):
             return
-        real = Shape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
+        real = ClusterShape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
         asked = [replace(row, case=_small(row.case)) for row in rows] if effort.quick else rows
         with ExitStack() as stack:
             lab = stack.enter_context(Lab(hosts=real.host_count, rate=real.rate))
@@ -143,12 +143,14 @@ def _scaling(report: Measurements, effort: Effort) -> None:
     if not _can(report):
         return
     few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else (8, 32, "100mbit")
-    case = _small(Case("broadcast", 32 * MIB)) if effort.quick else Case("broadcast", 32 * MIB)
+    case = _small(BenchCase("broadcast", 32 * MIB)) if effort.quick else BenchCase("broadcast", 32 * MIB)
     with Lab(hosts=many, rate=rate) as lab, tempfile.TemporaryDirectory() as folder:
         all_hosts = contestants.ripieno(_place(lab, Path(folder)))
         some = replace(contestants.ripieno(_place(lab, Path(folder), few)), name=f"Ripieno, {few} hosts")
         title = f"hosts x {rate}, against {few} hosts"
-        _contest([all_hosts, some], [case], Shape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title)
+        _contest(
+            [all_hosts, some], [case], ClusterShape(many, rate), report, effort, {case: {"peer": 1.06}}, title=title
+        )
 
 
 def _racks(report: Measurements, effort: Effort) -> None:
@@ -156,10 +158,10 @@ def _racks(report: Measurements, effort: Effort) -> None:
     if not _can(report):
         return
     racks, hosts, rate = (2, 2, QUICK_RATE) if effort.quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
-    case = Case("broadcast", 16 * MIB, "chain")
+    case = BenchCase("broadcast", 16 * MIB, "chain")
     case = _small(case) if effort.quick else case
     random = [replace(case, algorithm=f"chain@random:{seed}") for seed in range(1 if effort.quick else SEED_COUNT)]
-    shape = Shape(racks * hosts, rate)
+    shape = ClusterShape(racks * hosts, rate)
     with (
         Lab(racks=racks, hosts=hosts, rate=rate, uplink=rate) as narrow,
         Lab(hosts=racks * hosts, rate=rate) as one,
@@ -179,12 +181,12 @@ def _racks(report: Measurements, effort: Effort) -> None:
 
 
 def _contest(
-    who: Sequence[Contestant],
-    cases: Sequence[Case],
-    shape: Shape,
+    who: Sequence[Baseline],
+    cases: Sequence[BenchCase],
+    shape: ClusterShape,
     report: Measurements,
     effort: Effort,
-    targets: Mapping[Case, Mapping[str, float]],
+    targets: Mapping[BenchCase, Mapping[str, float]],
     *,
     title: str | None = None,
 ) -> None:
@@ -201,10 +203,10 @@ def _contest(
     )
 
 
-def _peers(place: Deployment, rows: Sequence[Row], report: Measurements) -> list[Contestant]:
+def _peers(place: Deployment, rows: Sequence[ClusterRow], report: Measurements) -> list[Baseline]:
     """The peers that have a part in some row."""
 
-    def taking(contestant: Contestant, cases: set[Case]) -> Contestant:
+    def taking(contestant: Baseline, cases: set[BenchCase]) -> Baseline:
         return replace(contestant, takes=lambda case: case in cases or case.collective == "barrier")
 
     makers = {
@@ -239,7 +241,7 @@ def _place(lab: Lab, folder: Path, host_count: int | None = None) -> Deployment:
     )
 
 
-def _small(case: Case) -> Case:
+def _small(case: BenchCase) -> BenchCase:
     return replace(case, size_bytes=min(case.size_bytes, QUICK_BYTES))
 
 

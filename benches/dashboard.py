@@ -24,7 +24,7 @@ import ripieno as rp
 from effort import Effort, Measured
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.comm.communicator import Communicator
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.pulse import PULSE_THREAD
 
 WORKERS = (8, 64)
@@ -70,7 +70,7 @@ def _telling_s() -> float:
 
 def _measure(report: Measurements, effort: Effort, workers: int) -> None:
     workers = 2 if effort.quick else workers
-    turns: dict[str, list[Turn]] = {way: [] for way in WAYS}
+    turns: dict[str, list[DashboardTurn]] = {way: [] for way in WAYS}
     with rp.launch(workers=workers, threads=1, dashboard=True) as job:
         count = 3 if effort.quick else _count(job)
         for number in range(effort.runs(6)):
@@ -95,7 +95,7 @@ def _measure(report: Measurements, effort: Effort, workers: int) -> None:
         ))  # fmt: skip
 
 
-class Turn(NamedTuple):
+class DashboardTurn(NamedTuple):
     """Seconds that passed, and those of the processor: of ranks, of them for telling, and of the launching process."""
 
     elapsed_s: float
@@ -104,11 +104,11 @@ class Turn(NamedTuple):
     launcher_s: float
 
 
-def _turn(job: rp.Job, count: int) -> Turn:
+def _turn(job: rp.Job, count: int) -> DashboardTurn:
     own_s, begun_s = time.process_time(), time.perf_counter()
     ranks = job.run(iterate, count)
     elapsed_s, launcher_s = time.perf_counter() - begun_s, time.process_time() - own_s
-    return Turn(elapsed_s, sum(all_s for all_s, _ in ranks), sum(part_s for _, part_s in ranks), launcher_s)
+    return DashboardTurn(elapsed_s, sum(all_s for all_s, _ in ranks), sum(part_s for _, part_s in ranks), launcher_s)
 
 
 def _figure(case: str, row: str, ours: list[float], peer: str, theirs: list[float], target: float | None) -> Figure:
@@ -140,7 +140,7 @@ def _short_calls(report: Measurements, effort: Effort) -> None:
     count = 200 if effort.quick else CALLS
     seconds: dict[bool, list[float]] = {True: [], False: []}
     with rp.launch(workers=2, dashboard=True) as watched, rp.launch(workers=2) as unwatched:
-        unwatched._watch = Watch()
+        unwatched._watch = JobWatch()
         for number in range(effort.runs(20)):
             for is_watched in (True, False) if number % 2 == 0 else (False, True):
                 job = watched if is_watched else unwatched
@@ -166,7 +166,7 @@ def _way(job: rp.Job, way: str) -> Iterator[None]:
     """The job is watched or not; of the ways of a page, somebody listens to it."""
     watch = job._watch
     if way == WAYS[2]:
-        job._watch = Watch()
+        job._watch = JobWatch()
     link = "" if job.dashboard is None else job.dashboard.link
     listener = (
         subprocess.Popen([sys.executable, "-c", _LISTEN, link], stdout=subprocess.DEVNULL) if way == WAYS[1] else None

@@ -19,7 +19,7 @@ EDGE_FACTOR = 16
 
 
 @dataclass(frozen=True)
-class Numbered:
+class BenchGraph:
     """A graph that all contestants take.
 
     Parameters
@@ -48,7 +48,7 @@ class Numbered:
         return sparse.csr_matrix((ones, (self.sources, self.targets)), shape)
 
 
-def rmat(scale: int, seed: int = 1) -> Numbered:
+def rmat(scale: int, seed: int = 1) -> BenchGraph:
     """2^scale vertices, less those without edges, and 16 times as many edges, less duplicates and loops."""
     random = np.random.default_rng(seed)
     count = EDGE_FACTOR << scale
@@ -65,14 +65,14 @@ def rmat(scale: int, seed: int = 1) -> Numbered:
     return _numbered(f"RMAT {scale}", sources[sources != targets], targets[sources != targets])
 
 
-def of_files(files: Sequence[str]) -> Numbered:
+def of_files(files: Sequence[str]) -> BenchGraph:
     """Whatever `ripieno.Graph` reads, without weights."""
     edges = Graph(list(files), weighted=False).read_share(0, 1)
     return _numbered(", ".join(files), edges.sources, edges.targets)
 
 
-def _numbered(name: str, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> Numbered:
+def _numbered(name: str, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> BenchGraph:
     vertices, places = np.unique(np.concatenate([sources, targets]), return_inverse=True)
     n = len(vertices)
     keys = np.unique(places[: len(sources)] * n + places[len(sources) :])
-    return Numbered(name, keys // n, keys % n, n)
+    return BenchGraph(name, keys // n, keys % n, n)

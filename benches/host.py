@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from effort import Effort, Measured
 from ripieno.bench import contestants
-from ripieno.bench.cases import Case, cases_of
+from ripieno.bench.cases import BenchCase, cases_of
 from ripieno.bench.contest import contest
 from ripieno.bench.contestants import Deployment
 from ripieno.bench.figures import Measurements
-from ripieno.bench.limits import MemoryLimit
+from ripieno.bench.limits import MachineLimit
 
 COLLECTIVES = ("broadcast", "allreduce", "allgather", "barrier")
 SIZES_BYTES = (8, 64, 1 << 10, 8 << 10, 64 << 10, 512 << 10, 1 << 20, 8 << 20, 64 << 20)
@@ -48,7 +48,7 @@ def _case(through: str, ranks: int, collectives: Sequence[str], sizes_bytes: Seq
         contest(
             [ours, *peers],
             cases_of(collectives, QUICK_SIZES_BYTES if effort.quick else sizes_bytes),
-            MemoryLimit(ranks),
+            MachineLimit(ranks),
             report,
             title=lambda case: f"{case.name}, {ranks} ranks, {through}",
             repetitions=effort.runs(REPETITION_COUNT),
@@ -60,5 +60,5 @@ def _case(through: str, ranks: int, collectives: Sequence[str], sizes_bytes: Seq
     return measured
 
 
-def _targets(through: str, ranks: int) -> Callable[[Case], Mapping[str, float]]:
+def _targets(through: str, ranks: int) -> Callable[[BenchCase], Mapping[str, float]]:
     return lambda case: TARGETS.get((through, ranks, case.word), {"peer": 1.0})

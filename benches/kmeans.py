@@ -50,7 +50,7 @@ Rows = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Problem:
+class KMeansProblem:
     """Rows and where to start.
 
     Parameters
@@ -87,14 +87,14 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PassTimes:
     """Seconds per pass, and the centroids after `PASS_COUNT` passes."""
 
     pass_s: float
     centroids: NDArray[Any]
 
 
-Contender = Callable[[Problem], Outcome]
+Contender = Callable[[KMeansProblem], PassTimes]
 
 
 def cases(data: Path | None, draw: Path | None) -> dict[str, Measured]:
@@ -113,7 +113,7 @@ def _first_passes(report: Measurements, effort: Effort, data: Path | None, draw:
     rows, peers = _rows(effort, data), _peers(report)
     figures = {}
     for cluster_count in QUICK_CLUSTER_COUNTS if effort.quick else CLUSTER_COUNTS:
-        problem = Problem(rows, _distinct_rows(rows, cluster_count), TARGETS, tuple(peers), is_product=True)
+        problem = KMeansProblem(rows, _distinct_rows(rows, cluster_count), TARGETS, tuple(peers), is_product=True)
         figures[cluster_count] = _figures(problem, peers, report, effort)
     _add(report, figures, rows, draw, "first")
 
@@ -141,7 +141,7 @@ def _plane(report: Measurements, effort: Effort, draw: Path | None) -> None:
         is_long = len(rows) * cluster_count > SKLEARN_PLANE_PAIRS
         names = tuple(name for name in peers if name != "scikit-learn" or not is_long)
         start, targets = _distinct_rows(rows, cluster_count), {"peer": 1 / factor}
-        problem = Problem(rows, start, targets, names, inertia_tolerance=PLANE_INERTIA_TOLERANCE)
+        problem = KMeansProblem(rows, start, targets, names, inertia_tolerance=PLANE_INERTIA_TOLERANCE)
         figures[cluster_count] = _figures(problem, peers, report, effort)
     _add(report, figures, rows, draw, "plane")
 
@@ -187,16 +187,18 @@ def mixture(row_count: int, column_count: int, seed: int = 0) -> Rows:
     return rows
 
 
-def _long(rows: Rows, cluster_count: int, pass_count: int, peers: tuple[str, ...]) -> Problem:
+def _long(rows: Rows, cluster_count: int, pass_count: int, peers: tuple[str, ...]) -> KMeansProblem:
     """Many passes, from k-means|| and an iteration."""
     import ripieno
 
     with warnings.catch_warnings(action="ignore"):
         start = ripieno.KMeans(cluster_count, max_iter=1, random_state=0).fit(rows).cluster_centers_
-    return Problem(rows, start, {"peer": 1 / LONG_TARGET}, peers, pass_count, has_bounds=True)
+    return KMeansProblem(rows, start, {"peer": 1 / LONG_TARGET}, peers, pass_count, has_bounds=True)
 
 
-def _figures(problem: Problem, contenders: dict[str, Contender], report: Measurements, effort: Effort) -> list[Figure]:
+def _figures(
+    problem: KMeansProblem, contenders: dict[str, Contender], report: Measurements, effort: Effort
+) -> list[Figure]:
     ours: dict[str, Contender] = {"kernel": _kernel, f"KMeans, {WORKER_COUNT} workers": _estimator}
     peers = {name: contenders[name] for name in problem.peers}
     seconds: dict[str, list[float]] = {}
@@ -244,12 +246,12 @@ def _peers(report: Measurements) -> dict[str, Contender]:
     return found
 
 
-def _after_a_pause(contender: Contender, problem: Problem) -> Outcome:
+def _after_a_pause(contender: Contender, problem: KMeansProblem) -> PassTimes:
     time.sleep(PAUSE_S)
     return contender(problem)
 
 
-def _kernel(problem: Problem) -> Outcome:
+def _kernel(problem: KMeansProblem) -> PassTimes:
     from ripieno import kernels
 
     centroids, threads = problem.start.copy(), usable_cores()
@@ -261,10 +263,10 @@ def _kernel(problem: Problem) -> Outcome:
             problem.rows, centroids, None, labels, None, threads=threads, bounds=bounds
         )
         kernels.recenter(centroids, sums, weights)
-    return Outcome((time.perf_counter() - begin) / problem.pass_count, centroids)
+    return PassTimes((time.perf_counter() - begin) / problem.pass_count, centroids)
 
 
-def _estimator(problem: Problem) -> Outcome:
+def _estimator(problem: KMeansProblem) -> PassTimes:
     """Whole iterations: computation, allreduce, move, on the slowest rank; starting the workers is not counted."""
     import ripieno
 
@@ -273,10 +275,10 @@ def _estimator(problem: Problem) -> Outcome:
     )
     with warnings.catch_warnings(action="ignore"):
         model.fit(problem.rows)
-    return Outcome(float(np.mean([each.seconds for each in model.report_.iterations])), model.cluster_centers_)
+    return PassTimes(float(np.mean([each.seconds for each in model.report_.iterations])), model.cluster_centers_)
 
 
-def _sklearn(problem: Problem) -> Outcome:
+def _sklearn(problem: KMeansProblem) -> PassTimes:
     """Its last pass only assigns, and is counted as one."""
     from sklearn.cluster import KMeans
 
@@ -284,10 +286,10 @@ def _sklearn(problem: Problem) -> Outcome:
     begin = time.perf_counter()
     with warnings.catch_warnings(action="ignore"):
         model.fit(problem.rows)
-    return Outcome((time.perf_counter() - begin) / (model.n_iter_ + 1), model.cluster_centers_)
+    return PassTimes((time.perf_counter() - begin) / (model.n_iter_ + 1), model.cluster_centers_)
 
 
-def _faiss(problem: Problem) -> Outcome:
+def _faiss(problem: KMeansProblem) -> PassTimes:
     import faiss
 
     faiss.omp_set_num_threads(usable_cores())
@@ -296,10 +298,10 @@ def _faiss(problem: Problem) -> Outcome:
     model = faiss.Kmeans(d, len(problem.start), niter=problem.pass_count, **limits)
     begin = time.perf_counter()
     model.train(problem.rows, init_centroids=problem.start)
-    return Outcome((time.perf_counter() - begin) / problem.pass_count, model.centroids)
+    return PassTimes((time.perf_counter() - begin) / problem.pass_count, model.centroids)
 
 
-def _check_inertia(problem: Problem, outcomes: dict[str, Outcome]) -> None:
+def _check_inertia(problem: KMeansProblem, outcomes: dict[str, PassTimes]) -> None:
     """All ended equally well, by one measure, which itself is checked on some rows."""
     found = {name: _inertia(problem.rows, outcome.centroids) for name, outcome in outcomes.items()}
     some = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
@@ -345,6 +347,6 @@ def _blas_core() -> str:
     return found[0] if found else "an unknown processor"
 
 
-def _shaped_s(problem: Problem) -> float:
+def _shaped_s(problem: KMeansProblem) -> float:
     """Seconds per operation of an sgemm of the shape that a blocked pass has."""
     return gemm.gemm_s(min(BLOCK_ROW_COUNT, len(problem.rows)), problem.rows.shape[1], len(problem.start), np.float32)

@@ -35,7 +35,7 @@ Found = tuple[float, NDArray[Any], float]
 
 
 @dataclass(frozen=True)
-class Case:
+class LinearCase:
     """What ours and the peer find in some rows, each with the seconds it took; and how near the two have to be."""
 
     name: str
@@ -62,7 +62,7 @@ def measured(report: Measurements, effort: Effort, *, draw: Path | None = None) 
             (draw / "stages.svg").write_text(charts.standalone(charts.time_chart(stages)), encoding="utf-8")
 
 
-def _figure(case: Case, shape: tuple[int, int], report: Measurements, effort: Effort) -> Figure:
+def _figure(case: LinearCase, shape: tuple[int, int], report: Measurements, effort: Effort) -> Figure:
     operation_count = float(shape[0] * shape[1] ** 2)
     ours, peers, stages = [], [], []
     for _ in range(effort.runs(RUN_COUNT)):
@@ -87,7 +87,7 @@ def _figure(case: Case, shape: tuple[int, int], report: Measurements, effort: Ef
     )
 
 
-def _components(rows: NDArray[np.float32], count: int, job: Any) -> list[Case]:
+def _components(rows: NDArray[np.float32], count: int, job: Any) -> list[LinearCase]:
     import ripieno as rp
     from sklearn.decomposition import PCA
 
@@ -99,10 +99,10 @@ def _components(rows: NDArray[np.float32], count: int, job: Any) -> list[Case]:
         model = PCA(count, svd_solver="covariance_eigh")
         return _timed(lambda: model.fit(rows)), model.explained_variance_, 0.0
 
-    return [Case(f"{count} components, float32", ours, peer, SAME_F32, np.float32)]
+    return [LinearCase(f"{count} components, float32", ours, peer, SAME_F32, np.float32)]
 
 
-def _regression(rows: NDArray[np.float64], targets: NDArray[np.float64], job: Any) -> list[Case]:
+def _regression(rows: NDArray[np.float64], targets: NDArray[np.float64], job: Any) -> list[LinearCase]:
     import ripieno as rp
     from sklearn.linear_model import Ridge
 
@@ -114,7 +114,7 @@ def _regression(rows: NDArray[np.float64], targets: NDArray[np.float64], job: An
         model = Ridge()
         return _timed(lambda: model.fit(rows, targets)), model.predict(rows[:1000]), 0.0
 
-    return [Case("ridge, float64", ours, peer, SAME_F64, np.float64)]
+    return [LinearCase("ridge, float64", ours, peer, SAME_F64, np.float64)]
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -18,7 +18,7 @@ import gemm
 import numpy as np
 from effort import Effort, Measured
 from numpy.typing import NDArray
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 
 POINT_COUNT, DIMENSIONS = 4640, 3
 VERTEX_COUNT, EDGES_PER_VERTEX = 17_903, 11
@@ -85,7 +85,7 @@ def _scaling(report: Measurements, effort: Effort, data: Path | None) -> None:
         if name != "Ripieno":
             pairs = zip(stresses["Ripieno"], found, strict=True)
             apart = max(abs(mine - theirs) for mine, theirs in pairs)
-            report.counts.append(Count(case, f"normalized stress apart from that of {name}", apart, "", 1e-4))
+            report.counts.append(FigureCount(case, f"normalized stress apart from that of {name}", apart, "", 1e-4))
 
 
 def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
@@ -117,7 +117,7 @@ def _ranks(report: Measurements, effort: Effort, data: Path | None) -> None:
             numbers = count * (DIMENSIONS + 2 + (calls - 1) * DIMENSIONS)
             others = 8 * numbers * (1 - 1 / ranks)
             row = f"{ranks} ranks, bytes that a rank gets, by {calls:.3g} collectives"
-            report.counts.append(Count(case, row, received / 1e3, "kB", BYTES_TARGET * others / 1e3))
+            report.counts.append(FigureCount(case, row, received / 1e3, "kB", BYTES_TARGET * others / 1e3))
 
 
 def _iterations(
@@ -168,7 +168,7 @@ def _annealing(report: Measurements, effort: Effort, data: Path | None) -> None:
     for seed in range(2 if effort.quick else ANNEALED):
         model = rp.MDS(DIMENSIONS, method="da-smacof", random_state=seed).fit(dissimilarities)
         row = f"da-smacof, seed {seed}, {model.n_iter_} iterations, normalized stress beside the best"
-        report.counts.append(Count(case, row, model.normalized_stress_, "", stresses[0]))
+        report.counts.append(FigureCount(case, row, model.normalized_stress_, "", stresses[0]))
 
 
 def _layout(report: Measurements, effort: Effort) -> None:

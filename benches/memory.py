@@ -16,7 +16,7 @@ from pathlib import Path
 from effort import Effort, Measured
 from ripieno.bench import toolchain
 from ripieno.bench.contestants import Deployment
-from ripieno.bench.figures import Count, Measurements
+from ripieno.bench.figures import FigureCount, Measurements
 from ripieno.bench.programs import timing
 from ripieno.bench.rank import NativeWorld
 from ripieno.launch.script.environment import init
@@ -32,7 +32,7 @@ SEGMENTS_BYTES = 2 * MIB
 
 
 @dataclass(frozen=True)
-class Row:
+class MemoryRow:
     """What is counted, at which size, and how much memory it may need."""
 
     collective: str
@@ -46,10 +46,10 @@ class Row:
 
 
 ROWS = (
-    Row("allreduce", 8, 8, SEGMENTS_BYTES),
-    Row("broadcast=chain", 64 * MIB, MIB, SEGMENTS_BYTES),
-    Row("allreduce=ring", 64 * MIB, MIB, 64 * MIB // RANKS),
-    Row("allgather", 16 * MIB, MIB, SEGMENTS_BYTES),
+    MemoryRow("allreduce", 8, 8, SEGMENTS_BYTES),
+    MemoryRow("broadcast=chain", 64 * MIB, MIB, SEGMENTS_BYTES),
+    MemoryRow("allreduce=ring", 64 * MIB, MIB, 64 * MIB // RANKS),
+    MemoryRow("allgather", 16 * MIB, MIB, SEGMENTS_BYTES),
 )
 
 
@@ -66,9 +66,9 @@ def _case(links: str) -> Measured:
         for row, line in zip(ROWS, output.splitlines(), strict=True):
             allocations, extra_bytes = (float(number) for number in line.split())
             case = f"{row.word(effort.quick)}, {RANKS} ranks, links {links}"
-            report.counts.append(Count(case, "allocations a call", allocations, "", ALLOCATIONS_PER_CALL))
+            report.counts.append(FigureCount(case, "allocations a call", allocations, "", ALLOCATIONS_PER_CALL))
             report.counts.append(
-                Count(case, "memory beside the vector", extra_bytes / MIB, "MiB", row.extra_bytes / MIB)
+                FigureCount(case, "memory beside the vector", extra_bytes / MIB, "MiB", row.extra_bytes / MIB)
             )
 
     return measured

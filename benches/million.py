@@ -26,7 +26,7 @@ import numpy as np
 from ripieno import kernels
 from ripieno.bench import table
 from ripieno.simulation import Cluster
-from ripieno.simulation.kmeans import KMeansIteration, kmeans_iteration
+from ripieno.simulation.kmeans import SimulatedIteration, kmeans_iteration
 from ripieno.units import bytes_text, duration_text
 
 CLUSTERS, ITERATIONS, WORKERS = 1_000_000, 2, 2
@@ -129,7 +129,7 @@ def _memory(pid: int) -> tuple[int, int]:
     return own, with_files
 
 
-def _simulated(told: dict[str, Any], count: int, clusters: int) -> KMeansIteration:
+def _simulated(told: dict[str, Any], count: int, clusters: int) -> SimulatedIteration:
     """The last iteration on the cluster of the paper, a core as fast as one here was in it."""
     last = told["iterations"][-1]
     operations = 2.0 * count * told["column_count"] * clusters * _compared(last["compared"], clusters)
@@ -157,7 +157,7 @@ def _compared(compared: float, clusters: int) -> float:
     return min(1.0, compared + kernels.NearIndex.group_count(clusters) / clusters)
 
 
-def _show(told: dict[str, Any], used: Used, simulated: KMeansIteration) -> None:
+def _show(told: dict[str, Any], used: Used, simulated: SimulatedIteration) -> None:
     console = table.console()
     pairs = told["row_count"] * float(len(told["cluster_sizes"]))
     for number, each in enumerate(told["iterations"], told["iteration_count"] - len(told["iterations"]) + 1):

@@ -31,7 +31,7 @@ from pagerank_host import QUICK_SCALE, SCALE  # noqa: E402
 from rich.table import Table  # noqa: E402
 from ripieno.bench import table  # noqa: E402
 from ripieno.bench.figures import Measurements  # noqa: E402
-from ripieno.bench.pages.pagerank import Scale, scaling_chart  # noqa: E402
+from ripieno.bench.pages.pagerank import GraphScale, scaling_chart  # noqa: E402
 from ripieno.lab import Lab  # noqa: E402
 from ripieno.lab.blueprint import bits_per_s  # noqa: E402
 from ripieno.units import bytes_text, duration_text  # noqa: E402
@@ -117,7 +117,7 @@ def charts(cluster_file: Path, out: Path) -> None:
     """Draw how an iteration scales over hosts."""
     found = json.loads(cluster_file.read_text())
     scales = [
-        Scale(each["hosts"], each["iteration_s"], each["computing_s"], each["cable_s"]) for each in found["scales"]
+        GraphScale(each["hosts"], each["iteration_s"], each["computing_s"], each["cable_s"]) for each in found["scales"]
     ]
     out.mkdir(parents=True, exist_ok=True)
     (out / "scaling.svg").write_text(scaling_chart(_title(found), scales), encoding="utf-8")

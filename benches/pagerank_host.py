@@ -25,7 +25,7 @@ from graphs import Numbered, rmat
 from numpy.typing import NDArray
 from ripieno import _native
 from ripieno.algorithms import PageRank
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.host import usable_cores
 from sklearn.exceptions import ConvergenceWarning
@@ -135,7 +135,7 @@ def _igraph(graph: Numbered) -> tuple[float, Vector]:
 
 def _count_distance(report: Measurements, graph: Numbered, row: str, ranks: Vector, right: Vector) -> None:
     distance = float(np.abs(ranks - right).sum())
-    report.counts.append(Count(graph.name, row, distance, "from SciPy's ranks, L1", DISTANCE))
+    report.counts.append(FigureCount(graph.name, row, distance, "from SciPy's ranks, L1", DISTANCE))
 
 
 def _fit(graph: Numbered, shape: tuple[int, int], *, max_iter: int, tol: float = 0.0) -> PageRank:

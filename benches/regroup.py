@@ -51,7 +51,7 @@ Column = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Rows:
+class RegroupRows:
     """What is regrouped: keys drawn evenly from 0 … key_count - 1, values evenly from 0 to 1, seeded by rank."""
 
     row_count: int
@@ -71,7 +71,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Run:
+class RegroupRun:
     """One regroup of ours.
 
     Parameters
@@ -88,16 +88,16 @@ class Run:
     wire_s: float
 
 
-def measured(report: Measurements, effort: Effort, *, rows: Rows | None = None, spark: bool = False) -> None:
+def measured(report: Measurements, effort: Effort, *, rows: RegroupRows | None = None, spark: bool = False) -> None:
     """All contestants turn by turn, each checked before it counts."""
-    quick = Rows(QUICK_ROW_COUNT, QUICK_KEY_COUNT, RANK_COUNT)
-    rows = rows or (quick if effort.quick else Rows(ROW_COUNT, KEY_COUNT, RANK_COUNT))
+    quick = RegroupRows(QUICK_ROW_COUNT, QUICK_KEY_COUNT, RANK_COUNT)
+    rows = rows or (quick if effort.quick else RegroupRows(ROW_COUNT, KEY_COUNT, RANK_COUNT))
     keys, values = rows.of_all()
     right = _right(keys, values)
     peers = _peers(report, keys, values)
     for name, peer in peers.items():
         _check(name, right, *_columns(peer()))
-    ours: list[Run] = []
+    ours: list[RegroupRun] = []
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     with rp.launch(workers=rows.rank_count) as job:
         _check("Ripieno", right, *(np.concatenate(column) for column in zip(*job.run(_sums, rows), strict=True)))
@@ -154,7 +154,7 @@ def _columns(sums: Any) -> tuple[Column, Column]:
     return sums["key"].to_numpy(), sums["value"].to_numpy()
 
 
-def _sums(comm: Communicator, rows: Rows) -> tuple[Column, Column, Column]:
+def _sums(comm: Communicator, rows: RegroupRows) -> tuple[Column, Column, Column]:
     """Keys of this rank, sums of their values, and how many there are of each."""
     keys, values = rows.of_rank(comm.rank)
     sums = comm.regroup(rp.KeyValues(keys, values), combine="sum")
@@ -164,7 +164,7 @@ def _sums(comm: Communicator, rows: Rows) -> tuple[Column, Column, Column]:
     return sums.keys, sums.values, counts.values
 
 
-def _run(comm: Communicator, rows: Rows) -> Run:
+def _run(comm: Communicator, rows: RegroupRows) -> RegroupRun:
     """A regroup as `comm.regroup` makes it, and an alltoall of as many bytes."""
     pairs = rp.KeyValues(*rows.of_rank(comm.rank))
     comm.barrier()
@@ -175,7 +175,7 @@ def _run(comm: Communicator, rows: Rows) -> Run:
     _, found = keyed.regroup(comm, emitter)
     seconds = time.perf_counter() - start
     stages_s = dict(zip(STAGES, (reduced_s, *(found[f"{stage}_s"] for stage in STAGES[1:])), strict=True))
-    return Run(seconds, stages_s, found["bytes_sent"], _wire_s(comm, found["bytes_sent"]))
+    return RegroupRun(seconds, stages_s, found["bytes_sent"], _wire_s(comm, found["bytes_sent"]))
 
 
 def _wire_s(comm: Communicator, sent_bytes: int) -> float:
@@ -192,22 +192,22 @@ def _wire_s(comm: Communicator, sent_bytes: int) -> float:
     return time.perf_counter() - start
 
 
-def _slowest(runs: Sequence[Run]) -> Run:
+def _slowest(runs: Sequence[RegroupRun]) -> RegroupRun:
     """Of all ranks: the most of everything."""
     stages_s = {name: max(run.stages_s[name] for run in runs) for name in runs[0].stages_s}
-    return Run(
+    return RegroupRun(
         max(run.seconds for run in runs), stages_s, max(run.sent_bytes for run in runs), max(run.wire_s for run in runs)
     )
 
 
-def _copy_s(rows: Rows, budget_s: float) -> float:
+def _copy_s(rows: RegroupRows, budget_s: float) -> float:
     """Seconds in which all cores together copy the rows once."""
     cores = usable_cores()
     return _native.memory_pass(cores, ROW_BYTES * rows.row_count // cores, budget_s)[1]
 
 
 def _add_figures(
-    report: Measurements, rows: Rows, ours: Sequence[Run], peers: dict[str, list[float]], copy_s: float
+    report: Measurements, rows: RegroupRows, ours: Sequence[RegroupRun], peers: dict[str, list[float]], copy_s: float
 ) -> None:
     beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
     report.figures.append(_figure(rows, "", ours, beside, TARGETS, copy_s))
@@ -223,7 +223,12 @@ def _add_figures(
 
 
 def _add_spark(
-    report: Measurements, rows: Rows, ours: Sequence[Run], right: Sequence[Column], run_count: int, copy_s: float
+    report: Measurements,
+    rows: RegroupRows,
+    ours: Sequence[RegroupRun],
+    right: Sequence[Column],
+    run_count: int,
+    copy_s: float,
 ) -> None:
     """PySpark, if it and Java are installed."""
     try:
@@ -249,7 +254,12 @@ def _add_spark(
 
 
 def _figure(
-    rows: Rows, where: str, ours: Sequence[Run], peers: dict[str, Samples], targets: dict[str, float], limit_s: float
+    rows: RegroupRows,
+    where: str,
+    ours: Sequence[RegroupRun],
+    peers: dict[str, Samples],
+    targets: dict[str, float],
+    limit_s: float,
 ) -> Figure:
     return Figure(
         case=_case(rows) + where,
@@ -264,11 +274,11 @@ def _figure(
     )
 
 
-def _case(rows: Rows) -> str:
+def _case(rows: RegroupRows) -> str:
     return f"{rows.row_count:,} pairs, {rows.key_count:,} keys, sums"
 
 
-def _name(rows: Rows) -> str:
+def _name(rows: RegroupRows) -> str:
     return f"{rows.rank_count} processes"
 
 
@@ -288,7 +298,7 @@ def main(
     if quick:
         row_count, key_count = QUICK_ROW_COUNT, QUICK_KEY_COUNT
     report = Measurements("regroup")
-    rows = Rows(int(row_count), int(key_count), rank_count)
+    rows = RegroupRows(int(row_count), int(key_count), rank_count)
     measured(report, Effort(quick, repetitions), rows=rows, spark=spark)
     command.show(report, target, quick=quick)
 

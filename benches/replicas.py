@@ -38,7 +38,7 @@ QUICK_DRAW_COUNT = 20_000
 
 
 @dataclass(frozen=True)
-class System:
+class ReplicaSystem:
     """Ranks, how many replicas there are of each, and how many of all are dead."""
 
     ranks: int
@@ -54,7 +54,11 @@ class System:
 
 
 #: The second is what the others stand beside.
-SYSTEMS = (System(4), System(HOST_COUNT), *(System(HOST_COUNT, REPLICAS, dead) for dead in range(len(VICTIMS) + 1)))
+SYSTEMS = (
+    ReplicaSystem(4),
+    ReplicaSystem(HOST_COUNT),
+    *(ReplicaSystem(HOST_COUNT, REPLICAS, dead) for dead in range(len(VICTIMS) + 1)),
+)
 
 
 def cases() -> dict[str, Measured]:
@@ -67,7 +71,7 @@ def measured(report: Measurements, effort: Effort) -> None:
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
-    found: dict[System, dict[str, list[float]]] = {system: {} for system in SYSTEMS}
+    found: dict[ReplicaSystem, dict[str, list[float]]] = {system: {} for system in SYSTEMS}
     with Lab(hosts=HOST_COUNT, rate="400mbit" if effort.quick else RATE) as lab:
         for _ in range(effort.runs(3)):
             for system in SYSTEMS:
@@ -91,7 +95,7 @@ def measured(report: Measurements, effort: Effort) -> None:
         )
 
 
-def _run(lab: Lab, system: System, *, quick: bool) -> dict[str, list[float]]:
+def _run(lab: Lab, system: ReplicaSystem, *, quick: bool) -> dict[str, list[float]]:
     """Seconds, of the slowest logical rank, and bytes sent, of the busiest."""
     draws = QUICK_DRAW_COUNT if quick else DRAW_COUNT
     samples = 1 if quick else REDUCE_COUNT

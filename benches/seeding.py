@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from effort import Effort
 from numpy.typing import NDArray
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.host import usable_cores
 
 CLUSTER_COUNTS, QUICK_CLUSTER_COUNTS = (10, 100, 1_000, 5_000, 20_000), (10, 1_100)
@@ -61,7 +61,7 @@ def _measure(name: str, rows: Rows, cluster_count: int, report: Measurements, ef
     medians = {each: np.median(inertias[each], axis=0) for each in contenders}
     for at, (what, target) in enumerate([("at the start", START_TARGET), ("after Lloyd", END_TARGET)]):
         ratio = float(medians["ours"][at] / medians[base][at])
-        report.counts.append(Count(f"{name} {row}", f"inertia {what}", ratio, f"of {base}", target))
+        report.counts.append(FigureCount(f"{name} {row}", f"inertia {what}", ratio, f"of {base}", target))
 
 
 def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:
@@ -74,10 +74,10 @@ def _ours(rows: Rows, cluster_count: int, seed: int) -> Rows:
 def _first_centroids(comm: Any, rows: Rows, cluster_count: int, seed: int) -> Rows:
     from ripieno.algorithms.kmeans.rows import load
     from ripieno.algorithms.kmeans.seeding import seed_centroids
-    from ripieno.input.matrix import InMemory
+    from ripieno.input.matrix import RowsInMemory
 
     return seed_centroids(
-        comm, load(comm, InMemory(rows)), init="k-means||", n_clusters=cluster_count, seed=seed,
+        comm, load(comm, RowsInMemory(rows)), init="k-means||", n_clusters=cluster_count, seed=seed,
         on_progress=lambda chosen: None,
     )  # fmt: skip
 

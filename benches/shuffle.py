@@ -20,7 +20,7 @@ from typing import Any
 import click
 import command
 from effort import Effort, Measured
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.bench.toolchain import Skipped
 from ripieno.lab import Lab, why_not
 from ripieno.lab.blueprint import bits_per_s
@@ -69,7 +69,7 @@ class Setting:
 
 
 @dataclass
-class Found:
+class ShuffleResults:
     """What was measured of one way, over all runs."""
 
     seconds: list[float]
@@ -122,7 +122,9 @@ def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
         )
     )
     sent = [sum(each.sent_bytes) for each in (reduced, unreduced)]
-    report.counts.append(Count(case, "bytes sent, of those without local reduction", sent[0] / sent[1], "", REDUCED))
+    report.counts.append(
+        FigureCount(case, "bytes sent, of those without local reduction", sent[0] / sent[1], "", REDUCED)
+    )
     report.remark(
         f"all hosts send {bytes_text(sent[0])} with and {bytes_text(sent[1])} without local reduction; the paper "
         "tells of 12.5 % of the bytes and 10 % of the time"
@@ -152,9 +154,9 @@ def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
     report.remark(f"{case}: packets that the queue before the receiver dropped in all runs: {dropped}")
 
 
-def _alternating(setting: Setting, ways: dict[str, Case], run_count: int) -> dict[str, Found]:
+def _alternating(setting: Setting, ways: dict[str, Case], run_count: int) -> dict[str, ShuffleResults]:
     """Seconds of every shuffle, the bytes that each rank sends in one, and what the receiver's queue dropped."""
-    found = {name: Found([], [], 0) for name in ways}
+    found = {name: ShuffleResults([], [], 0) for name in ways}
     with Lab(hosts=setting.host_count, rate=setting.rate) as lab:
         receiver = lab.hosts[0].name
         for _ in range(run_count):

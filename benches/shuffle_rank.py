@@ -22,7 +22,7 @@ from ripieno.comm.communicator import Communicator
 
 
 @dataclass(frozen=True)
-class Case:
+class ShuffleCase:
     """What is shuffled, and how.
 
     Parameters
@@ -61,7 +61,7 @@ class Case:
         return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float32))
 
 
-def measured(comm: Communicator, case: Case) -> dict[str, Any]:
+def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
     """Seconds of each shuffle, the slowest rank's, and the bytes that each sends in one; the same on every rank."""
     tasks = [case.task(comm.rank, number) for number in range(case.task_count)]
     right = comm.allreduce(np.sum([task.values for task in tasks], axis=0))
@@ -76,7 +76,7 @@ def measured(comm: Communicator, case: Case) -> dict[str, Any]:
     return {"seconds": seconds, "sent_bytes": comm.allgather(found["bytes_sent"]), "waves": found["waves"]}
 
 
-def _shuffle(comm: Communicator, case: Case, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
+def _shuffle(comm: Communicator, case: ShuffleCase, tasks: list[rp.KeyValues]) -> tuple[rp.KeyValues, dict[str, Any]]:
     """From the rows of the tasks to complete sums."""
     emitter = keyed.Emitter(
         comm.world_size,
@@ -94,7 +94,7 @@ def _first(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.zeros(len(keys), np.int64)
 
 
-def _check(comm: Communicator, case: Case, shuffled: rp.KeyValues, right: NDArray[np.float32]) -> None:
+def _check(comm: Communicator, case: ShuffleCase, shuffled: rp.KeyValues, right: NDArray[np.float32]) -> None:
     wrong = not np.array_equal(shuffled.values, right[shuffled.keys])
     if comm.allreduce(int(wrong)) or comm.allreduce(len(shuffled)) != case.centroid_count:
         raise AssertionError("the sums differ from those of an allreduce")
@@ -102,7 +102,7 @@ def _check(comm: Communicator, case: Case, shuffled: rp.KeyValues, right: NDArra
 
 def main() -> None:
     """Measure the case of the command line."""
-    case = Case(**json.loads(sys.argv[1]))
+    case = ShuffleCase(**json.loads(sys.argv[1]))
     comm = rp.init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from effort import Effort
 from ripieno.bench import toolchain
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.figures import Figure, Measurements, Samples
-from ripieno.bench.limits import MemoryLimit
+from ripieno.bench.limits import MachineLimit
 from ripieno.units import size_text
 from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
 
@@ -37,8 +37,8 @@ def broadcasts(spark: SparkSession, slots: int, report: Measurements, effort: Ef
     for size_mb in QUICK_SIZES_MB if effort.quick else SIZES_MB:
         by_job, by_rank, by_spark = [], [], []
         # Beside the ranks the launching process has it, too.
-        to_tasks, to_ranks = MemoryLimit(slots + 1), MemoryLimit(slots)
-        limited = Case("broadcast", size_mb * 10**6)
+        to_tasks, to_ranks = MachineLimit(slots + 1), MachineLimit(slots)
+        limited = BenchCase("broadcast", size_mb * 10**6)
         for _ in range(effort.runs(RUN_COUNT)):
             for limit in (to_tasks, to_ranks):
                 limit.measure([limited], MEMORY_BUDGET_S)
@@ -69,7 +69,7 @@ def sums(spark: SparkSession, slots: int, report: Measurements, effort: Effort) 
     if spark.conf.get("spark.jars", ""):
         contenders["treeAggregate, Java"] = _java_tree_aggregate
     ours, theirs = [], {name: [] for name in contenders}
-    limit, limited = MemoryLimit(slots), Case("allreduce", length * 8)
+    limit, limited = MachineLimit(slots), BenchCase("allreduce", length * 8)
     for _ in range(effort.runs(RUN_COUNT)):
         limit.measure([limited], MEMORY_BUDGET_S)
         with _ranks(slots) as job:
@@ -161,8 +161,8 @@ def _figure(
     ours: list[float],
     peers: dict[str, list[float]],
     targets: dict[str, float],
-    limit: MemoryLimit,
-    limited: Case,
+    limit: MachineLimit,
+    limited: BenchCase,
 ) -> Figure:
     beside = {name: Samples(tuple(seconds)) for name, seconds in peers.items()}
     return Figure(

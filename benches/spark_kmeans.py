@@ -21,7 +21,7 @@ import pyarrow.parquet as parquet
 from effort import Effort
 from numpy.typing import NDArray
 from ripieno import kernels
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.host import usable_cores
 from spark_session import task_seconds
 
@@ -39,7 +39,7 @@ Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Problem:
+class SparkProblem:
     """What is clustered, how often, and how many runs of each there are.
 
     Parameters
@@ -70,12 +70,12 @@ class Problem:
         return "K-means, " + f"{self.n:,} × {self.d} into {self.k:,}".replace(",", " ")
 
 
-WARM_UP = Problem(4_000, 2, 20, 2, 1)
+WARM_UP = SparkProblem(4_000, 2, 20, 2, 1)
 #: By the name of a measure. Into 10 000 clusters the block solver needs more memory than executors of 3 GiB have.
 PROBLEMS = {
-    "kmeans": (Problem(50_000, 512, 100, 3, 3), Problem(50_000, 512, 1_000, 1, 1)),
-    "kmeans-1M-1000": (Problem(1_000_000, 2, 1_000, 2, 3),),
-    "kmeans-1M-10000": (Problem(1_000_000, 2, 10_000, 1, 1, ("row",)),),
+    "kmeans": (SparkProblem(50_000, 512, 100, 3, 3), SparkProblem(50_000, 512, 1_000, 1, 1)),
+    "kmeans-1M-1000": (SparkProblem(1_000_000, 2, 1_000, 2, 3),),
+    "kmeans-1M-10000": (SparkProblem(1_000_000, 2, 10_000, 1, 1, ("row",)),),
 }
 #: The others have no small counterpart.
 QUICK_PROBLEMS = {"kmeans": (WARM_UP,)}
@@ -119,7 +119,7 @@ def _cached(spark: SparkSession, points: Points, slots: int, folder: Path) -> Da
 
 
 def _compare(
-    problem: Problem, points: Points, rows: DataFrame, slots: int, report: Measurements, effort: Effort
+    problem: SparkProblem, points: Points, rows: DataFrame, slots: int, report: Measurements, effort: Effort
 ) -> None:
     start = np.array(_mllib(problem, problem.solvers[0], 0).fit(rows).clusterCenters())
     ours, theirs = Fits(), {solver: Fits() for solver in problem.solvers}
@@ -146,7 +146,7 @@ def _compare(
         )
 
 
-def _fit_ours(problem: Problem, start: Points, rows: DataFrame, slots: int, fits: Fits) -> None:
+def _fit_ours(problem: SparkProblem, start: Points, rows: DataFrame, slots: int, fits: Fits) -> None:
     from ripieno.spark import KMeans
 
     estimator = KMeans(
@@ -164,7 +164,7 @@ def _fit_ours(problem: Problem, start: Points, rows: DataFrame, slots: int, fits
     fits.centers = model.centers
 
 
-def _mllib(problem: Problem, solver: str, iteration_count: int) -> Estimator:
+def _mllib(problem: SparkProblem, solver: str, iteration_count: int) -> Estimator:
     from pyspark.ml.clustering import KMeans
 
     return KMeans(
@@ -173,7 +173,7 @@ def _mllib(problem: Problem, solver: str, iteration_count: int) -> Estimator:
     )  # fmt: skip
 
 
-def _fit_mllib(problem: Problem, solver: str, rows: DataFrame, slots: int, fits: Fits) -> None:
+def _fit_mllib(problem: SparkProblem, solver: str, rows: DataFrame, slots: int, fits: Fits) -> None:
     spark, seconds, work, model = rows.sparkSession, [], [], None
     for iteration_count in (0, problem.iteration_count):
         before, begin = task_seconds(spark), time.perf_counter()
@@ -188,12 +188,12 @@ def _fit_mllib(problem: Problem, solver: str, rows: DataFrame, slots: int, fits:
     fits.centers = np.array(model.clusterCenters())
 
 
-def _check(problem: Problem, points: Points, found: dict[str, Fits], report: Measurements) -> None:
+def _check(problem: SparkProblem, points: Points, found: dict[str, Fits], report: Measurements) -> None:
     """All ended equally well, by one measure."""
     inertias = {name: _inertia(points, fits.centers) for name, fits in found.items()}
     least, most = min(inertias.values()), max(inertias.values())
     report.counts.append(
-        Count(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
+        FigureCount(str(problem), "inertias differ by, relatively", (most - least) / least, "", INERTIA_TOLERANCE)
     )
     if most - least > INERTIA_TOLERANCE * least:
         raise RuntimeError(f"{problem}: inertias differ, so no figure stands: {inertias}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import command
-from ripieno.bench.figures import Count, Figure, Measurements, Samples, machine
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples, machine
 from ripieno.bench.pages.spark import spark_chart
 from ripieno.units import duration_text
 
@@ -43,7 +43,7 @@ def _with_earlier(path: Path, report: Measurements) -> Measurements:
         cases = {each.case for each in (*report.figures, *report.counts)}
         merged.figures += [_figure(each) for each in earlier["figures"] if each["case"] not in cases]
         counts = [{name: value for name, value in each.items() if name != "reached"} for each in earlier["counts"]]
-        merged.counts += [Count(**each) for each in counts if each["case"] not in cases]
+        merged.counts += [FigureCount(**each) for each in counts if each["case"] not in cases]
         merged.remarks += [each for each in earlier["remarks"] if each.partition(":")[0] not in cases]
     for remark in report.remarks:
         merged.remark(remark)
@@ -78,7 +78,7 @@ def _table(figures: Sequence[Figure]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _counts(counts: Sequence[Count]) -> str:
+def _counts(counts: Sequence[FigureCount]) -> str:
     lines = [f"- {each.case}, {each.row} {each.value:.3g} {each.unit} (target ≤ {each.target:.3g})" for each in counts]
     return "\n".join(lines) + "\n"
 

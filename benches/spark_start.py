@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from effort import Effort
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from spark_programs import iterated, nothing
 
 WORKER_COUNT, RUN_COUNT = 2, 5
@@ -44,4 +44,4 @@ def measured(report: Measurements, effort: Effort) -> None:
             Figure(case, row, samples["Spark"], {"local": samples["local"]}, None, "none is known", 0.0, "", targets)
         )
     more_s = float(np.median(start_s["Spark"]) - np.median(start_s["local"]))
-    report.counts.append(Count(case, "launch and first result take longer by", more_s, "s", START_TARGET_S))
+    report.counts.append(FigureCount(case, "launch and first result take longer by", more_s, "s", START_TARGET_S))

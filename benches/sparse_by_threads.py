@@ -11,7 +11,7 @@ from ripieno.comm.communicator import Communicator
 
 
 @dataclass(frozen=True)
-class Times:
+class SparseThreadTimes:
     """Seconds of a rank, and a digest of the bits that it got."""
 
     configure_s: float
@@ -20,7 +20,7 @@ class Times:
     digest: int
 
 
-def timed(comm: Communicator, features: int, density: float) -> Times:
+def timed(comm: Communicator, features: int, density: float) -> SparseThreadTimes:
     """Configure, reduce, and do both in one pass; each rank picks features at random."""
     draw = np.random.default_rng(comm.rank)
     own = np.flatnonzero(draw.random(features, np.float32) < density)
@@ -42,4 +42,4 @@ def timed(comm: Communicator, features: int, density: float) -> Times:
     comm.barrier()
     begin_s = time.perf_counter()
     comm.sparse_reduce(own, values, own, out=sums, size=features)
-    return Times(configure_s, reduce_s, time.perf_counter() - begin_s, zlib.crc32(sums.view(np.uint8)))
+    return SparseThreadTimes(configure_s, reduce_s, time.perf_counter() - begin_s, zlib.crc32(sums.view(np.uint8)))

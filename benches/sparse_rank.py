@@ -31,7 +31,7 @@ MOST_ROUNDS = 25
 
 
 @dataclass(frozen=True)
-class Case:
+class SparseCase:
     """What is reduced, and how.
 
     Parameters
@@ -74,7 +74,7 @@ class Case:
         return np.flatnonzero(np.random.default_rng([self.seed, rank]).random(self.features) < chances)
 
 
-def measured(comm: Communicator, case: Case) -> dict[str, Any]:
+def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
     """Everything about one case; the same on every rank."""
     own = case.indices(comm.rank, comm.world_size)
     # Small whole numbers: their sums are exact in any order, so all ways must agree to the last bit.
@@ -96,7 +96,7 @@ def measured(comm: Communicator, case: Case) -> dict[str, Any]:
 
 
 def _way(
-    comm: Communicator, case: Case, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
+    comm: Communicator, case: SparseCase, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
     expected: NDArray[np.float32], curve: PacketCurve,
 ) -> dict[str, Any]:  # fmt: skip
     """One way to reduce, timed and checked."""
@@ -118,7 +118,7 @@ def _way(
             "volumes": (held * ROW_BYTES).tolist(),
         }
         if case.edges is None:
-            data = design.Data(comm.world_size, case.features, case.curve, ROW_BYTES)
+            data = design.HeldData(comm.world_size, case.features, case.curve, ROW_BYTES)
             found["predicted_s"] = design.price(data, curve, configured.degrees)["seconds"]
         reduce = lambda: configured.reduce(values)  # noqa: E731
     right = np.array_equal(reduce(), expected)
@@ -176,7 +176,7 @@ def _dense(
 def main() -> None:
     """Measure the case of the command line."""
     fields = json.loads(sys.argv[1])
-    case = Case(**fields | {"ways": tuple(fields["ways"])})
+    case = SparseCase(**fields | {"ways": tuple(fields["ways"])})
     comm = init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 import ripieno as rp
 from effort import Effort
-from ripieno.bench.figures import Count, Figure, Measurements, Samples
+from ripieno.bench.figures import Figure, FigureCount, Measurements, Samples
 from ripieno.comm.communicator import Communicator
 from ripieno.launch.engine.member_server import MemberServer
 
@@ -50,7 +50,7 @@ class Visited(StrEnum):
     RANKS = "strangers"
 
 
-class Turn(NamedTuple):
+class StrangersTurn(NamedTuple):
     """Seconds of the slowest rank, processor seconds of all, of these those of threads that do not compute, and bytes
     that the largest rank has in memory."""
 
@@ -63,7 +63,7 @@ class Turn(NamedTuple):
 def measured(report: Measurements, effort: Effort) -> None:
     """Turns amid strangers, beside them, and without, in one job."""
     connections = QUICK_CONNECTIONS if effort.quick else CONNECTIONS
-    turns: dict[Visited, list[Turn]] = {visited: [] for visited in Visited}
+    turns: dict[Visited, list[StrangersTurn]] = {visited: [] for visited in Visited}
     refused = 0
     with rp.launch(workers=WORKERS, threads=1, links="tcp") as job:
         ports = [port for listened in job.run(_ports) for port in listened]
@@ -78,7 +78,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 strangers = _started("strangers", connections, *doors[visited]) if visited in doors else None
                 ranks = job.run(_iterate, count)
                 elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
-                turns[visited].append(Turn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
+                turns[visited].append(StrangersTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
                 said = strangers.communicate()[0] if strangers is not None else ""
                 refused = int(said) if visited is Visited.RANKS else refused
         others.communicate()
@@ -102,7 +102,7 @@ def measured(report: Measurements, effort: Effort) -> None:
         statistics.median(turn.aside_s for turn in turns[visited]) for visited in (Visited.RANKS, Visited.NOBODY)
     )
     report.counts.append(
-        Count(
+        FigureCount(
             case="processor time of a rank",
             row="more, for each stranger",
             value=max(with_s - without_s, 0.0) / connections * 1e6,
@@ -114,7 +114,7 @@ def measured(report: Measurements, effort: Effort) -> None:
         turn.memory_bytes for turn in turns[Visited.NOBODY]
     )
     report.counts.append(
-        Count(
+        FigureCount(
             case="memory of a rank",
             row=f"more, after {connections:,} strangers",
             value=max(grown, 0) / 2**20,
@@ -124,7 +124,7 @@ def measured(report: Measurements, effort: Effort) -> None:
     )
     serving_s = _serving_s(connections)
     report.counts.append(
-        Count(
+        FigureCount(
             case="processor time of a member server",
             row="for each stranger",
             value=serving_s / connections * 1e6,

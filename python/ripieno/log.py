@@ -31,7 +31,7 @@ def note(name: str, text: str, rank: int | None = None) -> None:
         listener(name, text, rank)
 
 
-class Shown(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
+class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is generic to type checkers only
     """On the standard error that there is when a line comes."""
 
     def __init__(self, who: str) -> None:
@@ -55,8 +55,8 @@ def show(level: str, who: str = "") -> None:
         raise InputError(f"{VARIABLE}={level}: expected one of {', '.join(LEVELS)}")
     os.environ[VARIABLE] = level.upper()
     root.setLevel(level.upper())
-    if not any(isinstance(handler, Shown) for handler in root.handlers):
-        root.addHandler(Shown(who))
+    if not any(isinstance(handler, StderrHandler) for handler in root.handlers):
+        root.addHandler(StderrHandler(who))
         # Handlers of the program itself would show it once more.
         root.propagate = False
 

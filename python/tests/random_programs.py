@@ -23,7 +23,7 @@ BOUND_S = 60.0
 CALLS = range(1, 6)
 
 
-class Kind(NamedTuple):
+class CallKind(NamedTuple):
     """Calls of a kind.
 
     Attributes
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Call:
+class ProgramCall:
     """A call of a kind, made at a place.
 
     Attributes
@@ -59,13 +59,13 @@ class Call:
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.place}"
 
-    def with_option(self, name: str, value: Any) -> Call:
+    def with_option(self, name: str, value: Any) -> ProgramCall:
         """The same but for an option."""
         return replace(self, options=tuple((each, value if each == name else old) for each, old in self.options))
 
 
 @dataclass
-class Stage:
+class PlayStage:
     """Where a rank plays its part.
 
     Attributes
@@ -129,57 +129,59 @@ TREES: tuple[Callable[[np.ndarray], Any], ...] = (
 )
 
 
-def reduction(name: str, algorithms: bool = True) -> Kind:
-    def call(at: Stage, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any) -> None:
+def reduction(name: str, algorithms: bool = True) -> CallKind:
+    def call(
+        at: PlayStage, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any
+    ) -> None:
         at.do(name, array(at.comm.rank, dtype, shape), op, **more, algorithm=algorithm)
 
     options = dict(REDUCED)
     if algorithms:
         options["algorithm"] = (None, *_native.algorithms(name)[:3])
-    return Kind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
+    return CallKind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
 
 
-def reduce_tree(at: Stage, tree: int, op: str) -> None:
+def reduce_tree(at: PlayStage, tree: int, op: str) -> None:
     at.do("allreduce", TREES[tree](array(at.comm.rank, "f8", (6,))), op)
 
 
-def broadcast(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def broadcast(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
     at.do("broadcast", root=root, out=array(at.comm.rank, dtype, shape))
 
 
-def broadcast_object(at: Stage, root: int) -> None:
+def broadcast_object(at: PlayStage, root: int) -> None:
     at.do("broadcast", {"x": [1, 2]} if at.comm.rank == root else None, root)
 
 
-def allgather(at: Stage, dtype: str, shape: tuple[int, ...]) -> None:
+def allgather(at: PlayStage, dtype: str, shape: tuple[int, ...]) -> None:
     at.do("allgather", array(at.comm.rank, dtype, shape), counts=[shape[0]] * at.comm.world_size)
 
 
-def reduce_scatter(at: Stage, dtype: str, width: int, op: str) -> None:
+def reduce_scatter(at: PlayStage, dtype: str, width: int, op: str) -> None:
     at.do("reduce_scatter", array(at.comm.rank, dtype, (at.comm.world_size * 2, width)), op)
 
 
-def gather(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def gather(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
     at.do("gather", array(at.comm.rank, dtype, shape), root, counts=[shape[0]] * at.comm.world_size)
 
 
-def scatter(at: Stage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def scatter(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
     p = at.comm.world_size
     every = array(0, dtype, (shape[0] * p, *shape[1:])) if at.comm.rank == root else None
     at.do("scatter", every, root, counts=[shape[0]] * p, out=array(0, dtype, shape))
 
 
-def alltoall(at: Stage, dtype: str, width: int) -> None:
+def alltoall(at: PlayStage, dtype: str, width: int) -> None:
     sent = array(at.comm.rank, dtype, (2 * at.comm.world_size, width))
     at.do("alltoall", sent, out=sent.copy())
 
 
-def rotate(at: Stage, dtype: str, shape: tuple[int, ...], distance: int) -> None:
+def rotate(at: PlayStage, dtype: str, shape: tuple[int, ...], distance: int) -> None:
     block = array(at.comm.rank, dtype, shape)
     at.do("rotate", block, distance, out=block.copy())
 
 
-def objects(at: Stage, how: str) -> None:
+def objects(at: PlayStage, how: str) -> None:
     p, value = at.comm.world_size, ("some", at.comm.rank)
     if how == "alltoall":
         at.do("alltoall", [value] * p)
@@ -191,7 +193,7 @@ def objects(at: Stage, how: str) -> None:
         at.do("allgather", value)
 
 
-def objects_of_root(at: Stage, how: str, root: int) -> None:
+def objects_of_root(at: PlayStage, how: str, root: int) -> None:
     value = ("some", at.comm.rank)
     if how == "gather":
         at.do("gather", value, root)
@@ -199,7 +201,7 @@ def objects_of_root(at: Stage, how: str, root: int) -> None:
         at.do("scatter", [value] * at.comm.world_size if at.comm.rank == root else None, root)
 
 
-def message(at: Stage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
+def message(at: PlayStage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
     """From rank 0 to rank 1, and perhaps one back."""
     if at.comm.rank < 2:
         for sender in (0, 1) if back else (0,):
@@ -209,24 +211,24 @@ def message(at: Stage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
                 at.comm.recv(sender, out=array(sender, dtype, shape))
 
 
-def regroup(at: Stage, keys: str, dtype: str, width: int, combine: str, partitioner: str, local: bool) -> None:
+def regroup(at: PlayStage, keys: str, dtype: str, width: int, combine: str, partitioner: str, local: bool) -> None:
     given = rows(at.comm, keys, dtype, width)
     at.comm.regroup(given, combine=combine, partitioner=partitioner, local_reduction=local)
 
 
-def keyed_allreduce(at: Stage, keys: str, dtype: str, width: int, combine: str) -> None:
+def keyed_allreduce(at: PlayStage, keys: str, dtype: str, width: int, combine: str) -> None:
     at.comm.allreduce(rows(at.comm, keys, dtype, width), combine)
 
 
-def keyed_allgather(at: Stage, keys: str, dtype: str, width: int) -> None:
+def keyed_allgather(at: PlayStage, keys: str, dtype: str, width: int) -> None:
     at.comm.allgather(rows(at.comm, keys, dtype, width))
 
 
-def table_call(at: Stage, how: str, combine: str, dtype: str, length: int) -> None:
+def table_call(at: PlayStage, how: str, combine: str, dtype: str, length: int) -> None:
     getattr(at.comm, how)(table(at.comm, combine, dtype, length))
 
 
-def sparse(at: Stage, once: bool, size: int, missing: str, dtype: str, width: int, op: str) -> None:
+def sparse(at: PlayStage, once: bool, size: int, missing: str, dtype: str, width: int, op: str) -> None:
     rank = at.comm.rank
     indices, wanted = (np.arange(20) * 2 + rank) % 40, np.arange(8)
     values = array(rank, dtype, (20, width) if width > 1 else (20,))
@@ -236,33 +238,33 @@ def sparse(at: Stage, once: bool, size: int, missing: str, dtype: str, width: in
         at.comm.sparse(indices, wanted, size=size, missing=missing).reduce(values, op)
 
 
-def sparse_degrees(at: Stage, degrees: Any) -> None:
+def sparse_degrees(at: PlayStage, degrees: Any) -> None:
     at.comm.sparse(np.arange(20), np.arange(20), degrees=degrees).reduce(np.ones(20))
 
 
-def persistent(at: Stage, dtype: str, shape: tuple[int, ...], op: str, times: int) -> None:
+def persistent(at: PlayStage, dtype: str, shape: tuple[int, ...], op: str, times: int) -> None:
     given = array(at.comm.rank, dtype, shape)
     call = at.comm.allreduce_init(given, op, out=given.copy())
     for _ in range(times):
         call()
 
 
-def broadcast_variable(at: Stage, root: int) -> None:
+def broadcast_variable(at: PlayStage, root: int) -> None:
     with at.comm.broadcast_variable({"x": 1} if at.comm.rank == root else None, root) as variable:
         assert variable.value == {"x": 1}
 
 
-def checkpoint(at: Stage, name: str, restored: str) -> None:
+def checkpoint(at: PlayStage, name: str, restored: str) -> None:
     at.comm.checkpoint(name, at.comm.rank)
     at.comm.restore(restored)
 
 
-def split(at: Stage, times: int) -> None:
+def split(at: PlayStage, times: int) -> None:
     for _ in range(times):
         at.comm.split(0)
 
 
-def waiting(at: Stage) -> None:
+def waiting(at: PlayStage) -> None:
     at.comm.stats(all_ranks=True)
 
 
@@ -271,11 +273,11 @@ def graph_of(comm: rp.Communicator, home: str = "hash", by: str = "source") -> A
     return rp.Graph.from_edges(ids, (ids * 5 + 1) % 9, comm=comm, home=home, by=by)
 
 
-def graph(at: Stage, home: str, by: str, how: str, to: str) -> None:
+def graph(at: PlayStage, home: str, by: str, how: str, to: str) -> None:
     getattr(graph_of(at.comm, home, by), how)(by=to)
 
 
-def messages(at: Stage, how: str, combine: str, dtype: str, width: int) -> None:
+def messages(at: PlayStage, how: str, combine: str, dtype: str, width: int) -> None:
     made, shape = graph_of(at.comm), (width,) if width > 1 else ()
     if how == "send_messages":
         made.send_messages(made.vertices[:1], array(0, dtype, (min(len(made.vertices), 1), *shape)), combine)
@@ -283,7 +285,7 @@ def messages(at: Stage, how: str, combine: str, dtype: str, width: int) -> None:
         made.send_along_edges(array(0, dtype, (len(made.vertices), *shape)), combine)
 
 
-def supersteps(at: Stage, combine: str, message: str, op: str, name: str, most: int) -> None:
+def supersteps(at: PlayStage, combine: str, message: str, op: str, name: str, most: int) -> None:
     made = graph_of(at.comm)
 
     def fn(block: Any) -> None:
@@ -293,7 +295,7 @@ def supersteps(at: Stage, combine: str, message: str, op: str, name: str, most: 
     made.superstep(fn, combine=combine, message=message, aggregators={name: op}, max_supersteps=most)
 
 
-def map_reduce(at: Stage, combine: str, dtype: str, iterations: int, tasks: int, op: str) -> None:
+def map_reduce(at: PlayStage, combine: str, dtype: str, iterations: int, tasks: int, op: str) -> None:
     counted = None
 
     def emit(part: Any, value: Any) -> Any:
@@ -313,20 +315,20 @@ KINDS = {
     "reduce": reduction("reduce"),
     "scan": reduction("scan"),
     "exscan": reduction("exscan"),
-    "reduce_scatter": Kind(reduce_scatter, {"dtype": DTYPES, "width": (1, 2, 300), "op": OPS}),
-    "trees": Kind(reduce_tree, {"tree": tuple(range(len(TREES))), "op": OPS}),
-    "broadcast": Kind(broadcast, {**ARRAY, "root": ROOTS}),
-    "object": Kind(broadcast_object, {"root": ROOTS}),
-    "allgather": Kind(allgather, ARRAY),
-    "gather": Kind(gather, {**ARRAY, "root": ROOTS}),
-    "scatter": Kind(scatter, {**ARRAY, "root": ROOTS}),
-    "alltoall": Kind(alltoall, {"dtype": DTYPES, "width": (1, 2, 300)}),
-    "rotate": Kind(rotate, {**ARRAY, "distance": (1, -1)}),
-    "barrier": Kind(lambda at: at.do("barrier"), {}),
-    "objects": Kind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
-    "objects of a root": Kind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
-    "message": Kind(message, {**ARRAY, "back": (False, True)}, "world part copies"),
-    "regroup": Kind(
+    "reduce_scatter": CallKind(reduce_scatter, {"dtype": DTYPES, "width": (1, 2, 300), "op": OPS}),
+    "trees": CallKind(reduce_tree, {"tree": tuple(range(len(TREES))), "op": OPS}),
+    "broadcast": CallKind(broadcast, {**ARRAY, "root": ROOTS}),
+    "object": CallKind(broadcast_object, {"root": ROOTS}),
+    "allgather": CallKind(allgather, ARRAY),
+    "gather": CallKind(gather, {**ARRAY, "root": ROOTS}),
+    "scatter": CallKind(scatter, {**ARRAY, "root": ROOTS}),
+    "alltoall": CallKind(alltoall, {"dtype": DTYPES, "width": (1, 2, 300)}),
+    "rotate": CallKind(rotate, {**ARRAY, "distance": (1, -1)}),
+    "barrier": CallKind(lambda at: at.do("barrier"), {}),
+    "objects": CallKind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
+    "objects of a root": CallKind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
+    "message": CallKind(message, {**ARRAY, "back": (False, True)}, "world part copies"),
+    "regroup": CallKind(
         regroup,
         {
             "keys": KEYS,
@@ -337,11 +339,11 @@ KINDS = {
             "local": (True, False),
         },
     ),
-    "allreduce of rows": Kind(
+    "allreduce of rows": CallKind(
         keyed_allreduce, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2), "combine": ("sum", "max")}
     ),
-    "allgather of rows": Kind(keyed_allgather, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2)}),
-    "table": Kind(
+    "allgather of rows": CallKind(keyed_allgather, {"keys": KEYS, "dtype": DTYPES[:3], "width": (1, 2)}),
+    "table": CallKind(
         table_call,
         {
             "how": ("regroup", "allreduce", "allgather"),
@@ -352,7 +354,7 @@ KINDS = {
         # To a replica, what is in its tables is data, in which it may not differ.
         "world part turned",
     ),
-    "sparse": Kind(
+    "sparse": CallKind(
         sparse,
         {
             "once": (False, True),
@@ -363,13 +365,13 @@ KINDS = {
             "op": OPS,
         },
     ),
-    "degrees": Kind(sparse_degrees, {"degrees": ("direct", "binary")}),
-    "persistent": Kind(persistent, {**REDUCED, "times": (1, 2)}),
-    "variable": Kind(broadcast_variable, {"root": ROOTS}, "world part turned"),
-    "checkpoint": Kind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
-    "split": Kind(split, {"times": (1, 2)}),
-    "waiting": Kind(waiting, {}, "world part turned"),
-    "graph": Kind(
+    "degrees": CallKind(sparse_degrees, {"degrees": ("direct", "binary")}),
+    "persistent": CallKind(persistent, {**REDUCED, "times": (1, 2)}),
+    "variable": CallKind(broadcast_variable, {"root": ROOTS}, "world part turned"),
+    "checkpoint": CallKind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
+    "split": CallKind(split, {"times": (1, 2)}),
+    "waiting": CallKind(waiting, {}, "world part turned"),
+    "graph": CallKind(
         graph,
         {
             "home": ("hash", "blocks"),
@@ -379,7 +381,7 @@ KINDS = {
         },
         "world part turned",
     ),
-    "messages": Kind(
+    "messages": CallKind(
         messages,
         {
             "how": ("send_messages", "send_along_edges"),
@@ -389,7 +391,7 @@ KINDS = {
         },
         "world part turned",
     ),
-    "supersteps": Kind(
+    "supersteps": CallKind(
         supersteps,
         {
             "combine": COMBINES[:2],
@@ -400,7 +402,7 @@ KINDS = {
         },
         "world part turned",
     ),
-    "map-reduce": Kind(
+    "map-reduce": CallKind(
         map_reduce,
         {
             "combine": COMBINES[:2],
@@ -419,7 +421,7 @@ MAY_COME_TO_THE_SAME = ("algorithm", "degrees", "distance")
 
 
 @dataclass(frozen=True)
-class Difference:
+class SeededDifference:
     """What the odd rank does otherwise.
 
     Attributes
@@ -433,12 +435,12 @@ class Difference:
     """
 
     what: str
-    calls: tuple[Call, ...]
+    calls: tuple[ProgramCall, ...]
     may_be_none: bool = False
 
 
 @dataclass(frozen=True)
-class Program:
+class SeededProgram:
     """What a seed stands for: what all ranks call, and what one of them calls in its place."""
 
     seed: int
@@ -446,15 +448,15 @@ class Program:
     replicas: int
     links: str
     odd: int
-    calls: tuple[Call, ...]
-    difference: Difference
+    calls: tuple[ProgramCall, ...]
+    difference: SeededDifference
 
     def __str__(self) -> str:
         calls = "; ".join(map(str, self.calls))
         return f"seed {self.seed}: {calls}. Of {self.workers} ranks {self.odd} differs: {self.difference.what}"
 
     @classmethod
-    def drawn(cls, seed: int) -> Program:
+    def drawn(cls, seed: int) -> SeededProgram:
         """The program of a seed."""
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 1, 2))
@@ -470,14 +472,14 @@ class Program:
         return cls(seed, workers, replicas, draw.choice(("shared-memory", "tcp")), odd, calls, difference)
 
 
-def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> Call:
+def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> ProgramCall:
     place = only_place or draw.choice(("world", "world", "part", "turned"))
     name = draw.choice([name for name, kind in KINDS.items() if place in kind.places.split() and name != but])
     options = tuple((option, draw.choice(choices)) for option, choices in KINDS[name].options.items())
-    return Call(name, options, place, later=only_place is not None and draw.random() < 0.4)
+    return ProgramCall(name, options, place, later=only_place is not None and draw.random() < 0.4)
 
 
-def _differing(draw: random.Random, calls: tuple[Call, ...], only_place: str | None) -> Difference | None:
+def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: str | None) -> SeededDifference | None:
     """One way to differ from these calls, or None if what was drawn is none."""
     number = draw.randrange(len(calls))
     before, call, after = calls[:number], calls[number], calls[number + 1 :]
@@ -487,29 +489,29 @@ def _differing(draw: random.Random, calls: tuple[Call, ...], only_place: str | N
         others = [other for other in KINDS[call.kind].options[name] if other != value]
         other = call.with_option(name, draw.choice(others))
         what = f"call {number} is {other}"
-        return Difference(what, (*before, other, *after), name in MAY_COME_TO_THE_SAME)
+        return SeededDifference(what, (*before, other, *after), name in MAY_COME_TO_THE_SAME)
     if how == "less":
-        return Difference(f"call {number} is left out", (*before, *after))
+        return SeededDifference(f"call {number} is left out", (*before, *after))
     if how == "more":
         other = _drawn(draw, only_place)
-        return Difference(f"{other} comes before call {number}", (*before, other, call, *after))
+        return SeededDifference(f"{other} comes before call {number}", (*before, other, call, *after))
     if how == "order" and after and replace(after[0], later=call.later) != call:
         # Calls of two communicators, and a message and a call, need no order as long as none waits for the other.
         need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
         turned = (*before, after[0], call, *after[1:])
-        return Difference(f"calls {number} and {number + 1} are turned", turned, need_none)
+        return SeededDifference(f"calls {number} and {number + 1} are turned", turned, need_none)
     if how == "other":
         other = _drawn(draw, only_place, but=call.kind)
-        return Difference(f"call {number} is {other}", (*before, other, *after))
+        return SeededDifference(f"call {number} is {other}", (*before, other, *after))
     if how == "place" and only_place is None:
         places = [place for place in KINDS[call.kind].places.split() if place not in (call.place, "copies")]
         if places:
             other = replace(call, place=draw.choice(places))
-            return Difference(f"call {number} is {other}", (*before, other, *after))
+            return SeededDifference(f"call {number} is {other}", (*before, other, *after))
     return None
 
 
-def perform(comm: rp.Communicator, calls: tuple[Call, ...], replicas: int) -> None:
+def perform(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int) -> None:
     """One rank's part."""
     if replicas == 2:
         places = {"copies": comm.replicate(2)}
@@ -521,7 +523,7 @@ def perform(comm: rp.Communicator, calls: tuple[Call, ...], replicas: int) -> No
     begun: list[Any] = []
     for call in calls:
         if call.place in places:
-            at = Stage(places[call.place], places, begun, call.later)
+            at = PlayStage(places[call.place], places, begun, call.later)
             KINDS[call.kind].call(at, **dict(call.options))
     for handle in begun:
         handle.wait()
@@ -531,7 +533,7 @@ def perform(comm: rp.Communicator, calls: tuple[Call, ...], replicas: int) -> No
         each.allreduce(np.zeros(11, np.uint8), op="xor")
 
 
-def play(program: Program, is_odd: bool = True) -> dict[int, BaseException | None]:
+def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException | None]:
     """Play it in a world of threads, with the odd rank as drawn, or like the others.
 
     Returns
@@ -574,7 +576,7 @@ def play(program: Program, is_odd: bool = True) -> dict[int, BaseException | Non
     return ended
 
 
-def _error_of(comm: rp.Communicator, program: Program, rank: int, is_odd: bool) -> BaseException | None:
+def _error_of(comm: rp.Communicator, program: SeededProgram, rank: int, is_odd: bool) -> BaseException | None:
     try:
         perform(comm, program.difference.calls if is_odd and rank == program.odd else program.calls, program.replicas)
     except Exception as error:
@@ -583,7 +585,7 @@ def _error_of(comm: rp.Communicator, program: Program, rank: int, is_odd: bool) 
     return None
 
 
-def fault_of(program: Program, is_odd: bool = True) -> str | None:
+def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
     """What is wrong with the way in which a program ends, or None."""
     ended = play(program, is_odd)
     missing = set(range(program.workers)) - ended.keys()

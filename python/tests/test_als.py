@@ -18,7 +18,7 @@ import ripieno as rp
 from ripieno.algorithms.als import estimator as als
 from ripieno.algorithms.als.exchange import Exchange
 from ripieno.algorithms.als.program import ALSOptions, start_factors
-from ripieno.algorithms.als.ratings import Side, even_cuts
+from ripieno.algorithms.als.ratings import RatingSide, even_cuts
 from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.kernels import scatter, solve_factors
@@ -56,7 +56,7 @@ def start_of(ratings):
     counts = np.diff(csr_matrix(ratings.T).indptr)
     options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NOTHING_TOLD, True)
     none = np.empty(0)
-    side = Side(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
+    side = RatingSide(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
     return start_factors(options, side).astype(np.float64)
 
 

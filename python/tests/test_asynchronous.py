@@ -199,7 +199,7 @@ class Owner:
         pass
 
 
-class Part:
+class BlockingPart:
     """A part of a call that ends when it is told to."""
 
     def __init__(self, *errors):
@@ -218,7 +218,7 @@ class Part:
 
 
 def test_after_an_interrupted_wait_another_one_waits_for_the_end():
-    part = Part(KeyboardInterrupt())
+    part = BlockingPart(KeyboardInterrupt())
     handle = Handle([part], lambda: "all of it", Owner())
 
     with pytest.raises(KeyboardInterrupt):
@@ -229,7 +229,7 @@ def test_after_an_interrupted_wait_another_one_waits_for_the_end():
 
 
 def test_two_threads_may_wait_for_one_handle():
-    part, results = Part(), []
+    part, results = BlockingPart(), []
     handle = Handle([part], lambda: "all of it", Owner())
     threads = [threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(2)]
     for thread in threads:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from ripieno import _native
 from ripieno.bench import cases, contest, found, limits, processes, session, toolchain
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.choice import Cell
-from ripieno.bench.contestants import Contestant, Deployment
+from ripieno.bench.contestants import Baseline, Deployment
 from ripieno.bench.figures import Measurements, Samples
 from ripieno.bench.programs import timing
 from ripieno.cli import main
@@ -29,10 +29,10 @@ def bench(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, "bench", *words], capture_output=True, text=True, timeout=60, check=False)
 
 
-def asked(**words: object) -> session.Asked:
+def asked(**words: object) -> session.BenchRequest:
     default = {"collectives": "barrier", "ranks": None, "sizes": "8B", "algorithm": None, "links": "auto"}
     default |= {"against": None, "repetitions": 1, "from_python": False, "gloo_python": None, "rate": None}
-    return session.Asked.parse(**{**default, "budget_s": 0.001, "timeout_s": 60.0, **words})
+    return session.BenchRequest.parse(**{**default, "budget_s": 0.001, "timeout_s": 60.0, **words})
 
 
 # What is asked
@@ -98,11 +98,11 @@ def test_every_collective_is_timed_beside_the_limit_and_the_peers(tmp_path):
 
 def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
     page, limit, report = tmp_path / "speed.html", limits.WireLimit(2, 1e9), Measurements("bench")
-    for case in (Case("allreduce", 8), Case("allreduce", 1 << 20), Case("barrier", 4)):
+    for case in (BenchCase("allreduce", 8), BenchCase("allreduce", 1 << 20), BenchCase("barrier", 4)):
         times = [0.1, 0.2, 0.3]
         report.figures.append(contest.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
 
-    found.Found(report).write_plot(page)
+    found.CollectiveFigures(report).write_plot(page)
 
     html = page.read_text()
     assert html.count("<svg") == 1, "a barrier has no size to draw against"
@@ -185,12 +185,12 @@ def test_the_loop_makes_as_many_calls_as_fit_and_one_at_least():
 def test_limits_follow_from_bytes():
     wire = limits.WireLimit(8, 1e8)
 
-    assert wire.seconds(Case("allreduce", 1 << 20)) == pytest.approx(0.1468, rel=1e-3)
-    assert wire.seconds(Case("allgather", 512 << 10)) == pytest.approx(0.2936, rel=1e-3)
-    assert wire.seconds(Case("barrier", 4)) is None
-    memory = limits.MemoryLimit(2)
-    memory.measure([Case("allreduce", 1 << 20)], 0.001)
-    assert 0 < memory.seconds(Case("broadcast", 1 << 20)) < memory.seconds(Case("allreduce", 1 << 20))
+    assert wire.seconds(BenchCase("allreduce", 1 << 20)) == pytest.approx(0.1468, rel=1e-3)
+    assert wire.seconds(BenchCase("allgather", 512 << 10)) == pytest.approx(0.2936, rel=1e-3)
+    assert wire.seconds(BenchCase("barrier", 4)) is None
+    memory = limits.MachineLimit(2)
+    memory.measure([BenchCase("allreduce", 1 << 20)], 0.001)
+    assert 0 < memory.seconds(BenchCase("broadcast", 1 << 20)) < memory.seconds(BenchCase("allreduce", 1 << 20))
 
 
 def test_sizes_are_told_in_round_units():
@@ -202,7 +202,7 @@ def test_what_warms_up_does_not_count():
     report = Measurements("test")
 
     contest.contest(
-        [Contestant("Ripieno", told, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
+        [Baseline("Ripieno", told, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
 
@@ -220,10 +220,10 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
         return "".join(f"{word} 0.1\n" for word in words[1:])
 
     runs, report = [], Measurements("test")
-    ours = Contestant("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
+    ours = Baseline("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
 
     failed = contest.contest(
-        [ours, Contestant("Peer", fails_later)], [Case("allreduce", 8)], limits.Unknown(), report,
+        [ours, Baseline("Peer", fails_later)], [BenchCase("allreduce", 8)], limits.Unknown(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
 
@@ -232,14 +232,12 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
 
 def test_a_peer_that_hangs_is_left_out_with_what_it_said():
     hangs = "import time; print('waiting for godot', flush=True); time.sleep(60)"
-    ours = Contestant("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
-    peer = Contestant(
-        "Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s)
-    )
+    ours = Baseline("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
+    peer = Baseline("Peer", lambda words, timeout_s: processes.run([sys.executable, "-c", hangs], timeout_s=timeout_s))
     report = Measurements("test")
 
     failed = contest.contest(
-        [ours, peer], [Case("allreduce", 8)], limits.WireLimit(2, 1e6), report, title=lambda case: case.name,
+        [ours, peer], [BenchCase("allreduce", 8)], limits.WireLimit(2, 1e6), report, title=lambda case: case.name,
         repetitions=2, budget_s=0.01, timeout_s=1.0,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from ripieno.bench import model, threads
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.cli import main
 from ripieno.features import hog_vectors
 from ripieno.lab import why_not
@@ -401,14 +401,14 @@ def test_the_model_stands_beside_what_emulated_hosts_take(tmp_path):
 
 
 def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
-    shape = model.Shape.parse("4x8:2")
-    case = Case("broadcast", 4_000_000, "chain")
+    shape = model.RackShape.parse("4x8:2")
+    case = BenchCase("broadcast", 4_000_000, "chain")
     row = model.predicted(shape, case, [1.0, 2.0, 3.0], model.modelled(shape.blueprint("20mbit")))
     assert row.deviation == pytest.approx(row.modelled_s / 2 - 1)
 
     def found(*deviations):
         rows = [replace(row, modelled_s=2 * (1 + deviation)) for deviation in deviations]
-        return model.Found(model.Asked(), rows, (0.5, 0.5))
+        return model.ModelResults(model.ModelQuery(), rows, (0.5, 0.5))
 
     assert found(0.03, -0.09, 0.02).is_reached
     assert not found(0.03, -0.11, 0.02).is_reached and not found(0.05, -0.05, 0.01).is_reached
@@ -417,7 +417,7 @@ def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
 
 
 def test_a_lab_is_modelled_by_its_rates_and_packets():
-    cluster = model.modelled(model.Shape.parse("4x8:2").blueprint("20mbit"))
+    cluster = model.modelled(model.RackShape.parse("4x8:2").blueprint("20mbit"))
     assert (cluster.nodes, cluster.racks, cluster.uplink_bits_per_s) == (32, 4, 8 * 20e6 / 2)
     # Two frames go as one packet of at most 3000 bytes.
     assert (cluster.packet_bytes, cluster.header_bytes) == (2 * 1448, 2 * 66)

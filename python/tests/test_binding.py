@@ -15,7 +15,7 @@ import ripieno as rp
 from ripieno import host
 from ripieno.host import Core
 from ripieno.launch import binding
-from ripieno.launch.binding import Binding, Place, places
+from ripieno.launch.binding import Binding, BindingPlace, places
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
 
@@ -132,7 +132,7 @@ def test_workers_compute_where_the_pattern_says(bind, affinity):
     with rp.launch(workers=2, threads=1, bind=bind, thread_affinity=affinity) as job:
         found = job.run(where_it_computes)
     for (cpus, pins, members), place in zip(found, expected, strict=True):
-        assert Place(frozenset(cpus), tuple(pins)) == place
+        assert BindingPlace(frozenset(cpus), tuple(pins)) == place
         assert members == ([(pins[0],)] if pins else [tuple(cpus)])
 
 

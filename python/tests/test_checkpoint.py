@@ -12,24 +12,24 @@ import numpy as np
 import pytest
 import ripieno as rp
 from full_disk import files_of_at_most
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 PROGRAM = "0123"
-SMALL = Saved(3, np.arange(4.0), {"tolerance": 0.5}, [7])
+SMALL = CheckpointContents(3, np.arange(4.0), {"tolerance": 0.5}, [7])
 
 
 def place(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoints:
     return Checkpoints(folder, name, program)
 
 
-def saved(folder: Path, what: Saved = SMALL) -> Path:
+def saved(folder: Path, what: CheckpointContents = SMALL) -> Path:
     """A checkpoint that nobody has open; its folder."""
     with closing(place(folder)) as checkpoints:
         checkpoints.save(what)
     return checkpoints.folder
 
 
-def loaded(folder: Path, **options: str) -> Saved | None:
+def loaded(folder: Path, **options: str) -> CheckpointContents | None:
     with closing(place(folder, **options)) as checkpoints:
         return checkpoints.load()
 
@@ -54,7 +54,7 @@ def test_values_come_back_as_they_were(tmp_path):
         "groups": groups,
         "table": rp.Table({2: np.ones((2, 2)), 5: np.zeros(1)}, combine="max"),
     }
-    folder = saved(tmp_path, Saved(1, None, state, []))
+    folder = saved(tmp_path, CheckpointContents(1, None, state, []))
 
     back = loaded(tmp_path).state
 
@@ -74,20 +74,20 @@ def test_values_come_back_as_they_were(tmp_path):
 
 
 def test_other_objects_are_pickled_and_what_cannot_be_is_named(tmp_path):
-    saved(tmp_path, Saved(1, None, {"set": {1, 2}, "where": Path("a")}, []))
+    saved(tmp_path, CheckpointContents(1, None, {"set": {1, 2}, "where": Path("a")}, []))
 
     assert loaded(tmp_path).state == {"set": {1, 2}, "where": Path("a")}
     with pytest.raises(rp.SerializationError, match="a generator cannot be kept in a checkpoint"):
-        saved(tmp_path, Saved(2, (each for each in ()), {}, []))
+        saved(tmp_path, CheckpointContents(2, (each for each in ()), {}, []))
     assert loaded(tmp_path).iteration == 1
 
 
 def test_equal_content_is_one_file_and_what_does_not_change_is_not_written_again(tmp_path):
     large = np.arange(1000.0)
     checkpoints = place(tmp_path)
-    checkpoints.save(Saved(1, large, {"same": large.copy()}, []))
+    checkpoints.save(CheckpointContents(1, large, {"same": large.copy()}, []))
     first = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
-    checkpoints.save(Saved(2, np.ones(3), {"same": large}, []))
+    checkpoints.save(CheckpointContents(2, np.ones(3), {"same": large}, []))
     second = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
     checkpoints.close()
 
@@ -198,7 +198,7 @@ def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
     checkpoints = place(tmp_path)
     message = f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job begins anew"
     with files_of_at_most(200), pytest.raises(rp.CheckpointError, match=message):
-        checkpoints.save(Saved(1, np.arange(1e4), {}, []))
+        checkpoints.save(CheckpointContents(1, np.arange(1e4), {}, []))
 
     assert content(checkpoints.folder) == {}
     checkpoints.close()
@@ -211,13 +211,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     checkpoints.save(SMALL)
     whole = content(checkpoints.folder)
     # Of a small blob and a large one, or a large manifest.
-    too_much = Saved(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
+    too_much = CheckpointContents(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
 
     message = f"{checkpoints.folder}: .*; the last one is still there"
     with files_of_at_most(limit_bytes), pytest.raises(rp.CheckpointError, match=message):
         checkpoints.save(too_much)
 
     assert content(checkpoints.folder) == whole
-    checkpoints.save(Saved(4, np.ones(5), {}, []))
+    checkpoints.save(CheckpointContents(4, np.ones(5), {}, []))
     checkpoints.close()
     assert loaded(tmp_path).iteration == 4

@@ -27,7 +27,7 @@ from ripieno.input import open_partitions
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.launch import racks
-from ripieno.mapreduce.checkpoint import MANIFEST, Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
 
@@ -41,7 +41,7 @@ EDGES = np.array([[0, 1], [1, 2], [2, 0], [5, 3]])
 
 
 @dataclass(frozen=True)
-class Reader:
+class FileReader:
     """What reads files of this name, and what such files hold."""
 
     name: str
@@ -77,7 +77,7 @@ def partition_file() -> list[bytes]:
 
 def checkpoint() -> list[bytes]:
     kept = Checkpoints(Path("kept"), "job", "program")
-    kept.save(Saved(3, ROWS, {"seed": 7, "words": ["a", (1, 2.5)]}, [1, 2]))
+    kept.save(CheckpointContents(3, ROWS, {"seed": 7, "words": ["a", (1, 2.5)]}, [1, 2]))
     kept.close()
     return [(Path("kept") / "job" / MANIFEST).read_bytes()]
 
@@ -138,32 +138,32 @@ def of_this_host(path: Path) -> object:
 CSV = b"a,b,c\n1,2,3\n4,5,6\n7,8.5,-9e3\n"
 SVM = b"1 1:0.5 3:2\n-1 2:1e-3 # words\n2 qid:3 1:1 7:4\n"
 READERS = [
-    Reader("rows.npy", lambda: [saved(np.save, ROWS), saved(np.save, ROWS.astype(">f8"))], rows),
-    Reader("rows.npz", lambda: [saved(np.savez, ROWS), saved(np.savez_compressed, a=ROWS)], rows),
-    Reader("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], rows),
-    Reader("rows.txt", lambda: [b"p 0 0 1 2\np 0 1 1 3\n"], rows),
-    Reader("rows.parquet", lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])], rows),
-    Reader("rows.svm", lambda: [SVM], lambda path: LibsvmFiles.open(str(path)).read_share(0, 1)),
-    Reader("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n", b"0\t1,2\n3\t\n"], edges),
-    Reader(
+    FileReader("rows.npy", lambda: [saved(np.save, ROWS), saved(np.save, ROWS.astype(">f8"))], rows),
+    FileReader("rows.npz", lambda: [saved(np.savez, ROWS), saved(np.savez_compressed, a=ROWS)], rows),
+    FileReader("rows.csv", lambda: [CSV, b"1,2\n3,4\n"], rows),
+    FileReader("rows.txt", lambda: [b"p 0 0 1 2\np 0 1 1 3\n"], rows),
+    FileReader("rows.parquet", lambda: [table(a=[1.0, 2.0], b=[3.0, 4.0])], rows),
+    FileReader("rows.svm", lambda: [SVM], lambda path: LibsvmFiles.open(str(path)).read_share(0, 1)),
+    FileReader("edges.txt", lambda: [b"# graph\n0 1\n1 2\n2\t0\n", b"0\t1,2\n3\t\n"], edges),
+    FileReader(
         "edges.csv", lambda: [b"source,target\n0,1\n1,2\n", b"0;1\n1;2\n", b"source,target,weight\n0,1,0.5\n"], edges
     ),
-    Reader("edges.npy", lambda: [saved(np.save, EDGES)], edges),
-    Reader("edges.npz", lambda: [saved(np.savez, sources=EDGES[:, 0], targets=EDGES[:, 1])], edges),
-    Reader("edges.parquet", lambda: [table(source=[0, 1], target=[1, 2])], edges),
-    Reader("partitions.json", partition_file, open_partitions),
-    Reader(f"job/{MANIFEST}", checkpoint, restored),
-    Reader("model.json", result, described),
-    Reader("centers.npy", lambda: [saved(np.save, ROWS)], array_of_result),
-    Reader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], of_this_host),
-    Reader("trace.json", lambda: [job_trace()], replay.read),
-    Reader("costs.json", lambda: [costs()], link_costs.read),
-    Reader("packets.json", lambda: [curve()], packets.read),
+    FileReader("edges.npy", lambda: [saved(np.save, EDGES)], edges),
+    FileReader("edges.npz", lambda: [saved(np.savez, sources=EDGES[:, 0], targets=EDGES[:, 1])], edges),
+    FileReader("edges.parquet", lambda: [table(source=[0, 1], target=[1, 2])], edges),
+    FileReader("partitions.json", partition_file, open_partitions),
+    FileReader(f"job/{MANIFEST}", checkpoint, restored),
+    FileReader("model.json", result, described),
+    FileReader("centers.npy", lambda: [saved(np.save, ROWS)], array_of_result),
+    FileReader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], of_this_host),
+    FileReader("trace.json", lambda: [job_trace()], replay.read),
+    FileReader("costs.json", lambda: [costs()], link_costs.read),
+    FileReader("packets.json", lambda: [curve()], packets.read),
 ]
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_a_damaged_file_is_read_or_named(reader: Reader, tmp_path, monkeypatch, recwarn):
+def test_a_damaged_file_is_read_or_named(reader: FileReader, tmp_path, monkeypatch, recwarn):
     monkeypatch.chdir(tmp_path)
     valid, path = reader.valid(), tmp_path / "damaged" / reader.name
     path.parent.mkdir(parents=True)

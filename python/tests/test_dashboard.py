@@ -20,7 +20,7 @@ import ripieno as rp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from ripieno.dashboard import Dashboard, wanted
 from ripieno.dashboard.board import LINE_COUNT, Board
-from ripieno.dashboard.history import History
+from ripieno.dashboard.history import MetricHistory
 from ripieno.dashboard.iterations import Iterations
 from ripieno.dashboard.link import address, link
 from ripieno.dashboard.metrics import text_of
@@ -204,7 +204,7 @@ def test_all_pulses_together_take_half_a_percent():
 
 
 def test_a_history_of_any_length_takes_no_more_memory_and_loses_no_time():
-    history = History(bin_count=8, width_s=1.0)
+    history = MetricHistory(bin_count=8, width_s=1.0)
 
     for second in range(100):
         sums = {"computing": 0.25, "waiting": 0.5, "communicating": 0.25, "cpu": 0.1}
@@ -217,7 +217,7 @@ def test_a_history_of_any_length_takes_no_more_memory_and_loses_no_time():
 
 
 def test_what_a_pulse_covers_is_spread_over_the_bins_between():
-    history = History(bin_count=8, width_s=1.0)
+    history = MetricHistory(bin_count=8, width_s=1.0)
 
     history.add(0, 0.5, 2.5, {"computing": 2.0, "waiting": 0.0, "communicating": 0.0, "cpu": 0.0}, 1.0)
 

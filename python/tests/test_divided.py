@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans import divided, divided_program
 from ripieno.algorithms.kmeans.program import KMeansOptions, fit
 from ripieno.cli import main
-from ripieno.input.matrix import InMemory
+from ripieno.input.matrix import RowsInMemory
 
 SEED = 3
 K = 300
@@ -38,7 +38,7 @@ def fitted(comm, points, weights, options, block_bytes):
     """What a fit gives, with blocks of so many bytes at most."""
     before, divided.BLOCK_BYTES = divided.BLOCK_BYTES, block_bytes
     try:
-        part = fit(comm, InMemory(points), weights, options)
+        part = fit(comm, RowsInMemory(points), weights, options)
     finally:
         divided.BLOCK_BYTES = before
     found = part.clustering
@@ -101,7 +101,7 @@ def test_blocks_bring_each_centroid_once_and_sums_come_to_its_rank(world):
         centroids = divided.DividedCentroids.by_number(comm, 1000, lambda a, b: numbers[a:b], 3, np.float64)
         divided.BLOCK_BYTES = before
         assert len(centroids.own) in (1000 // comm.world_size, 1000 // comm.world_size + 1)
-        blocks = list(centroids.blocks(Clock()))
+        blocks = list(centroids.blocks(IterationClock()))
         assert len(blocks) == centroids.blocks_per_pass
         for block in blocks:
             assert block.centroids.nbytes <= 500 + block.centroids[:1].nbytes

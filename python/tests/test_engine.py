@@ -23,7 +23,7 @@ import ripieno as rp
 from ripieno.launch import member
 from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
-from ripieno.launch.job.programs import Hearing
+from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.process.channel import HungUp
 from stand_in_engine import StandIn
@@ -562,7 +562,7 @@ def test_ranks_may_meet_by_the_engine_before_they_join(listening):
         channel.send("welcome")
         assert channel.receive(PROMPT_S)[0] == "ready"
         channel.send(
-            "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, Hearing(False), False, None)
+            "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, EventOptions(False), False, None)
         )
     assert [channel.receive(PROMPT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:

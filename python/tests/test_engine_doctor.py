@@ -15,7 +15,7 @@ from ripieno.launch import engines
 from ripieno.launch.engine import survey
 from ripieno.launch.engine.contract import Handover
 from ripieno.launch.engine.member_server import Invitation
-from ripieno.launch.engine.survey import Site, Unreached
+from ripieno.launch.engine.survey import Site, UnreachedHost
 from stand_in_engine import StandIn
 
 HERE = survey.versions()
@@ -138,7 +138,7 @@ def test_versions_that_differ_are_named_and_weighed():
 
 def test_pairs_that_do_not_reach_each_other_are_named_by_address():
     sites = [site(rank) for rank in range(8)]
-    unreached = [Unreached(sites[0], target, "timed out") for target in sites[1:]]
+    unreached = [UnreachedHost(sites[0], target, "timed out") for target in sites[1:]]
 
     finding = engine_doctor._reach(sites, unreached)
 

@@ -25,7 +25,7 @@ EARLY = {"logistic": 2, "components": 2}
 CASES = [(name, workers) for name in FITS for workers in (1, 2, 3) if (name, workers) != ("components", 1)]
 
 
-class Stop(BaseException):
+class StopFit(BaseException):
     """What ends a fit in the calling process as a kill ends a worker."""
 
 
@@ -38,26 +38,26 @@ def job_of():
 
 def killed(comm, name, folder, iteration, every=EVERY):
     """A fit whose rank 0 is killed after so many iterations, ahead of keeping the next."""
-    has_turn = fit_checkpoint.Turns.has
+    has_turn = fit_checkpoint.WriteSchedule.has
 
     def has_turn_or_dies(self, number):
         if comm.rank == 0 and number > iteration:
             if comm.world_size == 1:
-                raise Stop
+                raise StopFit
             os.kill(os.getpid(), signal.SIGKILL)
         return has_turn(self, number)
 
-    fit_checkpoint.Turns.has = has_turn_or_dies
+    fit_checkpoint.WriteSchedule.has = has_turn_or_dies
     try:
         fitted(name, comm=comm, checkpoint=folder, every=every)
     finally:
-        fit_checkpoint.Turns.has = has_turn
+        fit_checkpoint.WriteSchedule.has = has_turn
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
 def test_a_fit_that_was_killed_goes_on_from_the_last_multiple_of_every(tmp_path, name, workers, job_of):
     fit, folder, job, iteration = FITS[name], tmp_path / "kept", job_of(workers), EARLY.get(name, 5)
-    with pytest.raises(Stop if workers == 1 else rp.RankFailed):
+    with pytest.raises(StopFit if workers == 1 else rp.RankFailed):
         job.run(killed, name, folder, iteration)
     shutil.copytree(folder, tmp_path / "copy")
 

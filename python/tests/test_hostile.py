@@ -55,7 +55,7 @@ def seeds() -> range:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class HostileSchedule:
     """What a seed stands for."""
 
     seed: int
@@ -70,7 +70,7 @@ class Schedule:
     delay_s: float
 
     @classmethod
-    def drawn(cls, seed: int) -> Schedule:
+    def drawn(cls, seed: int) -> HostileSchedule:
         """The schedule of a seed."""
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 2))
@@ -138,7 +138,7 @@ def calls(comm: rp.Communicator, step: int) -> None:
         assert comm.scan(1) == comm.rank + 1
 
 
-def program(comm: rp.Communicator, schedule: Schedule, folder: Path) -> tuple[int, int]:
+def program(comm: rp.Communicator, schedule: HostileSchedule, folder: Path) -> tuple[int, int]:
     """Many calls; to a victim something happens, once."""
     world_rank, mark = comm.rank, folder / str(comm.rank)
     is_victim = world_rank in schedule.victims and comm.world_size == schedule.workers and not mark.exists()
@@ -166,7 +166,7 @@ def program(comm: rp.Communicator, schedule: Schedule, folder: Path) -> tuple[in
     return logical.rank, logical.world_size
 
 
-def play(schedule: Schedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def play(schedule: HostileSchedule, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launch, run, close; whatever comes of it is right, and in time."""
     number = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}.get(schedule.fault)
     timers = []
@@ -232,7 +232,7 @@ def left_behind() -> tuple[list[str], list[str], int]:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_whatever_happens_to_a_rank_the_caller_is_told_or_goes_on_in_time(seed, tmp_path, monkeypatch):
-    schedule = Schedule.drawn(seed)
+    schedule = HostileSchedule.drawn(seed)
     before = left_behind()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -287,7 +287,7 @@ OF_SCRIPTS = seeds() if ASKED else (*range(8), 44, 48)
 
 @pytest.mark.parametrize("seed", OF_SCRIPTS)
 def test_whatever_happens_to_a_rank_of_a_script_the_command_ends_in_time_and_names_it(seed, tmp_path):
-    schedule = Schedule.drawn(seed)
+    schedule = HostileSchedule.drawn(seed)
     script, errors = tmp_path / "script.py", tmp_path / "errors"
     script.write_text(textwrap.dedent(SCRIPT_OF_A_SCHEDULE))
     policy = ["--on-failure", "shrink"] if schedule.policy == "shrink" else []

@@ -42,7 +42,7 @@ FAULTS = ("kill", "stop", "pull", "pull and heal", "pull for a moment", "cut bet
 
 
 @dataclass(frozen=True)
-class Schedule:
+class HostSchedule:
     """What a seed stands for."""
 
     seed: int
@@ -52,7 +52,7 @@ class Schedule:
     delay_s: float
 
     @classmethod
-    def drawn(cls, seed: int) -> Schedule:
+    def drawn(cls, seed: int) -> HostSchedule:
         """The schedule of a seed; every fault comes in turn."""
         draw = random.Random(seed)
         victim, other = draw.sample(range(HOSTS), 2)
@@ -119,7 +119,7 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-def strike(lab: Lab, schedule: Schedule, folder: Path) -> None:
+def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
     """What happens, and its end if it has one."""
     victim, other = (lab.hosts[host] for host in (schedule.victim, schedule.other))
     time.sleep(schedule.delay_s)
@@ -147,7 +147,7 @@ def seeds() -> range:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_hosts_that_are_left_go_on_in_time_whatever_happens_to_one(seed, lab, tmp_path):
-    schedule = Schedule.drawn(seed)
+    schedule = HostSchedule.drawn(seed)
     code = "import sys, pathlib, test_hostile_hosts as own; own.be_a_rank(pathlib.Path(sys.argv[1]))"
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", code, str(tmp_path)]

@@ -11,7 +11,7 @@ from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, hog_vectors
-from ripieno.input.matrix import InMemory, OwnRows
+from ripieno.input.matrix import LocalRows, RowsInMemory
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
@@ -41,7 +41,7 @@ def start_from(points, n_clusters, seed=0):
 
 def fit(world, workers, points, start, weights=None, max_iter=300, tol=1e-4):
     options = KMeansOptions(len(start), "array", [start], max_iter, tol)
-    parts = world(workers).run(program.fit, InMemory(points), weights, options)
+    parts = world(workers).run(program.fit, RowsInMemory(points), weights, options)
     labels = np.concatenate([part.clustering.labels for part in parts])
     return parts, labels, parts[0].clustering
 
@@ -152,7 +152,7 @@ def test_workers_without_rows_change_nothing(world):
 
 def fit_own(comm, cuts, points, weights, options):
     mine = slice(cuts[comm.rank], cuts[comm.rank + 1])
-    return program.fit(comm, OwnRows(InMemory(points[mine]), weights[mine], f"part {comm.rank}"), None, options)
+    return program.fit(comm, LocalRows(RowsInMemory(points[mine]), weights[mine], f"part {comm.rank}"), None, options)
 
 
 def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(world, digits):

@@ -153,20 +153,20 @@ def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
 
 
 @pytest.fixture
-def cli(capsys) -> Callable[..., Said]:
+def cli(capsys) -> Callable[..., CommandOutput]:
     """``ripieno lab words`` in this process."""
 
-    def run(*words: str) -> Said:
+    def run(*words: str) -> CommandOutput:
         try:
             code = main(["lab", *words])
         except SystemExit as end:
             code = end.code
-        return Said(code, *capsys.readouterr())
+        return CommandOutput(code, *capsys.readouterr())
 
     return run
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     """What a command said."""
 
     code: int

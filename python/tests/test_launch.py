@@ -24,7 +24,7 @@ from types import FrameType
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.input.matrix import InMemory
+from ripieno.input.matrix import RowsInMemory
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.stand_ins import local
 from ripieno.launch.process import running
@@ -85,8 +85,8 @@ def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are
         for member in job.members:
             assert member.can_read
             member.can_read = can_read
-        results = job.run(own_rows, InMemory(rows))
-        small = job.run(own_rows, InMemory(rows[:5]))
+        results = job.run(own_rows, RowsInMemory(rows))
+        small = job.run(own_rows, RowsInMemory(rows[:5]))
     assert [(writeable, found) for _, writeable, found in results] == [(False, kind)] * 3
     assert np.array_equal(np.concatenate([points for points, _, _ in results]), rows)
     assert [found for _, _, found in small] == ["ndarray"] * 3

@@ -119,7 +119,7 @@ def test_variables_that_cannot_be_are_named(variables, sentence):
     assert sentence in str(caught.value)
 
 
-def chosen(variables: dict[str, str], job: str | None = None) -> meeting.Meeting:
+def chosen(variables: dict[str, str], job: str | None = None) -> meeting.MeetingPlace:
     place = detect(variables)
     return meeting.choose(place, variables, job or place.job)
 
@@ -130,7 +130,7 @@ def test_ranks_of_one_host_meet_in_a_temporary_directory_others_in_the_home(tmp_
 
     assert here.own and here.directory.parent != tmp_path
     assert everywhere.own and everywhere.directory.parent == tmp_path
-    assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.Meeting(Path("/shared"))
+    assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.MeetingPlace(Path("/shared"))
 
 
 def test_another_user_cannot_compute_where_ranks_of_a_host_meet(tmp_path, monkeypatch):

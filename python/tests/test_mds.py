@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms import fit_checkpoint
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.mds import estimator as mds
-from ripieno.algorithms.mds.dissimilarities import OwnRows
+from ripieno.algorithms.mds.dissimilarities import RowBlock
 from ripieno.algorithms.mds.leaps import Leaps
 from ripieno.algorithms.mds.majorization import Majorization
 from ripieno.input.shares import even_range
@@ -202,7 +202,7 @@ def test_annealing_finds_less_stress_than_the_best_of_ten_starts_from_each_of_fi
 
 
 def rows_of(weights=None):
-    return OwnRows(D.astype(np.float32), weights, (len(D),), 0, 1.0, float(D.max()))
+    return RowBlock(D.astype(np.float32), weights, (len(D),), 0, 1.0, float(D.max()))
 
 
 @pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
@@ -225,7 +225,7 @@ def test_points_on_the_wrong_side_leap_back():
     distances = cdist(flat, flat)
     wrong = flat.copy()
     wrong[[3, 40]] = -3 * wrong[[3, 40]]
-    rows = OwnRows(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
+    rows = RowBlock(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
     landings = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
     found = Leaps(rows, wrong, 1).better(landings)
 
@@ -242,8 +242,8 @@ def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
         first, last = even_range(70, comm.rank, comm.world_size)
         counts = tuple(comm.allgather(last - first))
         own = None if weights is None else weights[first:last]
-        rows = OwnRows(D[first:last].astype(np.float32), own, counts, first, 1.0, float(D.max()))
-        majorization = Majorization(comm, rows, 2, Clock())
+        rows = RowBlock(D[first:last].astype(np.float32), own, counts, first, 1.0, float(D.max()))
+        majorization = Majorization(comm, rows, 2, IterationClock())
         at = np.random.default_rng(1).normal(size=(70, 2))
         errors = []
         for _ in range(8):

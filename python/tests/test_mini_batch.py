@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.kmeans import mini_batch
-from ripieno.algorithms.kmeans.mini_batch_program import _Progress
+from ripieno.algorithms.kmeans.mini_batch_program import _InertiaTrend
 from sklearn.base import clone
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import MiniBatchKMeans as SklearnMiniBatchKMeans
@@ -103,7 +103,7 @@ def test_a_fit_ends_when_batches_bring_nothing(digits):
 
 
 def test_only_a_lower_smoothed_inertia_is_progress():
-    progress = _Progress(batch_size=50, row_count=199, patience=2)
+    progress = _InertiaTrend(batch_size=50, row_count=199, patience=2)
     assert [progress.is_over(inertia) for inertia in (8.0, 8.0, 4.0, 7.0, 7.0)] == [False, False, False, False, True]
 
 

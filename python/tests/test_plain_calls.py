@@ -16,7 +16,7 @@ DTYPES = ("i1", "i2", "i4", "i8", "q", "u1", "u2", "u4", "u8", "Q", "f2", "f4", 
 MANY = 50
 
 
-class Marked(np.ndarray):
+class MarkedValue(np.ndarray):
     """An array of another class."""
 
 
@@ -27,7 +27,7 @@ def arrays(rank):
     yield np.zeros((0, 3))
     yield np.full((), rank + 1.0)
     yield whole.astype(">f4")
-    yield whole.astype("f8").view(Marked)
+    yield whole.astype("f8").view(MarkedValue)
     yield np.arange(6, dtype=np.uint8).repeat(2)[1:9].view("f4") * 0 + rank  # not where a number is to lie
 
 
@@ -45,7 +45,7 @@ def reduced(comm):
                 assert comm.allreduce(mine, op, out=mine) is mine
                 np.testing.assert_array_equal(np.asarray(mine), expected, err_msg=f"{value.dtype} {op}")
             copy = comm.allreduce(mine := value.copy(), op)
-            assert type(copy) is np.ndarray or type(copy) is Marked
+            assert type(copy) is np.ndarray or type(copy) is MarkedValue
             np.testing.assert_array_equal(np.asarray(copy), expected)
             np.testing.assert_array_equal(mine, value)
     overlapping = np.arange(5.0)
@@ -90,7 +90,7 @@ def numbers(comm):
             assert total == number * comm.world_size
 
 
-class Pair(NamedTuple):
+class PlainPair(NamedTuple):
     first: float
     second: float
 
@@ -109,7 +109,7 @@ def several(comm):
         (line, (1, 2)),
         {"a": 1, "b": line},
         (True, 3),
-        Pair(1.0, 2.0),
+        PlainPair(1.0, 2.0),
         (line, 2**70),
     ):
         for _ in range(2):

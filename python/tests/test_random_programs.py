@@ -10,7 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from random_programs import KINDS, Program, fault_of
+from random_programs import KINDS, SeededProgram, fault_of
 
 #: Most wait a second or two until somebody looks who waits for whom.
 AT_ONCE = 8
@@ -21,7 +21,7 @@ def seeds(default: str) -> range:
     return range(int(first or 0), int(last))
 
 
-def assert_without_fault(programs: list[Program], is_odd: bool) -> None:
+def assert_without_fault(programs: list[SeededProgram], is_odd: bool) -> None:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         faults = [fault for fault in pool.map(lambda program: fault_of(program, is_odd), programs) if fault]
     if faults:
@@ -29,14 +29,14 @@ def assert_without_fault(programs: list[Program], is_odd: bool) -> None:
 
 
 def test_programs_in_which_all_ranks_call_the_same_end_well():
-    programs = [Program.drawn(seed) for seed in seeds("0..40")]
+    programs = [SeededProgram.drawn(seed) for seed in seeds("0..40")]
     assert_without_fault(programs, is_odd=False)
 
 
 def test_every_rank_is_told_what_one_rank_has_called_otherwise():
-    programs = [Program.drawn(seed) for seed in seeds("0..80")]
+    programs = [SeededProgram.drawn(seed) for seed in seeds("0..80")]
     assert_without_fault(programs, is_odd=True)
 
 
 def test_every_kind_of_call_is_drawn():
-    assert {call.kind for seed in range(400) for call in Program.drawn(seed).calls} == KINDS.keys()
+    assert {call.kind for seed in range(400) for call in SeededProgram.drawn(seed).calls} == KINDS.keys()

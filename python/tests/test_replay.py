@@ -80,8 +80,8 @@ def test_blocks_keep_their_size_and_what_a_trace_does_not_tell_is_not_played():
 
 def test_every_call_takes_there_what_its_plans_take():
     cluster = Cluster(nodes=16, rate_bits_per_s=1e9)
-    call = replay.Call("allreduce", "tree", 1 << 20, True, 1.0, 2.0)
-    other = replay.Call("sparse-reduce", "butterfly", 80, False, 0.5, 0.25)
+    call = replay.RecordedCall("allreduce", "tree", 1 << 20, True, 1.0, 2.0)
+    other = replay.RecordedCall("sparse-reduce", "butterfly", 80, False, 0.5, 0.25)
 
     found = replay.replay([call, other, call], 4, cluster, compute=0.5)
     kept = replay.replay([call], 4, cluster, as_recorded=True)

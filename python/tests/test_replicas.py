@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.launch.job.conversation import Conversation, Member
+from ripieno.launch.job.conversation import RankConnection, ResultCollector
 from ripieno.launch.process.channel import Channel, pair
 from ripieno.launch.process.report import FailureReport
 from test_run import COMMAND
@@ -192,16 +192,16 @@ def test_a_program_that_needs_every_rank_fails_when_one_has_died_before(links):
         assert job.run(lambda comm: comm.replicate(2).allreduce(1)) == [2, 2]
 
 
-class Said:
+class ReplicaReport:
     """What four ranks, two replicas of each of two, say to their launcher."""
 
     def __init__(self):
         self.members, self.theirs = [], []
         for rank in range(WORKERS):
             channel, theirs = pair(GONE_S)
-            self.members.append(Member(rank, "host", channel))
+            self.members.append(RankConnection(rank, "host", channel))
             self.theirs.append(Channel(theirs))
-        self.heard = Conversation("result", self.members, 2, lambda member: (member, "its process ended"))
+        self.heard = ResultCollector("result", self.members, 2, lambda member: (member, "its process ended"))
 
     def __enter__(self):
         return self
@@ -225,12 +225,12 @@ class Said:
 
 
 def test_ranks_that_all_fail_because_of_one_end_the_wait():
-    with Said() as said:
+    with ReplicaReport() as said:
         said.end(2)
         said.fail_because_of(1, 2)
         with pytest.raises(rp.RankFailed, match="rank 2"):
             said.fail_because_of(0, 2)
-    with Said() as said:
+    with ReplicaReport() as said:
         for rank in (0, 1, 3):
             said.fail_because_of(rank, 2)
         with pytest.raises(rp.RankFailed, match="rank 2"):
@@ -238,7 +238,7 @@ def test_ranks_that_all_fail_because_of_one_end_the_wait():
 
 
 def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
-    with Said() as said:
+    with ReplicaReport() as said:
         said.fail_because_of(1, 2)
         said.end(2)
         said.say(0, "result", "of 0")
@@ -249,7 +249,7 @@ def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
 
 
 def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
-    with Said() as said:
+    with ReplicaReport() as said:
         said.fail_because_of(3, 3)
         assert said.members[3].loss == "its process ended"
         for rank in (0, 1, 2):
@@ -258,7 +258,7 @@ def test_a_rank_that_others_have_gone_on_without_is_lost_though_it_lives():
 
 
 def test_a_rank_that_failed_is_no_replica_to_go_on_with():
-    with Said() as said:
+    with ReplicaReport() as said:
         said.fail_because_of(1, 2)
         with pytest.raises(rp.RankFailed, match="rank 3"):
             said.end(3)

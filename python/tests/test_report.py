@@ -40,7 +40,7 @@ def page(vectors, model):
     return path.read_text()
 
 
-class Reader(HTMLParser):
+class PageReader(HTMLParser):
     """Collects ids and what the page refers to; fails on tags that are not closed."""
 
     VOID = frozenset(("meta", "img", "br", "link", "path", "use", "rect", "stop"))
@@ -61,7 +61,7 @@ class Reader(HTMLParser):
 
 
 def test_the_page_is_well_formed_and_refers_to_nothing_outside(page):
-    reader = Reader()
+    reader = PageReader()
     reader.feed(page)
 
     assert reader.open == []

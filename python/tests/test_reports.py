@@ -14,9 +14,9 @@ import pytest
 import ripieno as rp
 import scipy.sparse
 from ripieno import algorithms, log
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
-from test_report import Reader
+from test_report import PageReader
 
 RNG = np.random.default_rng(0)
 CENTERS = np.array([[0.0, 0.0, 0.0], [9.0, 0.0, 0.0], [0.0, 9.0, 5.0]])
@@ -59,7 +59,7 @@ def test_every_report_is_a_page_and_shows_itself_in_a_notebook(name, tmp_path):
     model.report_.save(tmp_path / "fit.html")
 
     page = (tmp_path / "fit.html").read_text()
-    reader = Reader()
+    reader = PageReader()
     reader.feed(page)
     assert reader.open == [] and len(reader.ids) == len(set(reader.ids))
     assert "http" not in re.sub(r"http://www\.w3\.org/\S+", "", page)
@@ -226,7 +226,7 @@ class ByTcp:
 
 
 def test_a_link_that_was_no_first_choice_is_told_at_the_end(caplog):
-    rank = object.__new__(Rank)
+    rank = object.__new__(CallBase)
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
         rank._tell_of_links(ByTcp())

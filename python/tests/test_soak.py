@@ -36,7 +36,7 @@ SETTLES_S = 20.0
 
 
 @dataclass(frozen=True)
-class Counts:
+class ResourceCounts:
     """What this process has."""
 
     descriptors: tuple[str, ...]
@@ -47,7 +47,7 @@ class Counts:
     resident_bytes: int
 
     @classmethod
-    def now(cls) -> Counts:
+    def now(cls) -> ResourceCounts:
         """Once what nobody refers to is gone."""
         gc.collect()
         tasks = list(Path("/proc/self/task").iterdir())
@@ -81,9 +81,9 @@ def children_of(task: Path) -> list[str]:
         return []
 
 
-def assert_nothing_adds_up(before: Counts, job_count: int) -> str:
+def assert_nothing_adds_up(before: ResourceCounts, job_count: int) -> str:
     """Compare what there is with what was there before so many jobs; returns both, in a sentence."""
-    now = Counts.now()
+    now = ResourceCounts.now()
     assert now.held == before.held
     assert now.maps - before.maps <= MAPS + MAPS_PER_LAUNCH * job_count
     assert now.resident_bytes - before.resident_bytes <= BYTES + BYTES_PER_LAUNCH * job_count
@@ -123,10 +123,10 @@ def test_launches_leave_the_caller_as_it_was(capsys):
 
     for number in range(WARM):
         one(number)
-    before = Counts.now()
+    before = ResourceCounts.now()
     for number in range(LAUNCHES):
         one(number)
-        assert comes_true(lambda: Counts.now().held == before.held, SETTLES_S), (before, Counts.now())
+        assert comes_true(lambda: ResourceCounts.now().held == before.held, SETTLES_S), (before, ResourceCounts.now())
     found = assert_nothing_adds_up(before, LAUNCHES)
     if "RIPIENO_LAUNCHES" in os.environ:
         with capsys.disabled():
@@ -221,13 +221,17 @@ def test_jobs_of_all_kinds_leave_the_caller_as_it_was(tmp_path, capsys):
     # Each kind has modules to import, and pools to fill.
     for kind in KINDS:
         one(kind)
-    before, played, end = Counts.now(), 0, time.monotonic() + SOAK_S
+    before, played, end = ResourceCounts.now(), 0, time.monotonic() + SOAK_S
     tmp_path = tmp_path / "soak"
     tmp_path.mkdir()
     while time.monotonic() < end or played < 2:
         kind = draw.choice(KINDS)
         one(kind)
-        assert comes_true(lambda: Counts.now().held == before.held, SETTLES_S), (kind, before, Counts.now())
+        assert comes_true(lambda: ResourceCounts.now().held == before.held, SETTLES_S), (
+            kind,
+            before,
+            ResourceCounts.now(),
+        )
     found = assert_nothing_adds_up(before, played)
     if SOAK_S:
         with capsys.disabled():

@@ -31,7 +31,7 @@ def ratings():
 
 
 @dataclass(frozen=True)
-class Fit:
+class SurvivorFit:
     """A fit, what is compared of it, and after how many checkpoints a worker dies."""
 
     kind: type
@@ -46,48 +46,54 @@ class Fit:
 
 
 FITS = {
-    "kmeans": Fit(rp.KMeans, {"n_clusters": 30, "random_state": 1, "tol": 0.0}, (DIGITS,), "cluster_centers_"),
-    "mini-batch": Fit(
+    "kmeans": SurvivorFit(rp.KMeans, {"n_clusters": 30, "random_state": 1, "tol": 0.0}, (DIGITS,), "cluster_centers_"),
+    "mini-batch": SurvivorFit(
         rp.MiniBatchKMeans,
         {"n_clusters": 10, "random_state": 1, "batch_size": 100, "max_iter": 1, "max_no_improvement": None},
         (DIGITS,),
         "cluster_centers_",
         tells="step",
     ),
-    "als": Fit(rp.ALS, {"rank": 4, "max_iter": 12, "random_state": 0}, (ratings(),), "item_factors_", exact=True),
-    "mds": Fit(
+    "als": SurvivorFit(
+        rp.ALS, {"rank": 4, "max_iter": 12, "random_state": 0}, (ratings(),), "item_factors_", exact=True
+    ),
+    "mds": SurvivorFit(
         rp.MDS,
         {"metric": "euclidean", "method": "smacof", "max_iter": 20, "eps": 0.0, "random_state": 0, "n_init": 1},
         (DIGITS[:200],),
         "embedding_",
     ),
-    "layout": Fit(
+    "layout": SurvivorFit(
         rp.FruchtermanReingold,
         {"random_state": 0, "iterations": 20, "threshold": 0.0},
         (nx.karate_club_graph(),),
         "positions_",
         exact=True,
     ),
-    "logistic": Fit(rp.LogisticRegression, {"tol": 1e-3}, (DIGITS[:300], load_digits().target[:300]), "coef_"),
-    "pagerank": Fit(rp.PageRank, {"tol": 1e-12}, (nx.karate_club_graph(),), "ranks_"),
-    "sgd": Fit(
+    "logistic": SurvivorFit(rp.LogisticRegression, {"tol": 1e-3}, (DIGITS[:300], load_digits().target[:300]), "coef_"),
+    "pagerank": SurvivorFit(rp.PageRank, {"tol": 1e-12}, (nx.karate_club_graph(),), "ranks_"),
+    "sgd": SurvivorFit(
         rp.SparseSGD,
         {"random_state": 0, "max_iter": 8, "tol": None},
         (DIGITS[:300], load_digits().target[:300]),
         "coef_",
         tells="epoch",
     ),
-    "pca": Fit(
+    "pca": SurvivorFit(
         rp.PCA,
         {"n_components": 4, "svd_solver": "randomized", "iterated_power": 7, "random_state": 0},
         (DIGITS,),
         "components_",
         tells=None,
     ),
-    "bfs": Fit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, tells=None),
-    "components": Fit(rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, tells=None),
-    "diameter": Fit(rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, tells=None),
-    "spectral": Fit(
+    "bfs": SurvivorFit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, tells=None),
+    "components": SurvivorFit(
+        rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, tells=None
+    ),
+    "diameter": SurvivorFit(
+        rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, tells=None
+    ),
+    "spectral": SurvivorFit(
         rp.SpectralEmbedding,
         {"n_components": 1, "random_state": 0, "tol": 1e-9},
         (nx.karate_club_graph(),),

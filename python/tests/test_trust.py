@@ -23,7 +23,7 @@ from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli.options import read_numbers
 from ripieno.graph.graph import open_graph
 from ripieno.input.matrix import open_source
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
 
 HERE = Path(__file__).parent
@@ -363,7 +363,7 @@ def test_a_new_checkpoint_is_not_writable_by_the_group(tmp_path):
     try:
         for _ in range(2):
             made = Checkpoints(tmp_path, "job", "job")
-            made.save(Saved(1, np.ones(2), {}, []))
+            made.save(CheckpointContents(1, np.ones(2), {}, []))
             made.close()
     finally:
         os.umask(mask)

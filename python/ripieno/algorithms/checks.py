@@ -8,14 +8,14 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import _check_sample_weight
 
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
+from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 
 def checked_weights(
     sample_weight: ArrayLike | None,
-    source: Dataset | InMemory | InMemorySparse | LibsvmFiles,
+    source: Dataset | RowsInMemory | InMemorySparse | LibsvmFiles,
     *,
     least_one: bool = True,
 ) -> NDArray[np.float64] | None:
@@ -28,7 +28,7 @@ def checked_weights(
     check_unmasked(sample_weight, "sample_weight")
     weights: NDArray[np.float64]
     try:
-        if isinstance(source, InMemory | InMemorySparse):
+        if isinstance(source, RowsInMemory | InMemorySparse):
             weights = _check_sample_weight(sample_weight, source.array, dtype=np.float64)
         else:
             weights = check_array(

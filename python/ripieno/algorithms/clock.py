@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 
-class Clock:
+class IterationClock:
     """A stopwatch with two sums, in seconds; `lap` returns and clears them."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Lap:
+class IterationTime:
     """How long one iteration took.
 
     Parameters
@@ -56,6 +56,6 @@ class Lap:
 
 
 def by_rank(laps: Iterable[tuple[float, float]]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Seconds of computation and of communication of each rank, given what `Clock.lap` told on each."""
+    """Seconds of computation and of communication of each rank, given what `IterationClock.lap` told on each."""
     compute_s, communication_s = zip(*laps, strict=True)
     return compute_s, communication_s

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ripieno import log
 from ripieno.errors import CheckpointError, InputError
 from ripieno.kernels.lookup import places_of
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -54,7 +54,7 @@ class Keeping:
 NOTHING_TOLD = Keeping()
 
 
-class Turns:
+class WriteSchedule:
     """Of which iterations the state is kept in a folder.
 
     With `every` it is that after each multiple of it, or after the first iteration behind that has a state to keep;
@@ -105,7 +105,7 @@ class FitCheckpoint:
         """Where this process keeps it, if it does."""
         return None if self._kept is None else self._kept.folder
 
-    def load(self) -> Saved | None:
+    def load(self) -> CheckpointContents | None:
         """What an earlier fit has kept, if one has.
 
         Raises
@@ -125,7 +125,7 @@ class FitCheckpoint:
     def save(self, iteration: int, result: Any) -> None:
         """Keep the state after an iteration instead of the last one."""
         if self._kept is not None:
-            self._kept.save(Saved(iteration, result, self._facts, []))
+            self._kept.save(CheckpointContents(iteration, result, self._facts, []))
             log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class FitStates:
         self._comm = comm
         self._shared = shared
         self._in_memory = comm.begins_again
-        self._keeping, self._turns = keeping, Turns(keeping.every)
+        self._keeping, self._turns = keeping, WriteSchedule(keeping.every)
         self.used, self.done = self._in_memory or keeping.folder is not None, 0
         self._disk = FitCheckpoint(None if comm.rank else keeping.folder, name, facts or {})
         for before in comm._fits:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import _check_feature_names, validate_data
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split
-from ripieno.input.matrix import BinaryFiles, Dataset, InMemory, InMemorySparse, is_path_like, open_source
+from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
 from ripieno.input.matrix.sparse_files import SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
@@ -33,7 +33,7 @@ def in_files(X: Input) -> TypeGuard[Files]:
 
 def open_rows_or_sparse(
     estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool
-) -> Dataset | InMemory | InMemorySparse:
+) -> Dataset | RowsInMemory | InMemorySparse:
     """As `open_rows`, but X may also be a sparse matrix, or files of sparse rows, whose values become float64.
 
     Where the estimator is fitted, its `first_column_` becomes what columns are counted from in libsvm text, or None.
@@ -78,7 +78,7 @@ def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
     return range(first, first + estimator.n_features_in_)
 
 
-def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | InMemory:
+def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | RowsInMemory:
     """The rows of X, which an estimator is fitted on (`reset`) or applied to; `least` of them, where they are counted.
 
     Raises
@@ -101,7 +101,7 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1
         ensure_all_finite=False,
         ensure_min_samples=least if reset else 1,
     )
-    return InMemory(array)
+    return RowsInMemory(array)
 
 
 def rows_in_memory(X: Any) -> Any:
@@ -158,7 +158,9 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
     return source, target
 
 
-def open_again(estimator: BaseEstimator, X: Input, target_name: str | None) -> tuple[Dataset | InMemory, int | None]:
+def open_again(
+    estimator: BaseEstimator, X: Input, target_name: str | None
+) -> tuple[Dataset | RowsInMemory, int | None]:
     """Rows to predict for, and the column of files among them, if it is there, that holds the target."""
     if in_files(X) and target_name is not None:
         source = open_source(X)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ripieno.algorithms.clock import Clock, Lap
-from ripieno.algorithms.reported import About, RankFacts, Shown
+from ripieno.algorithms.clock import IterationClock, IterationTime
+from ripieno.algorithms.reported import About, RankFacts, ShownReport
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -17,7 +17,7 @@ Emit = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
-class Record:
+class WorkerReport:
     """What one worker has to tell of a fit; the measures are the same on all."""
 
     laps: tuple[tuple[float, float], ...]
@@ -29,7 +29,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Step(Lap):
+class FitStep(IterationTime):
     """One iteration, or one stage of a fit that does not iterate, and how long it took.
 
     Parameters
@@ -42,10 +42,10 @@ class Step(Lap):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitReport(Shown):
+class FitReport(ShownReport):
     """What every report of a fit to rows has; the parameters are those of `RunReport`."""
 
-    iterations: tuple[Lap, ...]
+    iterations: tuple[IterationTime, ...]
     row_count: int
     column_count: int
     dtype: str
@@ -87,16 +87,16 @@ class RunReport(FitReport):
         What it is of.
     """
 
-    iterations: tuple[Step, ...]
+    iterations: tuple[FitStep, ...]
 
     @classmethod
     def of(
-        cls, records: Sequence[Record], *, row_count: int, column_count: int, dtype: str, total_s: float
+        cls, records: Sequence[WorkerReport], *, row_count: int, column_count: int, dtype: str, total_s: float
     ) -> RunReport:
         """Put the workers' records together."""
         laps = zip(*(record.laps for record in records), strict=True)
         steps = (
-            Step(tuple(compute for compute, _ in lap), tuple(communication for _, communication in lap), measures)
+            FitStep(tuple(compute for compute, _ in lap), tuple(communication for _, communication in lap), measures)
             for measures, lap in zip(records[0].measures, laps, strict=True)
         )
         return cls(
@@ -112,7 +112,7 @@ class RunReport(FitReport):
         )
 
 
-class Journal:
+class IterationLog:
     """Keeps the time and the measures of each iteration, and hands those of rank 0 on as events.
 
     Parameters
@@ -124,7 +124,7 @@ class Journal:
     """
 
     def __init__(self, comm: Communicator, emit: Emit | None) -> None:
-        self.clock = Clock()
+        self.clock = IterationClock()
         #: Iterations that an earlier fit has made, which this one goes on from.
         self.iterations_before = 0
         self._comm = comm
@@ -141,10 +141,10 @@ class Journal:
             event = {"event": "iteration", "iteration": self.iterations_before + len(self._laps), **measures}
             self._emit(event | {"compute_s": compute_s, "communication_s": communication_s})
 
-    def record(self, load_s: float) -> Record:
+    def record(self, load_s: float) -> WorkerReport:
         """All that was told."""
         comm = self._comm
-        return Record(
+        return WorkerReport(
             laps=tuple(self._laps),
             measures=tuple(self._measures),
             load_s=load_s,

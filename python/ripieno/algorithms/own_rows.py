@@ -23,12 +23,12 @@ from ripieno.errors import InputError, RipienoError
 from ripieno.graph import Graph
 from ripieno.graph.edges import Edges
 from ripieno.graph.graph import open_graph
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-Source = Dataset | InMemory | InMemorySparse | OwnRows
+Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
 T = TypeVar("T")
 
 
@@ -39,7 +39,7 @@ def open_for_fit(
     *,
     comm: Communicator | None,
     rows: Rows | None,
-    open: Callable[..., Dataset | InMemory | InMemorySparse],
+    open: Callable[..., Dataset | RowsInMemory | InMemorySparse],
     reset: bool = True,
 ) -> tuple[Any, NDArray[np.float64] | None]:
     """The rows of a fit and their weights, opened by ``open(estimator, X, reset=reset)``; own rows have their weights.
@@ -202,11 +202,11 @@ class _Columns:
 def own_points(
     estimator: Any,
     comm: Communicator,
-    source: Dataset | InMemory | InMemorySparse | None,
+    source: Dataset | RowsInMemory | InMemorySparse | None,
     weights: NDArray[np.float64] | None,
     *,
     reset: bool = True,
-) -> OwnRows:
+) -> LocalRows:
     """This rank's own rows, none if `source` is None; the estimator has `n_features_in_` and `feature_names_in_` then.
 
     Raises
@@ -238,8 +238,8 @@ def own_points(
     if source is None:
         width = known[0].width
         dtype = next((each.dtype for each in known if each.dtype is not None), np.dtype(np.uint8))
-        source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else InMemory(np.empty((0, width), dtype))
-    return OwnRows(source, weights, f"rank {comm.rank}", _runs(comm, getattr(estimator, "_splits_read", None)))
+        source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else RowsInMemory(np.empty((0, width), dtype))
+    return LocalRows(source, weights, f"rank {comm.rank}", _runs(comm, getattr(estimator, "_splits_read", None)))
 
 
 def _runs(comm: Communicator, mine: tuple[list[int], list[int]] | None) -> tuple[tuple[int, int], ...] | None:

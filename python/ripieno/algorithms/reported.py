@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
-from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.progress import Progress
 from ripieno.files.results import ResultPath, new_file
 from ripieno.files.tables import check_format
@@ -120,7 +120,7 @@ class About:
     row_clusters: NDArray[np.int64] | None = None
 
 
-class Shown:
+class ShownReport:
     """A report that can be looked at: by itself in a notebook, or in a file."""
 
     def _repr_html_(self) -> str:
@@ -150,7 +150,7 @@ class Shown:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlainReport(Shown):
+class PlainReport(ShownReport):
     """What happened in a fit that tells of no iterations.
 
     Parameters
@@ -164,7 +164,7 @@ class PlainReport(Shown):
     """
 
     total_s: float
-    iterations: tuple[Lap, ...] = ()
+    iterations: tuple[IterationTime, ...] = ()
     ranks: tuple[RankFacts, ...] = ()
     about: About | None = None
 

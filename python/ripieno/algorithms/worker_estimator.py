@@ -15,7 +15,7 @@ from ripieno._types import OnFailure, Rows
 from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse
+from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -102,10 +102,12 @@ class WorkerEstimator(BaseEstimator):
         return [result for result, _ in told]
 
     def _apply(
-        self, program: Callable[..., Any], source: Dataset | InMemory | InMemorySparse, *arguments: Any
+        self, program: Callable[..., Any], source: Dataset | RowsInMemory | InMemorySparse, *arguments: Any
     ) -> list[Any]:
         """What `program(comm, source, *arguments)` returns: files are read by all workers, an array stays here."""
-        return self._run(program, source, *arguments, comm=None, alone=isinstance(source, InMemory | InMemorySparse))
+        return self._run(
+            program, source, *arguments, comm=None, alone=isinstance(source, RowsInMemory | InMemorySparse)
+        )
 
     def _check_workers(self) -> None:
         check_count("workers", self.workers)

@@ -20,7 +20,7 @@ _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """One collective at one size.
 
     Parameters
@@ -147,10 +147,10 @@ def memory_work(collective: str, world_size: int) -> tuple[float, float]:
     }[collective]
 
 
-def cases_of(collectives: Sequence[str], sizes: Sequence[int], algorithm: str | None = None) -> list[Case]:
+def cases_of(collectives: Sequence[str], sizes: Sequence[int], algorithm: str | None = None) -> list[BenchCase]:
     """Every collective at every size; a barrier has one size, the smallest element."""
     return [
-        Case(collective, size, algorithm)
+        BenchCase(collective, size, algorithm)
         for collective in collectives
         for size in ((ELEMENT_BYTES,) if collective == "barrier" else sizes)
     ]

@@ -5,32 +5,32 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
-from ripieno.bench.cases import Case
-from ripieno.bench.contestants import Contestant
+from ripieno.bench.cases import BenchCase
+from ripieno.bench.contestants import Baseline
 from ripieno.bench.figures import Figure, Measurements, Samples
-from ripieno.bench.limits import Limit
+from ripieno.bench.limits import PeerLimit
 from ripieno.bench.processes import TIMEOUT_S, ProgramFailed
 from ripieno.bench.programs.timing import ELEMENT_BYTES
 from ripieno.units import size_text
 
 #: Goes first and does not count: until ranks have run for a while, some may share a core. No barrier that is asked for
 #: has this size, or its calls would be these cold ones.
-WARM_UP = Case("barrier", 2 * ELEMENT_BYTES)
+WARM_UP = BenchCase("barrier", 2 * ELEMENT_BYTES)
 
-Times = dict[Case, list[float]]
+Times = dict[BenchCase, list[float]]
 
 
 def contest(
-    contestants: Sequence[Contestant],
-    cases: Sequence[Case],
-    limit: Limit,
+    contestants: Sequence[Baseline],
+    cases: Sequence[BenchCase],
+    limit: PeerLimit,
     report: Measurements,
     *,
-    title: Callable[[Case], str],
+    title: Callable[[BenchCase], str],
     repetitions: int,
     budget_s: float,
     timeout_s: float = TIMEOUT_S,
-    targets: Callable[[Case], Mapping[str, float]] = lambda case: {},
+    targets: Callable[[BenchCase], Mapping[str, float]] = lambda case: {},
 ) -> list[str]:
     """Run every contestant `repetitions` times, by turns; add figures to the report.
 
@@ -93,10 +93,10 @@ def contest(
 
 
 def figure_of(
-    case: Case,
+    case: BenchCase,
     ours: Sequence[float],
     peers: Mapping[str, Sequence[float]],
-    limit: Limit,
+    limit: PeerLimit,
     title: str,
     *,
     targets: Mapping[str, float] | None = None,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ripieno.bench import toolchain
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.processes import TIMEOUT_S, run, run_ranks
 from ripieno.bench.programs.timing import REFUSED
 from ripieno.host import usable_cores
@@ -67,7 +67,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Baseline:
     """One who takes part.
 
     Parameters
@@ -84,11 +84,11 @@ class Contestant:
 
     name: str
     start: Callable[[list[str], float], str]
-    takes: Callable[[Case], bool] = lambda case: True
+    takes: Callable[[BenchCase], bool] = lambda case: True
     ours: bool = False
 
     def times(
-        self, cases: Sequence[Case], budget_s: float, timeout_s: float = TIMEOUT_S
+        self, cases: Sequence[BenchCase], budget_s: float, timeout_s: float = TIMEOUT_S
     ) -> dict[str, list[float] | str]:
         """Seconds of each case that it takes, by `word`, in one run of its program; or why there are none.
 
@@ -109,21 +109,21 @@ class Contestant:
                     found[word].append(float(told))
         return {**found, **refused}
 
-    def word(self, case: Case) -> str:
+    def word(self, case: BenchCase) -> str:
         """What its program calls a case."""
-        return case.word if self.ours else Case(case.collective, case.size_bytes).word
+        return case.word if self.ours else BenchCase(case.collective, case.size_bytes).word
 
-    def able(self, cases: Sequence[Case]) -> list[Case]:
+    def able(self, cases: Sequence[BenchCase]) -> list[BenchCase]:
         """The cases that it takes."""
         return [case for case in cases if self.takes(case)]
 
 
-def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Contestant:
+def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Baseline:
     """Ripieno, through its "native" loop, that loop on arrays of `ripieno.empty` ("shared"), or "python"."""
     words, environment = module("ripieno.bench.rank")
     words += [through, "--links", links, "--budget"]
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
-    return Contestant("Ripieno", start, ours=True)
+    return Baseline("Ripieno", start, ours=True)
 
 
 def module(name: str) -> tuple[list[str], dict[str, str]]:
@@ -140,7 +140,7 @@ def open_mpi(
     single_copy: str = "cma",
     settings: Mapping[str, str] | None = None,
     tamed: bool = False,
-) -> Contestant:
+) -> Baseline:
     """Open MPI at its fastest: on one host by shared memory, pinned ranks that spin, or, sharing cores, yield.
 
     Parameters
@@ -164,12 +164,12 @@ def open_mpi(
         *_open_mpi(mpi, place, single_copy, settings or {}, tamed),
         str(mpi.compiled(PROGRAMS / "collectives.c")),
     ]
-    return Contestant(
+    return Baseline(
         name, lambda arguments, timeout_s: run(place.command(0, [*command, *arguments]), timeout_s=timeout_s)
     )
 
 
-def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Contestant:
+def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Baseline:
     """mpi4py over Open MPI.
 
     Raises
@@ -179,7 +179,7 @@ def mpi4py(place: Deployment, *, single_copy: str = "cma") -> Contestant:
     """
     words = [*python_by_open_mpi(place, single_copy=single_copy), "-m", "ripieno.bench.rank", "mpi4py", "--budget"]
     mechanism = {"cma": "CMA", "none": "copies"}[single_copy]
-    return Contestant(
+    return Baseline(
         f"mpi4py ({mechanism})", lambda arguments, timeout_s: run([*words, *arguments], timeout_s=timeout_s)
     )
 
@@ -225,7 +225,7 @@ def _open_mpi(
     return [*words, *(word for name, value in parameters.items() for word in ("--mca", name, value))]
 
 
-def mpich(place: Deployment) -> Contestant:
+def mpich(place: Deployment) -> Baseline:
     """MPICH, on one host. It has no way to yield: where ranks outnumber cores they starve each other.
 
     Raises
@@ -236,10 +236,10 @@ def mpich(place: Deployment) -> Contestant:
     mpi = toolchain.mpich()
     bind = [] if place.shares_cores else ["-bind-to", "core"]
     command = [mpi.launcher, *bind, "-n", str(place.world_size), str(mpi.compiled(PROGRAMS / "collectives.c"))]
-    return Contestant("MPICH", lambda arguments, timeout_s: run([*command, *arguments], timeout_s=timeout_s))
+    return Baseline("MPICH", lambda arguments, timeout_s: run([*command, *arguments], timeout_s=timeout_s))
 
 
-def gloo(place: Deployment, *, python: str | None = None) -> Contestant:
+def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
     """Gloo through torch.distributed of the interpreter `python`.
 
     Raises
@@ -250,14 +250,14 @@ def gloo(place: Deployment, *, python: str | None = None) -> Contestant:
     words = [toolchain.torch_python(python), str(PROGRAMS / "gloo.py")]
     environment = {"GLOO_SOCKET_IFNAME": place.interface, "OMP_NUM_THREADS": "1"}
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
-    return Contestant("Gloo", start, takes=lambda case: case.collective not in _GLOO_LACKS)
+    return Baseline("Gloo", start, takes=lambda case: case.collective not in _GLOO_LACKS)
 
 
 def peers(
     names: Sequence[str], place: Deployment, *, python: bool, gloo_python: str | None
-) -> tuple[list[Contestant], list[str]]:
+) -> tuple[list[Baseline], list[str]]:
     """The peers of these names on one host, in all their modes, and what is to be said about those that are missing."""
-    makers: dict[str, list[Callable[[], Contestant]]] = {
+    makers: dict[str, list[Callable[[], Baseline]]] = {
         "openmpi": [
             lambda: open_mpi(place, name="Open MPI (CMA)", single_copy="cma"),
             lambda: open_mpi(place, name="Open MPI (copies)", single_copy="none"),

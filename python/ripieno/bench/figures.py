@@ -97,7 +97,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Count:
+class FigureCount:
     """Something counted instead of timed.
 
     Parameters
@@ -128,7 +128,7 @@ class Measurements:
 
     name: str
     figures: list[Figure] = field(default_factory=list)
-    counts: list[Count] = field(default_factory=list)
+    counts: list[FigureCount] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     def remark(self, text: str) -> None:

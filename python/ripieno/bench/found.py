@@ -22,7 +22,7 @@ OFF = f"more than {TOLERANCE - 1:.0%} off the best"
 
 
 @dataclass
-class Found:
+class CollectiveFigures:
     """Figures of collectives."""
 
     report: Measurements

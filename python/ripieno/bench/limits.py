@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import ripieno._native as _native
-from ripieno.bench.cases import Case, memory_work, wire_bytes
+from ripieno.bench.cases import BenchCase, memory_work, wire_bytes
 from ripieno.bench.programs.timing import APART_BYTES, ROOTED
 from ripieno.host import usable_cores
 
 
-class Limit(Protocol):
+class PeerLimit(Protocol):
     """What holds all contestants back."""
 
     @property
@@ -20,11 +20,11 @@ class Limit(Protocol):
         """In words."""
         ...
 
-    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+    def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Measure once more what can be measured."""
         ...
 
-    def seconds(self, case: Case) -> float | None:
+    def seconds(self, case: BenchCase) -> float | None:
         """For a case; None where nothing is known."""
         ...
 
@@ -34,15 +34,15 @@ class Unknown:
 
     text = "unknown: --rate tells what a cable carries"
 
-    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+    def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Nothing can be measured."""
 
-    def seconds(self, case: Case) -> None:
+    def seconds(self, case: BenchCase) -> None:
         """Nothing is known."""
 
 
 @dataclass
-class MemoryLimit:
+class MachineLimit:
     """Of ranks of one host: the best of all measurements of its memory.
 
     A cache line goes from one core to another once, and all cores share what must be added and copied at least.
@@ -53,7 +53,7 @@ class MemoryLimit:
     _line_s: float = float("inf")
     _pass_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
-    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+    def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Measure the memory once more."""
         if self._core_count > 1:
             self._line_s = min(self._line_s, _native.line_s())
@@ -62,7 +62,7 @@ class MemoryLimit:
             add_s, copy_s = _native.memory_pass(self._core_count, size, budget_s)
             self._pass_s[size] = min(before[0], add_s), min(before[1], copy_s)
 
-    def seconds(self, case: Case) -> float:
+    def seconds(self, case: BenchCase) -> float:
         """For a case."""
         adds, copies = memory_work(case.collective, self.world_size)
         add_s, copy_s = self._pass_s[case.size_bytes]
@@ -92,9 +92,9 @@ class WireLimit:
     bits_per_s: float
     text: str = "bytes that a cable must carry over its rate, without headers"
 
-    def measure(self, cases: Sequence[Case], budget_s: float) -> None:
+    def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """The rate is known."""
 
-    def seconds(self, case: Case) -> float | None:
+    def seconds(self, case: BenchCase) -> float | None:
         """For a case; None if it needs no bytes."""
         return 8 * wire_bytes(case.collective, case.size_bytes, self.world_size) / self.bits_per_s or None

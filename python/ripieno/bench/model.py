@@ -18,7 +18,7 @@ from rich.table import Table
 
 import ripieno._native as _native
 from ripieno.bench import contestants, figures, table
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.contestants import Deployment
 from ripieno.bench.figures import Samples
 from ripieno.errors import InputError, LabError
@@ -50,7 +50,7 @@ PORT = 29500
 
 
 @dataclass(frozen=True)
-class Shape:
+class RackShape:
     """Hosts in racks, whose uplinks carry less than the hosts of a rack by a factor.
 
     Raises
@@ -68,7 +68,7 @@ class Shape:
             raise InputError(f"shape {self}: expected two hosts or more, and uplinks of 1:1 or less")
 
     @classmethod
-    def parse(cls, text: str) -> Shape:
+    def parse(cls, text: str) -> RackShape:
         """``8`` hosts of one rack, or ``4x8:2``: 4 racks of 8, with half of what the hosts of a rack could send.
 
         Raises
@@ -101,13 +101,13 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelQuery:
     """What is to be compared.
 
     Parameters
     ----------
     shapes
-        Of labs, as `Shape.parse` reads them.
+        Of labs, as `RackShape.parse` reads them.
     algorithms
         Such as "broadcast=chain".
     size_bytes
@@ -130,25 +130,25 @@ class Asked:
             if collective not in _native.COLLECTIVES or algorithm not in _native.algorithms(collective):
                 raise InputError(f"algorithm {word!r}: expected a collective and its algorithm, as {ALGORITHMS[0]!r}")
         for text in self.shapes:
-            Shape.parse(text).blueprint(self.rate)
+            RackShape.parse(text).blueprint(self.rate)
 
-    def cases(self, shape: Shape) -> list[Case]:
+    def cases(self, shape: RackShape) -> list[BenchCase]:
         """The cases of a shape; every rank has as many whole elements."""
         found = []
         for word in self.algorithms:
             collective, _, algorithm = word.partition("=")
             block = max(1, self.size_bytes // (ELEMENT_BYTES * shape.host_count)) * ELEMENT_BYTES
             is_by_block = collective in ("allgather", "gather", "scatter")
-            found.append(Case(collective, block if is_by_block else block * shape.host_count, algorithm))
+            found.append(BenchCase(collective, block if is_by_block else block * shape.host_count, algorithm))
         return found
 
 
 @dataclass(frozen=True)
-class Row:
+class ModelRow:
     """One case of one shape: what it took, and what the model says, in seconds."""
 
-    shape: Shape
-    case: Case
+    shape: RackShape
+    case: BenchCase
     measured: Samples
     modelled_s: float
 
@@ -165,11 +165,11 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Found:
+class ModelResults:
     """All rows, and how busy the machine was."""
 
-    asked: Asked
-    rows: list[Row]
+    asked: ModelQuery
+    rows: list[ModelRow]
     load: tuple[float, float]
 
     @property
@@ -178,7 +178,7 @@ class Found:
         return statistics.median(abs(row.deviation) for row in self.rows)
 
     @property
-    def worst(self) -> Row:
+    def worst(self) -> ModelRow:
         """The case that is off most."""
         return max(self.rows, key=lambda row: abs(row.deviation))
 
@@ -238,7 +238,7 @@ class Found:
 _HEADINGS = ("hosts", "algorithm", "bytes", "measured", "simulated", "deviation", "")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: ModelRow) -> tuple[str, ...]:
     least, greatest = (duration_text(seconds) for seconds in (row.measured.best_s, row.measured.worst_s))
     measured = duration_text(row.measured.median_s)
     if len(row.measured.seconds) > 1:
@@ -262,7 +262,7 @@ def modelled(blueprint: Blueprint) -> Cluster:
     )
 
 
-def measure(asked: Asked) -> Found:
+def measure(asked: ModelQuery) -> ModelResults:
     """Run every case on emulated hosts, and in the simulator.
 
     Raises
@@ -271,13 +271,13 @@ def measure(asked: Asked) -> Found:
         If this machine cannot emulate hosts, or the ranks refuse a case.
     """
     load = os.getloadavg()[0]
-    rows = [row for text in asked.shapes for row in _rows(asked, Shape.parse(text))]
-    return Found(asked, rows, (load, os.getloadavg()[0]))
+    rows = [row for text in asked.shapes for row in _rows(asked, RackShape.parse(text))]
+    return ModelResults(asked, rows, (load, os.getloadavg()[0]))
 
 
-def _rows(asked: Asked, shape: Shape) -> list[Row]:
+def _rows(asked: ModelQuery, shape: RackShape) -> list[ModelRow]:
     blueprint, cases = shape.blueprint(asked.rate), asked.cases(shape)
-    seconds: dict[Case, list[float]] = {case: [] for case in cases}
+    seconds: dict[BenchCase, list[float]] = {case: [] for case in cases}
     with Lab(blueprint.racks, blueprint.hosts_per_rack, blueprint.rate, blueprint.uplink) as lab:
         hosts = lab.hosts
         ranks = contestants.ripieno(
@@ -299,8 +299,8 @@ def _rows(asked: Asked, shape: Shape) -> list[Row]:
     return [predicted(shape, case, seconds[case], modelled(blueprint)) for case in cases]
 
 
-def predicted(shape: Shape, case: Case, seconds: Sequence[float], cluster: Cluster) -> Row:
+def predicted(shape: RackShape, case: BenchCase, seconds: Sequence[float], cluster: Cluster) -> ModelRow:
     """A case that took so long, beside the same on the modelled cluster."""
     played = simulate(case.collective, cluster, nbytes=case.size_bytes, algorithm=case.algorithm)
     assert played.seconds is not None, "nobody dies, so every rank is done"
-    return Row(shape, case, Samples(tuple(seconds)), played.seconds)
+    return ModelRow(shape, case, Samples(tuple(seconds)), played.seconds)

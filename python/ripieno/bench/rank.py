@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.bench.programs import timing
-from ripieno.bench.programs.timing import REFUSED, Vectors, World
+from ripieno.bench.programs.timing import REFUSED, TimedRank, Vectors
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 from ripieno.launch.script.environment import init
@@ -120,7 +120,7 @@ class Mpi4pyWorld:
         return calls[collective]
 
 
-def times(world: World, case: str, budget_s: float) -> list[float] | str:
+def times(world: TimedRank, case: str, budget_s: float) -> list[float] | str:
     """Seconds of one case by the loop that belongs to this world, or why it has no such algorithm."""
     try:
         if isinstance(world, NativeWorld):
@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--links", default="auto")
     parser.add_argument("cases", nargs="+")
     options = parser.parse_args()
-    world: World = Mpi4pyWorld() if options.through == "mpi4py" else world_of(options.through, options.links)
+    world: TimedRank = Mpi4pyWorld() if options.through == "mpi4py" else world_of(options.through, options.links)
     for case in options.cases:
         found = times(world, case, options.budget)
         if world.rank == 0:

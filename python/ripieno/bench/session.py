@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import ripieno._native as _native
 from ripieno.bench import cases as questions
 from ripieno.bench import choice, contestants
-from ripieno.bench.cases import Case
+from ripieno.bench.cases import BenchCase
 from ripieno.bench.contest import WARM_UP, contest, figure_of
 from ripieno.bench.contestants import Deployment
 from ripieno.bench.figures import Measurements
-from ripieno.bench.found import Found, FoundChoice
-from ripieno.bench.limits import Limit, MemoryLimit, Unknown, WireLimit
+from ripieno.bench.found import CollectiveFigures, FoundChoice
+from ripieno.bench.limits import MachineLimit, PeerLimit, Unknown, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
 from ripieno.errors import InputError
 from ripieno.lab.blueprint import bits_per_s
@@ -26,7 +26,7 @@ DEFAULT_WORLD_SIZES = (2,)
 
 
 @dataclass(frozen=True)
-class Asked:
+class BenchRequest:
     """What the command line asks for, checked; no world sizes if it tells none."""
 
     collectives: list[str]
@@ -48,7 +48,7 @@ class Asked:
         cls, *, collectives: str, ranks: str | None, sizes: str, algorithm: str | None, against: str | None,
         rate: str | None, links: str, repetitions: int, from_python: bool, gloo_python: str | None, budget_s: float,
         timeout_s: float, trials_s: float = 0.0,
-    ) -> Asked:  # fmt: skip
+    ) -> BenchRequest:  # fmt: skip
         """Read the words of the command line.
 
         Raises
@@ -73,7 +73,7 @@ class Asked:
             budget_s, timeout_s, trials_s,
         )  # fmt: skip
 
-    def cases(self) -> list[Case]:
+    def cases(self) -> list[BenchCase]:
         """Every collective and size, by the default choice or an algorithm; by that choice and every one for "all"."""
         return [
             case
@@ -83,7 +83,7 @@ class Asked:
         ]
 
 
-def started(asked: Asked, *, only_choice: bool) -> Found | FoundChoice:
+def started(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice:
     """Start ranks on this machine, for each world size that is asked for.
 
     Raises
@@ -98,8 +98,8 @@ def started(asked: Asked, *, only_choice: bool) -> Found | FoundChoice:
     return _started_choice(asked) if only_choice else _started(asked)
 
 
-def _started(asked: Asked) -> Found:
-    found = Found(Measurements("bench"))
+def _started(asked: BenchRequest) -> CollectiveFigures:
+    found = CollectiveFigures(Measurements("bench"))
     through = "python" if asked.from_python else "native"
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         place = Deployment(world_size)
@@ -112,7 +112,7 @@ def _started(asked: Asked) -> Found:
         found.failed += contest(
             [ours, *peers],
             asked.cases(),
-            MemoryLimit(world_size),
+            MachineLimit(world_size),
             found.report,
             title=_title(world_size, through),
             repetitions=asked.repetitions,
@@ -122,7 +122,7 @@ def _started(asked: Asked) -> Found:
     return _with_figures(found)
 
 
-def _started_choice(asked: Asked) -> FoundChoice:
+def _started_choice(asked: BenchRequest) -> FoundChoice:
     cells: list[choice.Cell] = []
     for world_size in asked.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = contestants.module("ripieno.bench.choice")
@@ -133,7 +133,7 @@ def _started_choice(asked: Asked) -> FoundChoice:
     return FoundChoice(cells)
 
 
-def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
+def joined(asked: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice | None:
     """Join the ranks that a launcher has started; what was found, on rank 0.
 
     Raises
@@ -154,7 +154,7 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
     world = world_of(through, asked.links)
     limit = _limit_under_launcher(world, asked)
     cases = asked.cases()
-    seconds: dict[Case, list[float]] = {}
+    seconds: dict[BenchCase, list[float]] = {}
     report, title = Measurements("bench"), _title(world.world_size, through)
     for _ in range(asked.repetitions):
         if world.rank == 0:
@@ -168,21 +168,21 @@ def joined(asked: Asked, *, only_choice: bool) -> Found | FoundChoice | None:
     if world.rank != 0:
         return None
     report.figures += [figure_of(case, seconds[case], {}, limit, title(case)) for case in cases if case in seconds]
-    return _with_figures(Found(report))
+    return _with_figures(CollectiveFigures(report))
 
 
-def _with_figures(found: Found) -> Found:
+def _with_figures(found: CollectiveFigures) -> CollectiveFigures:
     # There are none if all that was asked for is an algorithm that is not for these numbers of ranks.
     if not found.report.figures:
         raise InputError("; ".join(found.report.remarks))
     return found
 
 
-def _limit_under_launcher(world: PythonWorld, asked: Asked) -> Limit:
+def _limit_under_launcher(world: PythonWorld, asked: BenchRequest) -> PeerLimit:
     if asked.bits_per_s is not None:
         return WireLimit(world.world_size, asked.bits_per_s)
-    return MemoryLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else Unknown()
+    return MachineLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else Unknown()
 
 
-def _title(world_size: int, through: str) -> Callable[[Case], str]:
+def _title(world_size: int, through: str) -> Callable[[BenchCase], str]:
     return lambda case: f"{case.name}, {world_size} ranks, {through}"

@@ -26,12 +26,12 @@ from rich.text import Text
 
 from ripieno.bench import figures, table
 from ripieno.bench.model import modelled
-from ripieno.bench.strategies_rank import Case
+from ripieno.bench.strategies_rank import BroadcastCase
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
 from ripieno.lab.blueprint import Blueprint, bits_per_s
 from ripieno.simulation import Cluster, distribute, pictures, swarm_picture
-from ripieno.simulation.distribution import End, Fetch
+from ripieno.simulation.distribution import RankEnd, SimulatedFetch
 from ripieno.units import bytes_text
 
 STRATEGIES = ("chain", "splitstream", "csb", "bittorrent")
@@ -50,7 +50,7 @@ TIMEOUT_S, ALPHA_S = 300.0, 50e-6
 
 
 @dataclass(frozen=True)
-class Asked:
+class StrategiesQuery:
     """What is to be measured.
 
     Parameters
@@ -138,7 +138,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Run:
+class StrategyRun:
     """One broadcast, as the ranks that lived have seen it.
 
     Attributes
@@ -159,7 +159,7 @@ class Run:
     cpu_s: list[float]
     switches: list[int]
     serialization_s: float
-    fetches: list[Fetch]
+    fetches: list[SimulatedFetch]
 
     def seconds(self, left_out: Sequence[int] = ()) -> float:
         """When the last rank had the value, but for those left out."""
@@ -167,26 +167,26 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Row:
+class StrategyRow:
     """What was found of a strategy: runs, and the simulated seconds of each kind."""
 
     strategy: str
-    runs: list[Run]
+    runs: list[StrategyRun]
     modelled_s: float
-    killed: list[Run]
+    killed: list[StrategyRun]
     killed_modelled_s: float | None
-    slow: list[Run]
+    slow: list[StrategyRun]
     slow_modelled_s: float | None
-    shuffled: list[Run]
+    shuffled: list[StrategyRun]
     shuffled_modelled_s: float | None
 
 
 @dataclass(frozen=True)
-class Found:
+class StrategyResults:
     """All rows, and how busy the machine was."""
 
-    asked: Asked
-    rows: list[Row]
+    asked: StrategiesQuery
+    rows: list[StrategyRow]
     load: tuple[float, float]
 
     def as_json(self) -> dict[str, Any]:
@@ -250,9 +250,9 @@ class Found:
             body += [self._picture(f"{each.strategy}, {kind}", runs[0]) for kind, runs in kinds if runs]
         return pictures.page(f"Broadcast of {self.asked}", "\n".join(body))
 
-    def _picture(self, title: str, run: Run) -> str:
+    def _picture(self, title: str, run: StrategyRun) -> str:
         lost_s = max((fetch.end_s for fetch in run.fetches), default=0.0)
-        ends = [End("lost" if end is None else "done", end, "") for end in run.ends_s]
+        ends = [RankEnd("lost" if end is None else "done", end, "") for end in run.ends_s]
         return swarm_picture.draw(f"{self.asked}, {title}", run.fetches, ends, max(run.seconds(), lost_s))
 
     def _title(self) -> str:
@@ -283,7 +283,7 @@ class Found:
         return headings, lines
 
 
-def measure(asked: Asked) -> Found:
+def measure(asked: StrategiesQuery) -> StrategyResults:
     """Broadcast a value by each strategy, really and simulated.
 
     Raises
@@ -294,11 +294,11 @@ def measure(asked: Asked) -> Found:
     load = os.getloadavg()[0]
     with Lab(racks=asked.racks, hosts=asked.hosts // asked.racks, rate=asked.rate, uplink=asked.uplink) as lab:
         rows = [_row(lab, asked, strategy) for strategy in asked.strategies]
-    return Found(asked, rows, (load, os.getloadavg()[0]))
+    return StrategyResults(asked, rows, (load, os.getloadavg()[0]))
 
 
-def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
-    case = Case(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
+def _row(lab: Lab, asked: StrategiesQuery, strategy: str) -> StrategyRow:
+    case = BroadcastCase(strategy, asked.size_bytes, asked.repetitions, asked.block_bytes, record=asked.record)
 
     def modelled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
         found = distribute(
@@ -310,7 +310,7 @@ def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
     cluster = asked.cluster()
     undisturbed_s = modelled_s(cluster)
     runs = _runs(lab, case)
-    row = Row(strategy, runs, undisturbed_s, [], None, [], None, [], None)
+    row = StrategyRow(strategy, runs, undisturbed_s, [], None, [], None, [], None)
     if asked.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)
         once = replace(case, repetitions=1, killed=asked.killed, kill_after_s=asked.kill[1] * median_s)
@@ -333,7 +333,7 @@ def _row(lab: Lab, asked: Asked, strategy: str) -> Row:
     return row
 
 
-def _runs(lab: Lab, case: Case, on: Sequence[str] | None = None) -> list[Run]:
+def _runs(lab: Lab, case: BroadcastCase, on: Sequence[str] | None = None) -> list[StrategyRun]:
     """What the ranks have seen that lived, by repetition; `on` these hosts, in the order of the ranks."""
     with tempfile.TemporaryDirectory() as folder:
         words = [sys.executable, "-m", "ripieno.bench.strategies_rank", json.dumps(asdict(case)), folder]
@@ -352,13 +352,13 @@ def _runs(lab: Lab, case: Case, on: Sequence[str] | None = None) -> list[Run]:
         found = {rank: samples[number] for rank, samples in by_rank.items()}
         begin_s = min(each["begin_s"] for each in found.values())
         runs.append(
-            Run(
+            StrategyRun(
                 [found[rank]["end_s"] - begin_s if rank in found else None for rank in range(len(lab.hosts))],
                 [each["cpu_s"] for each in found.values()],
                 [each["switches"] for each in found.values()],
                 found[0]["serialization_s"] + max(each["serialization_s"] for rank, each in found.items() if rank > 0),
                 [
-                    Fetch(sender, rank, block, size_bytes, start_s + offset_s, end_s + offset_s, "cable")
+                    SimulatedFetch(sender, rank, block, size_bytes, start_s + offset_s, end_s + offset_s, "cable")
                     for rank, each in found.items()
                     for offset_s in [each["begin_s"] - begin_s]
                     for sender, block, size_bytes, start_s, end_s in each["fetches"]

@@ -25,7 +25,7 @@ from ripieno.launch.script.environment import init
 
 
 @dataclass(frozen=True)
-class Case:
+class BroadcastCase:
     """What is broadcast by the first host to all others.
 
     Parameters
@@ -58,7 +58,7 @@ class Case:
     knows_racks: bool = True
 
 
-def main(case: Case, folder: Path) -> None:
+def main(case: BroadcastCase, folder: Path) -> None:
     """Run as one rank."""
     if not case.knows_racks:
         os.environ.pop("RACK", None)
@@ -105,4 +105,4 @@ def main(case: Case, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Case(**json.loads(sys.argv[1])), Path(sys.argv[2]))
+    main(BroadcastCase(**json.loads(sys.argv[1])), Path(sys.argv[2]))

@@ -60,7 +60,7 @@ PHASED = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class ThreadsQuery:
     """What is to be measured.
 
     Attributes
@@ -106,7 +106,7 @@ FULL: Mapping[str, Any] = {"points": 1_000_000, "centroids": (1_000, 10_000, 50_
 
 
 @dataclass(frozen=True)
-class Cost:
+class FitCost:
     """What a way of giving out phases costs: seconds of a phase, by turns with the other ways of the case."""
 
     case: str
@@ -116,7 +116,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Usage:
+class FitUsage:
     """What the kernel has counted of all threads of all processes; None where it does not tell."""
 
     voluntary_switches: int | None
@@ -127,7 +127,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Fit:
+class ThreadsFit:
     """A K-means of the grid: seconds of an iteration, the median of each fit, and what the fits have used."""
 
     threads: int
@@ -136,7 +136,7 @@ class Fit:
     model: str
     centroids: int
     iteration: Samples
-    usage: Usage
+    usage: FitUsage
 
     @property
     def shape(self) -> str:
@@ -145,12 +145,12 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Found:
+class ThreadsResults:
     """All that was measured, what was left out, and how busy the machine was."""
 
-    asked: Asked
-    costs: list[Cost]
-    fits: list[Fit]
+    asked: ThreadsQuery
+    costs: list[FitCost]
+    fits: list[ThreadsFit]
     remarks: list[str]
     load: tuple[float, float]
 
@@ -229,7 +229,7 @@ class Found:
         asked = self.asked
         return f"K-means, {asked.points:,} × {asked.columns} points into {centroids:,}: an iteration"
 
-    def fit(self, shape: str, pattern: str, model: str, centroids: int) -> Fit | None:
+    def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
         """A cell of the grid."""
         wanted = (shape, pattern, model, centroids)
         return next(
@@ -237,7 +237,7 @@ class Found:
         )
 
 
-def measure(asked: Asked) -> Found:
+def measure(asked: ThreadsQuery) -> ThreadsResults:
     """Measure the costs of threads, and K-means in the grid."""
     load, remarks = os.getloadavg()[0], []
     try:
@@ -247,7 +247,7 @@ def measure(asked: Asked) -> Found:
         remarks.append(str(why))
     costs = list(_costs(asked, openmp))
     fits = _fits(asked, remarks)
-    return Found(asked, costs, fits, remarks, (load, os.getloadavg()[0]))
+    return ThreadsResults(asked, costs, fits, remarks, (load, os.getloadavg()[0]))
 
 
 def samples_text(samples: Samples) -> str:
@@ -255,7 +255,7 @@ def samples_text(samples: Samples) -> str:
     return f"{duration_text(samples.median_s)} ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})"
 
 
-def _costs(asked: Asked, openmp: Path | None) -> Iterator[Cost]:
+def _costs(asked: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
     counts = [count for count in (asked.cores, 2 * asked.cores, CROWD * asked.cores) if count > 1]
     for count in counts:
         yield from _case(asked, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
@@ -267,8 +267,8 @@ def _costs(asked: Asked, openmp: Path | None) -> Iterator[Cost]:
 
 
 def _case(
-    asked: Asked, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
-) -> list[Cost]:
+    asked: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
+) -> list[FitCost]:
     rounds = round(phase_us * _native.rounds_per_us())
     phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
     turns: dict[str, Callable[[], float]] = {}
@@ -285,7 +285,7 @@ def _case(
     for _ in range(asked.repetitions):
         for name, turn in turns.items():
             taken[name].append(turn() / phases[name])
-    return [Cost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
+    return [FitCost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
 
 
 def _pinned_turn(way: str, threads: int, phases: int, rounds: int) -> float:
@@ -300,10 +300,10 @@ def _turn_of_openmp(program: Path, model: str, threads: int, phases: int, rounds
     return float(run([program, model, str(threads), str(phases), str(rounds)], timeout_s=TURN_TIMEOUT_S))
 
 
-def _fits(asked: Asked, remarks: list[str]) -> list[Fit]:
+def _fits(asked: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
     points = np.random.default_rng(SEED).random((asked.points, asked.columns), np.float32)
     seconds: dict[tuple[int, int, str, str, int], list[float]] = {}
-    usages: dict[tuple[int, int, str, str, int], list[Usage]] = {}
+    usages: dict[tuple[int, int, str, str, int], list[FitUsage]] = {}
     bindings = {letter: Binding(*names) for names, letter in PATTERNS.items()}
     for turn in range(asked.repetitions):
         for threads, processes in asked.shapes:
@@ -323,10 +323,10 @@ def _fits(asked: Asked, remarks: list[str]) -> list[Fit]:
                             took_s, usage = _fit(job, points, count, model, asked.iterations)
                             seconds.setdefault(key, []).append(took_s)
                             usages.setdefault(key, []).append(usage)
-    return [Fit(*key, Samples(tuple(taken)), _added(usages[key])) for key, taken in seconds.items()]
+    return [ThreadsFit(*key, Samples(tuple(taken)), _added(usages[key])) for key, taken in seconds.items()]
 
 
-def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, iterations: int) -> tuple[float, Usage]:
+def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, iterations: int) -> tuple[float, FitUsage]:
     """The median seconds of an iteration, and what the processes have used."""
     model_of = KMeans(count, init=points[:count], max_iter=iterations, tol=0, thread_model=model, engine=job)
     before = _added(job.run(_usage))
@@ -336,19 +336,19 @@ def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, itera
         name: None if value is None or earlier is None else value - earlier
         for (name, value), earlier in zip(asdict(after).items(), asdict(before).values(), strict=True)
     }
-    return statistics.median(each.seconds for each in found.report_.iterations), Usage(**usage)
+    return statistics.median(each.seconds for each in found.report_.iterations), FitUsage(**usage)
 
 
-def _usage(comm: Any) -> Usage:
+def _usage(comm: Any) -> FitUsage:
     """Of all threads that this process has now; those of kernels stay."""
     mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
-    names = Usage.__dataclass_fields__
-    return _added(Usage(**{name: getattr(each, name) for name in names}) for each in mine)
+    names = FitUsage.__dataclass_fields__
+    return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in mine)
 
 
-def _added(usages: Iterator[Usage] | Sequence[Usage]) -> Usage:
+def _added(usages: Iterator[FitUsage] | Sequence[FitUsage]) -> FitUsage:
     columns = zip(*(asdict(each).values() for each in usages), strict=True)
-    return Usage(*(None if None in column else sum(column) for column in columns))
+    return FitUsage(*(None if None in column else sum(column) for column in columns))
 
 
 def _count(value: int | None) -> str:

@@ -11,7 +11,7 @@ from ripieno._types import OnFailure
 from ripieno.algorithms import ALS
 from ripieno.algorithms.als.estimator import SOLVERS, ALSReport
 from ripieno.cli.fits import (
-    Told,
+    FitOutput,
     check_folder,
     checkpoint_options,
     fit_options,
@@ -134,9 +134,9 @@ def als_command(
     say_end(console, written, model.report_, told, _result(model, error))
 
 
-def _told(model: ALS, error: float | None) -> Told:
+def _told(model: ALS, error: float | None) -> FitOutput:
     of_test = "percentile_rank" if model.implicit else "rmse"
-    return Told(
+    return FitOutput(
         algorithm="als",
         title="Alternating least squares",
         what="iteration",

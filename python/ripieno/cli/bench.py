@@ -104,7 +104,7 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
     if choice and (plot or words["against"] or words["from_python"] or words["algorithm"]):
         raise click.UsageError("--choice times all algorithms of ours: no --plot, --against, --python or --algorithm")
     check_results({"--plot": plot, "--json": target}, overwrite=overwrite)
-    asked = session.Asked.parse(**words, budget_s=BUDGET_S)
+    asked = session.BenchRequest.parse(**words, budget_s=BUDGET_S)
     joined = under_launcher(asks_for_workers=bool(asked.world_sizes))
     found = session.joined(asked, only_choice=choice) if joined else session.started(asked, only_choice=choice)
     if found is not None:
@@ -175,7 +175,7 @@ def model_command(
 
     check_results({"--markdown": markdown, "--json": target}, overwrite=overwrite)
     words |= {} if algorithms is None else {"algorithms": algorithms.split(",")}
-    found = bench.measure(bench.Asked(shapes=shapes.split(","), **words))
+    found = bench.measure(bench.ModelQuery(shapes=shapes.split(","), **words))
     found.show()
     for path, text in ((markdown, found.markdown), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
         if path is not None:
@@ -233,7 +233,9 @@ def strategies_command(
     for name in names:
         if name not in bench.STRATEGIES:
             raise InputError(f"--strategies={name!r}: expected some of {', '.join(bench.STRATEGIES)}")
-    asked = bench.Asked(strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words)
+    asked = bench.StrategiesQuery(
+        strategies=names, kill=_killed(kill), slow=_slowed(slow), record=out is not None, **words
+    )
     found = bench.measure(asked)
     found.show()
     if target is not None:
@@ -297,7 +299,7 @@ def threads_command(
     words |= bench.FULL if full else {}
     words |= {} if points is None else {"points": points}
     words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
-    found = bench.measure(bench.Asked(**words))
+    found = bench.measure(bench.ThreadsQuery(**words))
     found.show()
     if target is not None:
         with new_file(target) as part:

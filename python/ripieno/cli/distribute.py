@@ -128,7 +128,7 @@ def distribute_command(
     if out is None and hosts_file is None:
         raise click.UsageError("Missing option '-o' / '--out'.")
     out = _where_they_lie(files) if out is None else out
-    asked = _Asked(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
+    asked = _DistributeRequest(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
     if hosts_file is not None:
         return _to_hosts(asked, remote.read_hosts(hosts_file), ssh, python or sys.executable, address)
     comm = communicator(workers, None, None)
@@ -144,7 +144,7 @@ def distribute_command(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DistributeRequest:
     files: Sequence[str]
     out: str
     strategy: str
@@ -181,7 +181,7 @@ def _where_they_lie(files: Sequence[str]) -> str:
     return os.path.join(*folders, "")
 
 
-def _to_hosts(asked: _Asked, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
+def _to_hosts(asked: _DistributeRequest, hosts: Sequence[str], ssh: str, python: str, address: str | None) -> int:
     """Rank 0 of a world that has a rank on each host; those that do not answer are reported with the others."""
     # Before hosts are asked, and ranks are started that would all say so.
     missing = next((file for file in asked.files if not os.path.isfile(file)), None)
@@ -197,9 +197,9 @@ def _to_hosts(asked: _Asked, hosts: Sequence[str], ssh: str, python: str, addres
         return _give(asked, init(), missed)
 
 
-def _give(asked: _Asked, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
+def _give(asked: _DistributeRequest, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
     """As one rank; the exit code."""
-    with _Progress(Console(stderr=True), asked.quiet or comm.rank != 0) as progress:
+    with _TransferProgress(Console(stderr=True), asked.quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
             asked.files,
             asked.out,
@@ -220,7 +220,7 @@ def _give(asked: _Asked, comm: Communicator, missed: Sequence[HostFile] = ()) ->
     return 0 if all(row.is_whole for row in rows) else 1
 
 
-class _Progress:
+class _TransferProgress:
     """Who has how much: a table on a terminal, now and then a line elsewhere."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
@@ -229,7 +229,7 @@ class _Progress:
         self._live = Live(console=console, transient=True) if console.is_terminal and not quiet else None
         self._next_line_s = time.monotonic() + LINE_S
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _TransferProgress:
         if self._live is not None:
             self._live.__enter__()
         return self

@@ -17,7 +17,7 @@ COLLECTIVE = "COLLECTIVE"
 PLANS_BYTES = 1 << 20
 
 
-class Collectives(click.Group):
+class CollectiveGroup(click.Group):
     """Commands, and one for each collective of the catalogue, all alike and shown as one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -36,7 +36,7 @@ class Collectives(click.Group):
         return _collective_command(collective)
 
 
-@click.group("explain", cls=Collectives, short_help="Show what would run, and what it is predicted to cost.")
+@click.group("explain", cls=CollectiveGroup, short_help="Show what would run, and what it is predicted to cost.")
 def explain_command() -> None:
     """Show what would run, and what it is predicted to cost."""
 
@@ -231,7 +231,9 @@ def sparse_command(
     from ripieno.bench.cases import size_of
     from ripieno.sparse import design
 
-    data = design.Data(ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes)
+    data = design.HeldData(
+        ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes
+    )
     least = None if min_packet is None else float(size_of(min_packet))
     found = design.explain(data, _packets(packets, least, rate), least_packet_bytes=least, degrees=degrees)
     if as_json:

@@ -130,7 +130,7 @@ def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Told:
+class FitOutput:
     """What is told of a fit, in the folder and on the terminal.
 
     Parameters
@@ -184,7 +184,7 @@ def write_model(
     model: BaseEstimator,
     arrays: Mapping[str, NDArray[Any]],
     inputs: Sequence[str],
-    told: Told,
+    told: FitOutput,
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
     report = model.report_
@@ -223,7 +223,7 @@ def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
     return str(out)
 
 
-def say_end(console: Console, written: str, report: FitReport | PlainReport, told: Told, result: str) -> None:
+def say_end(console: Console, written: str, report: FitReport | PlainReport, told: FitOutput, result: str) -> None:
     """Print what the fit found, and where it was written."""
     size = ""
     if isinstance(report, FitReport):
@@ -240,7 +240,7 @@ def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
 
 
 def _description(
-    told: Told,
+    told: FitOutput,
     report: RunReport | PlainReport,
     parameters: Mapping[str, Any],
     inputs: Sequence[str],

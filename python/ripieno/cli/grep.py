@@ -13,7 +13,7 @@ from ripieno.cli.options import communicator, dashboard_option, threads_option, 
 from ripieno.comm.communicator import Communicator
 from ripieno.files.sources import File, found
 from ripieno.launch import launch
-from ripieno.text.search import Found, Query, search
+from ripieno.text.search import Query, SearchMatches, search
 
 #: The exit code when no line was found, as that of grep.
 NOTHING_FOUND = 1
@@ -80,7 +80,7 @@ def _search(
     comm: Communicator,
     paths: list[str],
     query: Query,
-    form: Callable[[Found], bytes] | None,
+    form: Callable[[SearchMatches], bytes] | None,
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Search files; rank 0 tells, in order, what is found in each split."""
@@ -97,7 +97,7 @@ class _Labelled:
         self._with_path = with_path
         self._numbered = numbered
 
-    def __call__(self, found: Found) -> bytes:
+    def __call__(self, found: SearchMatches) -> bytes:
         label = f"{found.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
         return b"".join(
             block.printed(label, number if self._numbered else None, count) for block, number, count in found.wanted()

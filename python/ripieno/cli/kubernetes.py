@@ -18,7 +18,7 @@ RESTARTS = 3
 _PLAIN = re.compile(r"[A-Za-z/][-\w./:@]+", re.ASCII)
 
 
-class Pair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
+class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
     """Two words with something in between, such as NAME=VALUE."""
 
     name = "pair"
@@ -59,10 +59,16 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 
     help="When the image is pulled.",
 )
 @click.option(
-    "-e", "--env", "environment", type=Pair("="), multiple=True, metavar="NAME=VALUE", help="A variable of the script."
+    "-e",
+    "--env",
+    "environment",
+    type=OptionPair("="),
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable of the script.",
 )
 @click.option(
-    "--node-selector", type=Pair("="), multiple=True, metavar="LABEL=VALUE", help="A label that nodes must have."
+    "--node-selector", type=OptionPair("="), multiple=True, metavar="LABEL=VALUE", help="A label that nodes must have."
 )
 @click.option("--spread", multiple=True, metavar="LABEL", help="Spread the pods over the values of this node label.")
 @click.option(
@@ -71,7 +77,7 @@ class Pair(click.ParamType):  # type: ignore[type-arg]  # click is generic from 
 @click.option(
     "--claim",
     "claims",
-    type=Pair(":"),
+    type=OptionPair(":"),
     multiple=True,
     metavar="NAME:PATH",
     help="A PersistentVolumeClaim, and the path where its volume is mounted.",

@@ -12,7 +12,7 @@ from ripieno._types import OnFailure
 from ripieno.algorithms import FruchtermanReingold
 from ripieno.algorithms.springs.estimator import APPROXIMATIONS
 from ripieno.algorithms.springs.program import EXACT, EXACT_LIMIT
-from ripieno.cli.fits import Told, check_folder, checkpoint_options, fit_options, say_end, seed_option, write_model
+from ripieno.cli.fits import FitOutput, check_folder, checkpoint_options, fit_options, say_end, seed_option, write_model
 from ripieno.cli.graph_options import undirected_option
 from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
@@ -120,8 +120,8 @@ def _pushes(model: FruchtermanReingold) -> str:
     return "all pairs" if model.approximation_ == EXACT else f"Barnes-Hut with theta {model.theta:g}"
 
 
-def _told(model: FruchtermanReingold, graph: Graph) -> Told:
-    return Told(
+def _told(model: FruchtermanReingold, graph: Graph) -> FitOutput:
+    return FitOutput(
         algorithm="layout",
         title="Layout",
         what="iteration",

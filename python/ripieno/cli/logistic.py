@@ -11,7 +11,7 @@ from ripieno._types import OnFailure
 from ripieno.algorithms import LogisticRegression
 from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.cli.fits import (
-    Told,
+    FitOutput,
     check_folder,
     checkpoint_options,
     fit_options,
@@ -99,7 +99,7 @@ def logistic_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = Told(
+    told = FitOutput(
         algorithm="logistic",
         title="Logistic regression",
         what="iteration",

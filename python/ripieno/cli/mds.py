@@ -14,7 +14,7 @@ from ripieno.algorithms.mds.estimator import ANNEALED_STARTS
 from ripieno.algorithms.mds.program import METHODS
 from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
 from ripieno.cli.fits import (
-    Told,
+    FitOutput,
     check_folder,
     checkpoint_options,
     fit_options,
@@ -136,8 +136,8 @@ def mds_command(
     say_end(console, written, model.report_, told, found)
 
 
-def _told(model: MDS) -> Told:
-    return Told(
+def _told(model: MDS) -> FitOutput:
+    return FitOutput(
         algorithm="mds",
         title="Multidimensional scaling",
         what="iteration",

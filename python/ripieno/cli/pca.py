@@ -13,7 +13,7 @@ from ripieno.algorithms import PCA
 from ripieno.algorithms.pca.estimator import SOLVERS
 from ripieno.algorithms.split_rows import splits_of
 from ripieno.cli.fits import (
-    Told,
+    FitOutput,
     check_folder,
     checkpoint_options,
     fit_options,
@@ -97,7 +97,7 @@ def pca_command(
     if project:
         arrays[PROJECTED] = model.transform(source)
     share = float(model.explained_variance_ratio_.sum())
-    told = Told(
+    told = FitOutput(
         algorithm="pca",
         title="Principal components",
         what="stage",

@@ -12,7 +12,7 @@ from ripieno._types import OnFailure
 from ripieno.algorithms import Ridge
 from ripieno.algorithms.linear.regression import SOLVERS
 from ripieno.cli.fits import (
-    Told,
+    FitOutput,
     check_folder,
     fit_options,
     method_option,
@@ -79,7 +79,7 @@ def ridge_command(
     with progress, traced(trace):
         model.fit(source, y)
         share = model.score(source, y)
-    told = Told(
+    told = FitOutput(
         algorithm="ridge",
         title="Linear regression",
         what="stage",

@@ -133,7 +133,7 @@ def run_command(
     from ripieno.files.tables import check_format
     from ripieno.flight.trace import traced
     from ripieno.host import usable_cores
-    from ripieno.launch.job.watch import Watch
+    from ripieno.launch.job.watch import JobWatch
     from ripieno.launch.script import interpreter, launchers, run
 
     if verbose:
@@ -182,7 +182,7 @@ def run_command(
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:
         with traced(trace):
-            code = run.run(what, workers, Watch(dashboard))
+            code = run.run(what, workers, JobWatch(dashboard))
         sys.exit(code)
     except KeyboardInterrupt:
         sys.exit(run.INTERRUPTED)

@@ -139,7 +139,7 @@ def simulate_command(
         if path is not None:
             pictures.check_picture(path)
     check_results({"--timeline": timeline, "--loads": loads}, overwrite=overwrite)
-    asked = _Asked(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
+    asked = _SimulationRequest(collective, nbytes, algorithm, root, block, late, stop, corrupt, seed)
     if any(each.endswith("%") for each in dead):
         undisturbed = play(replace(cluster, slow=None, slow_nodes=()), asked, draws=False).seconds
         if undisturbed is None:
@@ -272,7 +272,7 @@ def trace_command(trace: Path, compute: float, as_recorded: bool, as_json: bool,
 _MACHINES = ("tree", "csb", "csb-llcf", "bittorrent")
 
 
-class _Asked(NamedTuple):
+class _SimulationRequest(NamedTuple):
     collective: str
     nbytes: int
     algorithm: str | None
@@ -284,7 +284,7 @@ class _Asked(NamedTuple):
     seed: int
 
 
-def _plans(cluster: Cluster, asked: _Asked, *, draws: bool) -> Simulation:
+def _plans(cluster: Cluster, asked: _SimulationRequest, *, draws: bool) -> Simulation:
     from ripieno.simulation import simulate
 
     return simulate(
@@ -297,7 +297,7 @@ def _plans(cluster: Cluster, asked: _Asked, *, draws: bool) -> Simulation:
     )
 
 
-def _machines(cluster: Cluster, asked: _Asked, *, draws: bool) -> Distribution:
+def _machines(cluster: Cluster, asked: _SimulationRequest, *, draws: bool) -> Distribution:
     from ripieno.simulation import distribute, search_block_bytes
 
     algorithm, block_bytes = asked.algorithm or "chain", None

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno._checks import check_count
 from ripieno.comm.gathers import Gathers
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.comm.serving import HAS_IT, LET_GO, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
 from ripieno.comm.value_memory import BroadcastMemory, limited, of_this_process
@@ -147,7 +147,7 @@ class BroadcastVariable(Generic[T]):
     """
 
     def __init__(
-        self, native: NativeVariable, strategy: str, root: int, comm: Rank, serialization_s: float = 0.0
+        self, native: NativeVariable, strategy: str, root: int, comm: CallBase, serialization_s: float = 0.0
     ) -> None:
         self._native: NativeVariable | None = native
         # As the launcher knows the root.
@@ -414,7 +414,7 @@ class BroadcastVariables(Gathers):
         return limited(limit_bytes, spill_directory)
 
     def _lasting_variable(
-        self, packed: packing.Packed | None, strategy: str, places: Sequence[str], generation: int
+        self, packed: packing.PackedValue | None, strategy: str, places: Sequence[str], generation: int
     ) -> BroadcastVariable[Any]:
         """A variable of rank 0 that outlasts this communicator, as long as its ranks' processes live.
 
@@ -428,7 +428,7 @@ class BroadcastVariables(Gathers):
         return self._begin_variable(serving, packed, 0, strategy, True, None, False)
 
     def _begin_shared_file(
-        self, serving: Serving, packed: packing.Packed | None, root: int, places: Sequence[str]
+        self, serving: Serving, packed: packing.PackedValue | None, root: int, places: Sequence[str]
     ) -> BroadcastVariable[Any]:
         """Write what is packed, at the root, and tell all where."""
         written: SharedFile | BroadcastError | None = None
@@ -453,7 +453,7 @@ class BroadcastVariables(Gathers):
     def _begin_variable(
         self,
         serving: Serving,
-        packed: packing.Packed | None,
+        packed: packing.PackedValue | None,
         root: int,
         strategy: str,
         per_host: bool,

@@ -27,11 +27,11 @@ from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.file_distribution import FileDistribution
 from ripieno.comm.frames import Frames
 from ripieno.comm.gathers import Gathers
-from ripieno.comm.groups import Groups
+from ripieno.comm.groups import SplitCalls
 from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
-from ripieno.comm.messages import Messages
+from ripieno.comm.messages import MessageCalls
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
@@ -67,9 +67,9 @@ class Communicator(
     Costs,
     Frames,
     KeyedData,
-    Groups,
+    SplitCalls,
     MemoryCheckpoints,
-    Messages,
+    MessageCalls,
     Exchanges,
     FileDistribution,
     Gathers,
@@ -315,10 +315,10 @@ class Communicator(
     regroup_async = _asynchronous(KeyedData.regroup)
     argmin_async = _asynchronous(Reductions.argmin)
     argmax_async = _asynchronous(Reductions.argmax)
-    send_async = _asynchronous(Messages.send)
-    send_into_async = _asynchronous(Messages.send_into)
-    recv_async = _asynchronous(Messages.recv)
-    sendrecv_async = _asynchronous(Messages.sendrecv)
+    send_async = _asynchronous(MessageCalls.send)
+    send_into_async = _asynchronous(MessageCalls.send_into)
+    recv_async = _asynchronous(MessageCalls.recv)
+    sendrecv_async = _asynchronous(MessageCalls.sendrecv)
 
     # What happened
 

@@ -15,8 +15,8 @@ import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno.comm.exchanges import Exchanges
 from ripieno.comm.gathers import Gathers
-from ripieno.comm.groups import Groups
-from ripieno.comm.rank import Rank
+from ripieno.comm.groups import SplitCalls
+from ripieno.comm.rank import CallBase
 from ripieno.comm.reductions import Reductions
 from ripieno.errors import InputError
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from ripieno.topology import Topology
 
 
-def _measured_costs(comm: Rank) -> MeasuredCosts | None:
+def _measured_costs(comm: CallBase) -> MeasuredCosts | None:
     """Those of `Communicator.tune`, of this communicator or kept for its hosts."""
     from ripieno.simulation import MeasuredCosts, link_costs
 
     return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
 
 
-class Costs(Groups, Exchanges, Gathers, Reductions):
+class Costs(SplitCalls, Exchanges, Gathers, Reductions):
     """The part of a `Communicator` that knows what its ranks cost."""
 
     def measure_packets(self, sizes_bytes: Sequence[int] | None = None, *, budget_s: float = 1.0) -> PacketCurve:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ripieno._checks import whole
 from ripieno._types import Array, Foreign
 from ripieno.comm.gathers import one_per_rank
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Exchanges(Rank):
+class Exchanges(CallBase):
     """The calls of a communicator in which ranks exchange values with some or all others, or meet."""
 
     @overload

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._types import Array, Foreign
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
@@ -46,7 +46,7 @@ T = TypeVar("T")
 Rows = TypeVar("Rows", bound="KeyValues | Table")
 
 
-class Gathers(Rank):
+class Gathers(CallBase):
     """The calls of a communicator that move values or rows unchanged: one rank's, or one per rank."""
 
     @overload

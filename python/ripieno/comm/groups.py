@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Self
 import ripieno.flight as flight
 from ripieno import log
 from ripieno._checks import whole
-from ripieno.comm.rank import Rank, members_of
+from ripieno.comm.rank import CallBase, members_of
 from ripieno.errors import InputError, RankFailed
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
 
-class Groups(Rank):
+class SplitCalls(CallBase):
     """The calls of a communicator that make another."""
 
     def split(self, color: int | None, key: int = 0) -> Self | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ripieno._types import CombineOne
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.keyed.regroup import regrouping
 from ripieno.wire.calls import StagedCall
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ripieno.keyed.partitioners import Partitioner
 
 
-class KeyedData(Rank):
+class KeyedData(CallBase):
     """The call of a communicator that moves keyed data; `allreduce` and `allgather` take some, too."""
 
     @overload

@@ -17,7 +17,7 @@ from typing import Literal, Self, TypeVar
 
 import ripieno._native as _native
 from ripieno._checks import check_count
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 
 #: What `Team.run` may be.
@@ -27,7 +27,7 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-class LocalTasks(Rank):
+class LocalTasks(CallBase):
     """The calls of a communicator that stay on this rank."""
 
     def tasks(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:

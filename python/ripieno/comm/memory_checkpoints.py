@@ -25,7 +25,7 @@ from ripieno.wire.objects import Unsendable
 
 
 @dataclass(frozen=True)
-class Kept:
+class RankCheckpoint:
     """What a rank has of a checkpoint.
 
     Attributes
@@ -86,14 +86,14 @@ class MemoryCheckpoints(Exchanges, Gathers):
         packing.write_blob(packed, blob)
         version = max((each.version for each in kept), default=0)
         if shared:
-            self._memory[name] = [Kept(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
+            self._memory[name] = [RankCheckpoint(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
             self._note_kept(name, version + 1, blob)
             return
         # Ranks that have come later know of no version.
         version = max(self._said_by_all(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
-        mine = Kept(version, self.world_size, self.rank, states, False)
+        mine = RankCheckpoint(version, self.world_size, self.rank, states, False)
         self._memory[name] = [*kept, mine]
         self.barrier()
         self._memory[name] = [mine]
@@ -150,13 +150,13 @@ class MemoryCheckpoints(Exchanges, Gathers):
         if is_shared:
             root = min(rank for ranks in held.values() for _, rank in ranks)
             blob = self.broadcast(None if found is None else found.states[found.rank], root=root)
-            self._memory[name] = [Kept(version, self.world_size, self.rank, {self.rank: blob}, True)]
+            self._memory[name] = [RankCheckpoint(version, self.world_size, self.rank, {self.rank: blob}, True)]
             return packing.read_blob(blob.copy())
         own = [state for state in sorted(held) if min(held[state])[1] == self.rank]
         assert found is not None or not own, "a rank is told to go on with what it has"
         return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in own}
 
-    def _kept_under(self, name: str, is_shared: bool | None) -> list[Kept]:
+    def _kept_under(self, name: str, is_shared: bool | None) -> list[RankCheckpoint]:
         if self._parent is not None:
             raise InputError("checkpoints in memory are of the communicator of the world: call its method")
         if not isinstance(name, str):

@@ -11,7 +11,7 @@ import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
 from ripieno.comm.mailbox import ANY_TAG, Message
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import fill, in_place, known, required
@@ -24,7 +24,7 @@ TAG_LIMIT = 2**62
 _TAG = "the tag of a message"
 
 
-class Messages(Rank):
+class MessageCalls(CallBase):
     """The calls of a communicator that concern two ranks."""
 
     @property

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from ripieno._types import Array
 
 if TYPE_CHECKING:
-    from ripieno.comm.rank import Rank
+    from ripieno.comm.rank import CallBase
 
 
 class PersistentCall(Generic[Array]):
@@ -27,7 +27,7 @@ class PersistentCall(Generic[Array]):
     __slots__ = ("_args", "_comm", "_op", "_out", "_value")
 
     def __init__(
-        self, comm: Rank, value: NDArray[Any] | None, out: Array, op: str, args: tuple[Any, ...], *, is_short: bool
+        self, comm: CallBase, value: NDArray[Any] | None, out: Array, op: str, args: tuple[Any, ...], *, is_short: bool
     ) -> None:
         self._comm = comm
         self._value = value

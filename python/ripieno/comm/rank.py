@@ -21,7 +21,7 @@ from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
-    from ripieno.comm.memory_checkpoints import Kept
+    from ripieno.comm.memory_checkpoints import RankCheckpoint
     from ripieno.comm.serving import Serving
 
 
@@ -32,10 +32,10 @@ CAUSE_CHARACTERS_MAX = 8 * 1024
 TRACEBACK_CHARACTERS_MAX = 128 * 1024
 
 #: What a process that is forked from this one must leave alone.
-_living: weakref.WeakSet[Rank] = weakref.WeakSet()
+_living: weakref.WeakSet[CallBase] = weakref.WeakSet()
 
 
-class Rank:
+class CallBase:
     """What every call of a communicator needs; `Communicator` tells of its attributes."""
 
     # Of this one alone, where others share its attributes: the way for calls on plain arrays, which end at once.
@@ -49,7 +49,7 @@ class Rank:
         *,
         threads: int = 1,
         on_event: Callable[[dict[str, Any]], None] | None = None,
-        parent: Rank | None = None,
+        parent: CallBase | None = None,
     ) -> None:
         self._native_or_none: NativeCommunicator | None = native
         self._plain = PlainCalls(native)
@@ -61,7 +61,7 @@ class Rank:
         # What serves values that outlast this communicator, the latest last: who meets the others again hands it on.
         self._lasting: list[tuple[int, Serving]] = []
         # Checkpoints by name, and whether the program would begin again to go on from them: handed on likewise.
-        self._memory: dict[str, list[Kept]] = {}
+        self._memory: dict[str, list[RankCheckpoint]] = {}
         # What fits of the program at hand call theirs, in the order in which they have begun.
         self._fits: list[str] = []
         self.begins_again = False
@@ -97,7 +97,7 @@ class Rank:
         return self._native_or_none is None or (self._parent is not None and self._parent.closed)
 
     @property
-    def _world(self) -> Rank:
+    def _world(self) -> CallBase:
         """The communicator of all ranks that this one was made of, or this one."""
         return self if self._parent is None else self._parent._world
 
@@ -239,7 +239,7 @@ class Rank:
         return rank
 
 
-def members_of(world: Rank) -> list[Rank]:
+def members_of(world: CallBase) -> list[CallBase]:
     """The communicators that were made of `world`, itself last."""
     return sorted((comm for comm in list(_living) if comm._world is world), key=lambda comm: comm is world)
 

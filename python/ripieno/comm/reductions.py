@@ -12,7 +12,7 @@ from ripieno._types import Array, Foreign
 from ripieno.comm.functions import Function, is_function, placed
 from ripieno.comm.functions import reduced as functions_reduced
 from ripieno.comm.persistent import PersistentCall
-from ripieno.comm.rank import Rank
+from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
@@ -52,7 +52,7 @@ T = TypeVar("T")
 Rows = TypeVar("Rows", bound="KeyValues | Table")
 
 
-class Reductions(Rank):
+class Reductions(CallBase):
     """The calls of a communicator that combine arrays, numbers, trees of these, and keyed data."""
 
     @overload

@@ -97,7 +97,7 @@ def checked_places(places: Place | Sequence[Place]) -> list[str]:
     return [name if is_url(name) else os.path.abspath(name) for name in names]
 
 
-def write(packed: packing.Packed, places: Sequence[str]) -> SharedFile:
+def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
     """Write a value to the first `REPLICAS_MAX` places, whole and on the disk; nothing stays where one has no room.
 
     Raises

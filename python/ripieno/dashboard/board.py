@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ripieno.dashboard.history import History
+from ripieno.dashboard.history import MetricHistory
 from ripieno.dashboard.iterations import Iterations
 
 #: Lines that are kept; of more the latest.
@@ -21,7 +21,7 @@ COUNTERS = ("call_count", "bytes_sent", "bytes_received", "called_s", "waited_s"
 
 
 @dataclass(frozen=True)
-class Line:
+class BoardEvent:
     """Something that happened.
 
     Attributes
@@ -83,9 +83,9 @@ class Board:
         self.version = 0
         self.job: dict[str, Any] = {"name": "", "place": "", "workers": 0, "threads": 0, "state": "starting"}
         self.ranks: dict[int, RankState] = {}
-        self.history = History()
+        self.history = MetricHistory()
         self.iterations = Iterations()
-        self.lines: deque[Line] = deque(maxlen=LINE_COUNT)
+        self.lines: deque[BoardEvent] = deque(maxlen=LINE_COUNT)
         self.line_count = 0
         #: By collective and algorithm: calls of all ranks, and bytes that they sent.
         self.usage: dict[tuple[str, str], list[float]] = {}
@@ -126,7 +126,7 @@ class Board:
     def line(self, kind: str, source: str, text: str, *, rank: int | None = None, ago_s: float = 0.0) -> None:
         """Something has happened."""
         with self.lock:
-            self.lines.append(Line(max(self.now_s() - ago_s, 0.0), kind, rank, source, text))
+            self.lines.append(BoardEvent(max(self.now_s() - ago_s, 0.0), kind, rank, source, text))
             self.line_count += 1
             self.version += 1
 

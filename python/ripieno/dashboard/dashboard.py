@@ -43,7 +43,7 @@ class Dashboard:
 
     def __init__(self) -> None:
         # Imported late: most jobs have none.
-        from ripieno.dashboard.server import Server
+        from ripieno.dashboard.server import DashboardServer
 
         self.board = Board()
         host, port = address()
@@ -51,7 +51,7 @@ class Dashboard:
         # A template that cannot be filled in is told before anything listens.
         link(host, port, token)
         try:
-            self._server = Server((host, port), self.board, token)
+            self._server = DashboardServer((host, port), self.board, token)
         except OSError as error:
             raise InputError(
                 f"the dashboard cannot listen at {host}:{port}: {error.strerror or error}; say where in "

@@ -22,7 +22,7 @@ STEPS = 250
 UNKNOWN = 255
 
 
-class History:
+class MetricHistory:
     """By rank and bin.
 
     Attributes

@@ -60,7 +60,7 @@ HEADERS = {
 }
 
 
-class Server:
+class DashboardServer:
     """Listens from the beginning, and answers once `start` was called.
 
     One thread runs an event loop for all connections. A connection has `HEADER_S` to send a request with the token. At
@@ -215,12 +215,12 @@ class _Request(BaseHTTPRequestHandler):
         Whether events follow the answer.
     """
 
-    server: Server  # type: ignore[assignment]  # the base class has a server that starts it
+    server: DashboardServer  # type: ignore[assignment]  # the base class has a server that starts it
     protocol_version = "HTTP/1.1"
     server_version = "ripieno"
     sys_version = ""
 
-    def __init__(self, head: bytes, server: Server) -> None:
+    def __init__(self, head: bytes, server: DashboardServer) -> None:
         self.server = server
         self.rfile, self.wfile = io.BytesIO(head), io.BytesIO()
         self.is_known = self.listens = False

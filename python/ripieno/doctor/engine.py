@@ -13,7 +13,7 @@ from ripieno.errors import EngineError, RipienoError, TooFewSlots
 from ripieno.launch.encryption import TLS_VARIABLE, wants_tls
 from ripieno.launch.engine import survey
 from ripieno.launch.engine.contract import Engine
-from ripieno.launch.engine.survey import Site, Unreached
+from ripieno.launch.engine.survey import Site, UnreachedHost
 from ripieno.launch.engines import check_installed, engine_of
 
 # What makes values travel or not; other differences only change what programs find.
@@ -111,7 +111,7 @@ def _spark_session(master: str | None) -> Iterator[Any]:
         session.stop()
 
 
-def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], list[Unreached], list[Finding]]:
+def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], list[UnreachedHost], list[Finding]]:
     """What tasks in all free slots say, and what there is to say of the slots."""
     free = total
     slots = Finding("slots", f"{total} in all, all of them free")
@@ -157,7 +157,7 @@ def _same(what: str, one: str, other: str) -> bool:
     return one.split(".")[:2] == other.split(".")[:2] if what == "Python" else one == other
 
 
-def _reach(sites: list[Site], unreached: list[Unreached]) -> Finding:
+def _reach(sites: list[Site], unreached: list[UnreachedHost]) -> Finding:
     addresses = sorted({site.address for site in sites})
     if not unreached:
         return Finding("network", f"tasks at {', '.join(addresses[:NAMED_COUNT])}{_more(addresses)} reach each other")

@@ -38,7 +38,7 @@ class EmptyFile(InputError):
     """A file without edges: an error if there is no other."""
 
 
-class Columns(NamedTuple):
+class EdgeColumns(NamedTuple):
     """Which columns are the ends of an edge and its weight."""
 
     source: int
@@ -46,7 +46,7 @@ class Columns(NamedTuple):
     weight: int | None
 
 
-def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Columns:
+def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> EdgeColumns:
     """Columns by name; the first ones where there are no names, or just two columns.
 
     Raises
@@ -72,7 +72,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Co
         # Of two columns, the one without a known name is the other end.
         source, target = (1, 0) if source == 1 or target == 0 else (0, 1)
     if weighted is False:
-        return Columns(source, target, None)
+        return EdgeColumns(source, target, None)
     if weight is None and not has_names and len(names) > 2:
         if weighted is None:
             raise InputError(
@@ -82,7 +82,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Co
         weight = 2
     if weighted and weight is None:
         raise InputError(f"{path} has no column of weights: expected one named {WEIGHT_NAMES[0]!r}, or a third one")
-    return Columns(source, target, weight)
+    return EdgeColumns(source, target, weight)
 
 
 def _short(name: str) -> str:

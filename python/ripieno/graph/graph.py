@@ -20,7 +20,7 @@ from ripieno.graph.edge_files import EdgeFile, EmptyFile
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
-from ripieno.graph.memory import InMemory, checked, in_memory
+from ripieno.graph.memory import EdgesInMemory, checked, in_memory
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
 from ripieno.graph.text import CsvEdges, TextEdges
@@ -138,7 +138,7 @@ class Graph:
     ) -> None:
         if vertex_count is not None and (not isinstance(vertex_count, Integral) or vertex_count < 1):
             raise InputError(f"vertex_count={vertex_count!r}: expected a whole number >= 1")
-        self.source: Files | InMemory = (
+        self.source: Files | EdgesInMemory = (
             _open_files(source, weighted, format) if is_path_like(source) else in_memory(source, weighted)
         )
         said = self.source.directed

@@ -14,7 +14,7 @@ from ripieno.kernels.hashing import mixed
 Home = str | Callable[[NDArray[np.int64]], Any]
 
 
-class Homes:
+class VertexOwners:
     """Gives each vertex its rank.
 
     Parameters

@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
-from ripieno.graph.homes import Home, Homes
+from ripieno.graph.homes import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
 from ripieno.keyed.combiners import name_of
 from ripieno.keyed.groups import offsets_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 End = Literal["source", "target"]
 
 
-class Layout:
+class VertexLayout:
     """The vertices that are at home on this rank of `comm`, and the edges that lie with them.
 
     Attributes
@@ -49,7 +49,7 @@ class Layout:
         ids = (edges.sources, edges.targets, edges.lone)
         self.largest: int = comm.allreduce(max(int(each.max(initial=-1)) for each in ids), op="max")
         with agreement(comm, f"a graph, home={name_of(home) if callable(home) else home}, by={by}"):
-            self._homes = Homes(home, comm.world_size, self.largest)
+            self._homes = VertexOwners(home, comm.world_size, self.largest)
             ranks = self._homes(edges.sources if by == "source" else edges.targets)
         edges = edges.sent(comm, ranks)
         self.weighted = edges.weights is not None

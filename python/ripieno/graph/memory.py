@@ -18,7 +18,7 @@ LARGEST_ID = (1 << 62) - 1
 
 
 @dataclass(frozen=True)
-class InMemory:
+class EdgesInMemory:
     """Edges as arrays, which local workers share; each takes its run of them.
 
     Parameters
@@ -57,7 +57,7 @@ class InMemory:
         return Edges(self.edges.sources[mine], self.edges.targets[mine], weights, self.edges.lone[lone])
 
 
-def in_memory(source: Any, weighted: bool | None) -> InMemory:
+def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
     """Take edges from whatever object holds them.
 
     Raises
@@ -69,15 +69,15 @@ def in_memory(source: Any, weighted: bool | None) -> InMemory:
         edges = checked(source.sources, source.targets, source.weights, where="edges", weighted=weighted is not False)
         if weighted and edges.weights is None:
             raise InputError("weighted=True, but there are no weights: expected Edges with some")
-        return InMemory(replace(edges, lone=_ids(source.lone, "lone", 0)))
+        return EdgesInMemory(replace(edges, lone=_ids(source.lone, "lone", 0)))
     if hasattr(source, "tocoo"):
         edges = matrix_edges(source, weighted=weighted is not False, where="the matrix")
-        return InMemory(edges, vertex_count=source.shape[0])
+        return EdgesInMemory(edges, vertex_count=source.shape[0])
     if hasattr(source, "adjacency") and hasattr(source, "is_directed"):
         return _networkx(source, weighted)
     if hasattr(source, "__arrow_c_stream__"):
-        return InMemory(_frame(source, weighted))
-    return InMemory(_columns(source, weighted))
+        return EdgesInMemory(_frame(source, weighted))
+    return EdgesInMemory(_columns(source, weighted))
 
 
 def checked(
@@ -151,7 +151,7 @@ def _columns(source: Any, weighted: bool | None) -> Edges:
     return checked(*source, where="edges", weighted=weighted is not False)
 
 
-def _networkx(graph: Any, weighted: bool | None) -> InMemory:
+def _networkx(graph: Any, weighted: bool | None) -> EdgesInMemory:
     nodes = list(graph.nodes)
     numbers = {node: number for number, node in enumerate(nodes)}
     ends = np.array([(numbers[a], numbers[b]) for a, b in graph.edges()], np.int64).reshape(-1, 2)
@@ -164,4 +164,4 @@ def _networkx(graph: Any, weighted: bool | None) -> InMemory:
     if all(type(node) is int for node in nodes):
         labels = labels.astype(np.int64)
     edges = checked(ends[:, 0], ends[:, 1], weights, where="the graph")
-    return InMemory(edges, graph.is_directed(), len(nodes), labels, graph.is_multigraph())
+    return EdgesInMemory(edges, graph.is_directed(), len(nodes), labels, graph.is_multigraph())

@@ -15,7 +15,7 @@ from ripieno.graph.columns import Columns
 from ripieno.graph.edge_messages import Along, EdgeMessages
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home
-from ripieno.graph.layout import End, Layout
+from ripieno.graph.layout import End, VertexLayout
 from ripieno.graph.messages import Messages, checked_mask, checked_rows
 from ripieno.graph.superstep import Supersteps, run
 from ripieno.graph.vertex_messages import deliver
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
-class PartitionedGraph(Layout):
+class PartitionedGraph(VertexLayout):
     """A graph whose vertices have homes on the ranks of `comm`; `Graph.from_edges` and `Graph.partition` make one.
 
     Every rank calls each method, with the arguments of its own vertices and with equal options. Attributes are those of
-    `Layout`, which describes the vertices and edges of this rank, and
+    `VertexLayout`, which describes the vertices and edges of this rank, and
 
     Attributes
     ----------

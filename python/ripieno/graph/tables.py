@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.files.npy import BROKEN_ARCHIVE, map_array, member_names, read_member
-from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
+from ripieno.graph.edge_files import EdgeColumns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
 from ripieno.input.matrix.parquet import read_footer, read_rows
@@ -28,7 +28,7 @@ class ParquetEdges:
 
     path: str
     names: tuple[str, ...]
-    columns: Columns
+    columns: EdgeColumns
     groups: tuple[int, ...]
 
     @classmethod
@@ -103,7 +103,7 @@ class NpzEdges:
 
     path: str
     names: tuple[str, ...]
-    columns: Columns | None
+    columns: EdgeColumns | None
     weighted: bool
 
     @classmethod

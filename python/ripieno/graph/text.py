@@ -15,7 +15,7 @@ from typing import IO
 
 import ripieno._native as _native
 from ripieno.errors import InputError
-from ripieno.graph.edge_files import Columns, EmptyFile, choose_columns
+from ripieno.graph.edge_files import EdgeColumns, EmptyFile, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.input import lines
 from ripieno.input.matrix.text import is_number
@@ -49,7 +49,7 @@ class TextEdges:
     path: str
     body: int
     delimiter: str | None
-    columns: Columns | None
+    columns: EdgeColumns | None
     third: str
 
     @classmethod

@@ -15,7 +15,7 @@ from ripieno.files.sources import File, PathLike, found, is_url
 from ripieno.input.formats import FORMATS
 from ripieno.input.formats.csv import Csv, arrow_type, of_same_types
 from ripieno.input.formats.cuts import apportioned
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 
@@ -97,7 +97,7 @@ def splits(
     for name, value in (("count", count), ("bytes", bytes)):
         if value is not None:
             check_count(name, value)
-    record = Record.of(record_bytes, dtype, shape)
+    record = RecordType.of(record_bytes, dtype, shape)
     options = FormatOptions(
         header, types or {}, None if columns is None else tuple(columns), checked_delimiter(delimiter), record
     )
@@ -135,7 +135,7 @@ def _partition_file(item: PathLike) -> Path | None:
     return path if path.name == FILE_NAME and path.is_file() else None
 
 
-def check_format(name: str | None, record: Record | None) -> None:
+def check_format(name: str | None, record: RecordType | None) -> None:
     """Raise InputError if there is no format of this name, or it takes a description of records that is not there."""
     if name is not None and name not in FORMATS:
         raise InputError(f"format={name!r}: expected one of {', '.join(FORMATS)}")

@@ -14,7 +14,7 @@ from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 
 #: Start and stop in the format's unit, and what the split holds in bytes.
 Range = tuple[int, int, int]
@@ -55,7 +55,7 @@ class FormatOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     delimiter: str | None = None
-    record: Record | None = None
+    record: RecordType | None = None
 
     def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
         """The columns to read; an error if a file lacks one."""

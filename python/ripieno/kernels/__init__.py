@@ -153,7 +153,7 @@ class SomeGroups:
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousCentroids:
     """The centroids of the pass before.
 
     Parameters
@@ -175,7 +175,7 @@ def meet_groups(
     points: Points,
     probing: Probing,
     groups: SomeGroups,
-    before: Before | None,
+    before: PreviousCentroids | None,
     labels: Labels,
     squared_distances: NDArray[np.float64],
     *,

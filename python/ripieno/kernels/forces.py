@@ -19,7 +19,7 @@ TREE_DIMENSIONS = (2, 3)
 
 
 @dataclass(frozen=True)
-class Springs:
+class Attraction:
     """Edges from some points, those from the number `first` on, to all points.
 
     Parameters
@@ -88,7 +88,9 @@ def barnes_hut(
     return _native.barnes_hut(theta, own, all, out, threads)
 
 
-def attraction(springs: Springs, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1) -> None:
+def attraction(
+    springs: Attraction, length: float, all: Positions, out: NDArray[np.float64], *, threads: int = 1
+) -> None:
     """Take off the sum of w·‖x − y‖/length·(x − y) over the edges of each point x that edges lead from.
 
     Parameters

@@ -106,7 +106,7 @@ def meetings(asked: StepNumbers, feature_count: int, step_count: int) -> tuple[S
 
 
 @dataclass(frozen=True)
-class Batches:
+class StepRows:
     """The rows of a rank, in the order of steps, and where their features are at home.
 
     Parameters
@@ -140,7 +140,7 @@ class Batches:
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentOptions:
     """How to descend.
 
     Parameters

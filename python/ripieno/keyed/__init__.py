@@ -7,11 +7,11 @@ every key (id) lives on one rank, its home. Nothing here is done row by row in P
 
 from __future__ import annotations
 
-from ripieno.keyed.columns import Form
+from ripieno.keyed.columns import KeyedForm
 from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.groups import Groups
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.regroup import regroup
 from ripieno.keyed.table import Table
 
-__all__ = ["Emitter", "Form", "Groups", "KeyValues", "Table", "regroup"]
+__all__ = ["Emitter", "Groups", "KeyValues", "KeyedForm", "Table", "regroup"]

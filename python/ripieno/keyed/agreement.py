@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ripieno.errors import CollectiveMismatch
-from ripieno.keyed.columns import Form
+from ripieno.keyed.columns import KeyedForm
 from ripieno.wire import objects
 
 
@@ -29,7 +29,7 @@ def check(said: Sequence[str]) -> None:
         raise CollectiveMismatch(f"ranks differ: {'; '.join(parts)}: expected the same on every rank")
 
 
-def common_form(call: str, said: Sequence[tuple[Form, int]]) -> Form:
+def common_form(call: str, said: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     """The form of all ranks' rows, from that and the number of rows of each.
 
     A rank without rows takes the form of the others; if nobody has any, all take that of rank 0.
@@ -39,13 +39,13 @@ def common_form(call: str, said: Sequence[tuple[Form, int]]) -> Form:
     CollectiveMismatch
         Ranks have rows of other forms.
     """
-    filled: list[Form] = [form for form, count in said if count] or [said[0][0]]
+    filled: list[KeyedForm] = [form for form, count in said if count] or [said[0][0]]
     if any(form != filled[0] for form in filled):
         check([described(call, form, count) for form, count in said])
     return filled[0]
 
 
-def described(call: str, form: Form, row_count: int) -> str:
+def described(call: str, form: KeyedForm, row_count: int) -> str:
     """A call with rows, in words."""
     return f"{call} of {form if row_count else 'no rows'}"
 

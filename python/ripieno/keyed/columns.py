@@ -47,7 +47,7 @@ _KEYS = ("int64", "string", "binary")
 _DTYPES = ("", "bool", *sorted(dtype.name for dtype in NATIVE_DTYPES), "bfloat16")
 
 
-class Form(NamedTuple):
+class KeyedForm(NamedTuple):
     """What the keys and rows of key-values are: all ranks' have the same.
 
     Attributes
@@ -74,7 +74,7 @@ class Form(NamedTuple):
         return (self.width or 0) << 8 | _DTYPES.index(self.dtype) << 2 | _KEYS.index(self.keys)
 
     @classmethod
-    def of_label(cls, label: int) -> Form:
+    def of_label(cls, label: int) -> KeyedForm:
         """The form of which this is the label."""
         return cls(_KEYS[label & 3], _DTYPES[label >> 2 & 63], label >> 8 or None)
 
@@ -111,11 +111,11 @@ class Form(NamedTuple):
         return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
 
 
-def form_of(keys: Keys, values: NDArray[Any] | None) -> Form:
+def form_of(keys: Keys, values: NDArray[Any] | None) -> KeyedForm:
     kind = ("string" if keys.is_text else "binary") if isinstance(keys, Strings) else "int64"
     if values is None:
-        return Form(kind, "", None)
-    return Form(kind, values.dtype.name, values.shape[1] if values.ndim == 2 else None)
+        return KeyedForm(kind, "", None)
+    return KeyedForm(kind, values.dtype.name, values.shape[1] if values.ndim == 2 else None)
 
 
 def key_count(keys: Keys) -> int:

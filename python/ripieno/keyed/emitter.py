@@ -13,7 +13,7 @@ from ripieno import log
 from ripieno._checks import check_count
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.keyed import agreement, columns, partitioners
-from ripieno.keyed.columns import Form
+from ripieno.keyed.columns import KeyedForm
 from ripieno.keyed.combiners import CONCAT, Combine, fold
 from ripieno.keyed.groups import Groups, offsets_of
 from ripieno.keyed.key_values import KeyValues
@@ -49,7 +49,7 @@ class Emitter:
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
         check_count("threads", threads)
-        self.form: Form | None = None
+        self.form: KeyedForm | None = None
         self.row_count = 0
         self._world_size = world_size
         self._threads = threads
@@ -108,7 +108,7 @@ class Emitter:
             else:
                 self._rows.absorb(theirs)
 
-    def aggregation(self, form: Form) -> _native.Aggregation:
+    def aggregation(self, form: KeyedForm) -> _native.Aggregation:
         """The native aggregation that rows of `form` go to, for kernels that add to it by themselves.
 
         They add to `row_count`, too.
@@ -116,7 +116,7 @@ class Emitter:
         self._check_whole()
         return self._aggregation(form)
 
-    def _aggregation(self, form: Form) -> _native.Aggregation:
+    def _aggregation(self, form: KeyedForm) -> _native.Aggregation:
         if self._rows is None:
             self.form = form
             leaving = self._options.combination(form).leaving
@@ -165,7 +165,7 @@ class Emitter:
             On every rank: ranks make other calls, or have rows of other forms. The emitter is empty then, too.
         """
         self._check_whole()
-        form, options, row_count = self.form or Form("int64", "", None), self._options, self.row_count
+        form, options, row_count = self.form or KeyedForm("int64", "", None), self._options, self.row_count
         give = None if on_block is None else lambda block: on_block(self._result(form, block))
         try:
             block, statistics = native.regroup(
@@ -224,7 +224,7 @@ class Emitter:
         groups = _groups(self.form, unfolded.block(self._threads))
         self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_leaving(self, form: Form, keys: columns.Keys, values: NDArray[Any] | None) -> None:
+    def _add_leaving(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         homes = None
         if callable(self._options.partitioner):
             homes = partitioners.homes_of(
@@ -233,7 +233,7 @@ class Emitter:
         given = columns.native_values(values, columns.key_count(keys))
         self._aggregation(form).add(columns.native_keys(keys), given, homes, self._threads)
 
-    def _sealed(self, form: Form) -> _native.Aggregation:
+    def _sealed(self, form: KeyedForm) -> _native.Aggregation:
         """All that was added, of rows of `form`; none of it stays here."""
         if self._unfolded is not None:
             with self._changing():
@@ -245,9 +245,9 @@ class Emitter:
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, form: Form, block: _native.Block) -> KeyValues | Groups:
+    def _result(self, form: KeyedForm, block: _native.Block) -> KeyValues | Groups:
         """What is at home here; `form` is that of this rank's rows, or any if it had none."""
-        form = form if block.label == form.label else Form.of_label(block.label)
+        form = form if block.label == form.label else KeyedForm.of_label(block.label)
         if block.counts is None:
             return KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values))
         groups = _groups(form, block)
@@ -256,6 +256,6 @@ class Emitter:
         return KeyValues.of_columns(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
 
-def _groups(form: Form, block: _native.Block) -> Groups:
+def _groups(form: KeyedForm, block: _native.Block) -> Groups:
     assert block.counts is not None, "rows that are kept side by side are counted"
     return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))

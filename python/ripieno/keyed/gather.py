@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.keyed import agreement
-from ripieno.keyed.columns import Form, Keys, Strings
+from ripieno.keyed.columns import KeyedForm, Keys, Strings
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import elements, empty, split
 
@@ -22,7 +22,7 @@ def allgathered(native: Any, rows: KeyValues) -> KeyValues:
     said = np.zeros((native.world_size, 3), np.int64)
     said[native.rank] = len(rows), mine.used.size if isinstance(mine, Strings) else 0, rows.form.label
     native.allgather(said.reshape(-1), [3] * native.world_size, None, "key-values")
-    forms = [(Form.of_label(label), count) for count, _, label in said.tolist()]
+    forms = [(KeyedForm.of_label(label), count) for count, _, label in said.tolist()]
     form = agreement.common_form("allgather of key-values", forms)
     keys, values = (mine, rows.values) if len(rows) else form.empty
     row_counts, sizes_bytes = said[:, 0], said[:, 1]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from ripieno._checks import whole
 from ripieno.errors import InputError
 from ripieno.keyed import partitioners
-from ripieno.keyed.columns import Form
+from ripieno.keyed.columns import KeyedForm
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.wire.arrays import check_defined
 
 
-class Limit(NamedTuple):
+class SpillLimit(NamedTuple):
     """Bytes of memory, and the directory of the temporary files that take what is more; or neither."""
 
     memory_bytes: int | None
@@ -54,12 +54,12 @@ class RegroupOptions(NamedTuple):
     combiner: Combiner
     partitioner: Partitioner
     local_reduction: bool
-    limit: Limit
+    limit: SpillLimit
     widen: bool
     is_balanced: bool
     call: str
 
-    def combination(self, form: Form) -> Combination:
+    def combination(self, form: KeyedForm) -> Combination:
         """How rows of this form are combined."""
         is_folded = self.combiner.function is not None and bool(form.dtype)
         arriving = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
@@ -96,13 +96,13 @@ def refuse_options(value: Any, **options: Any) -> None:
             raise InputError(f"{name}={option!r} beside {type(value).__name__}: expected to be left out")
 
 
-def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> Limit:
+def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None) -> SpillLimit:
     if memory_limit is None:
         if spill_directory is not None:
             raise InputError(f"spill_directory={str(spill_directory)!r}: expected a memory_limit with it")
-        return Limit(None, None)
+        return SpillLimit(None, None)
     memory_limit = whole("memory_limit", memory_limit, 1, 2**63 - 1, "expected a number of bytes, 1 or more")
     directory = os.fspath(spill_directory) if spill_directory is not None else tempfile.gettempdir()
     if not os.path.isdir(directory):
         raise InputError(f"spill_directory={directory!r}: expected a directory")
-    return Limit(memory_limit, directory)
+    return SpillLimit(memory_limit, directory)

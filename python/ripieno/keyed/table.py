@@ -182,7 +182,7 @@ class _Pile:
         self.waiting_bytes = 0
 
 
-class Packed(NamedTuple):
+class PackedPartitions(NamedTuple):
     """Partitions on their way: arrays of one dtype in one line, in the order of `ids`.
 
     Attributes
@@ -202,9 +202,9 @@ class Packed(NamedTuple):
     others: dict[int, KeyValues]
 
 
-def pack(partitions: Mapping[int, Partition]) -> Packed:
+def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
     """Partitions in few arrays; they are copied, unless there is only one of its dtype."""
-    packed = Packed([], [], {}, {})
+    packed = PackedPartitions([], [], {}, {})
     pieces: dict[str, list[NDArray[Any]]] = {}
     for number in sorted(partitions):
         partition = partitions[number]
@@ -219,7 +219,7 @@ def pack(partitions: Mapping[int, Partition]) -> Packed:
     return packed
 
 
-def unpack(packed: Packed) -> dict[int, Partition]:
+def unpack(packed: PackedPartitions) -> dict[int, Partition]:
     """The partitions, on the memory of the lines."""
     partitions: dict[int, Partition] = dict(packed.others)
     sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.lines}
@@ -231,7 +231,7 @@ def unpack(packed: Packed) -> dict[int, Partition]:
     return partitions
 
 
-def _unpacked(packed: Packed, combine: Combine) -> Table:
+def _unpacked(packed: PackedPartitions, combine: Combine) -> Table:
     return Table(unpack(packed), combine)
 
 

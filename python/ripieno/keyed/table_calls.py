@@ -20,7 +20,7 @@ from ripieno.keyed import agreement, partitioners
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.partitioners import Partitioner
-from ripieno.keyed.table import Packed, Table, pack, unpack
+from ripieno.keyed.table import PackedPartitions, Table, pack, unpack
 from ripieno.wire import objects
 from ripieno.wire.arrays import known
 
@@ -88,13 +88,13 @@ def allreduced(native: Any, table: Table) -> Table:
     return _table(table.combiner, [packed._replace(lines=lines)])
 
 
-def _united(combiner: Combiner, came: Sequence[tuple[str, Packed]]) -> Table:
+def _united(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) -> Table:
     """One table of what ranks gave, who all have to make the same call."""
     agreement.check([call for call, _ in came])
     return _table(combiner, [packed for _, packed in came])
 
 
-def _table(combiner: Combiner, came: Sequence[Packed]) -> Table:
+def _table(combiner: Combiner, came: Sequence[PackedPartitions]) -> Table:
     table = Table(combine=combiner.function or combiner.name)
     for packed in came:
         for number, partition in unpack(packed).items():

@@ -18,7 +18,7 @@ from ripieno.lab import cables, enter, kernel, registry, wiring
 from ripieno.lab.blueprint import Blueprint, Host, bits_per_s
 from ripieno.lab.cables import Counters
 from ripieno.lab.guard import Guard
-from ripieno.lab.run import Program, run
+from ripieno.lab.run import LabProgram, run
 
 # Where the counters began.
 COUNTERS = "counters.json"
@@ -176,7 +176,7 @@ class Lab:
             raise InputError(f"ranks_per_host={ranks_per_host}: expected >= 1")
         if not command or not chosen or len(set(chosen)) < len(chosen):
             raise InputError("a run needs a command, and hosts of which each is named once")
-        program = Program(
+        program = LabProgram(
             command,
             chosen,
             ranks_per_host,

@@ -30,7 +30,7 @@ NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
 
 @dataclass(frozen=True)
-class Record:
+class LabRecord:
     """What is known of a lab.
 
     Attributes
@@ -101,7 +101,7 @@ def claim(name: str, blueprint: Blueprint) -> None:
             ) from None
         except OSError as error:
             raise LabError(f"{folder(name)}: {error.strerror}: an emulated cluster keeps its state there") from None
-        write(name, Record(blueprint, _process(os.getpid()), mounted))
+        write(name, LabRecord(blueprint, _process(os.getpid()), mounted))
 
 
 def write_hosts_file(name: str, blueprint: Blueprint) -> None:
@@ -110,16 +110,16 @@ def write_hosts_file(name: str, blueprint: Blueprint) -> None:
     hosts_file(name).write_text("".join(["127.0.0.1 localhost\n", *lines]))
 
 
-def read(name: str) -> Record | None:
+def read(name: str) -> LabRecord | None:
     """What is known of a lab; None if there is no such."""
     stored = load(name, RECORD)
     if stored is None:
-        return Record() if name in names() else None
+        return LabRecord() if name in names() else None
     owner = stored["owner"]
-    return Record(Blueprint(**stored["blueprint"]), tuple(owner) if owner else None, stored["mounted"])
+    return LabRecord(Blueprint(**stored["blueprint"]), tuple(owner) if owner else None, stored["mounted"])
 
 
-def existing(name: str) -> Record:
+def existing(name: str) -> LabRecord:
     """What is known of a lab.
 
     Raises
@@ -135,7 +135,7 @@ def existing(name: str) -> Record:
     return record
 
 
-def write(name: str, record: Record) -> None:
+def write(name: str, record: LabRecord) -> None:
     """Store what is known of a lab."""
     assert record.blueprint is not None, "a record is written with its blueprint"
     store(name, RECORD, {"blueprint": record.blueprint.to_dict(), "owner": record.owner, "mounted": record.mounted})
@@ -188,7 +188,7 @@ def remove(name: str, *, of: int | None = None) -> int:
         return _remove(name, record)
 
 
-def _remove(name: str, record: Record | None) -> int:
+def _remove(name: str, record: LabRecord | None) -> int:
     made = kernel.namespaces(prefix(name))
     killed = kernel.kill_inside(made)
     kernel.delete_namespaces(made)

@@ -32,7 +32,7 @@ _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 
 @dataclass(frozen=True)
-class Program:
+class LabProgram:
     """What to run, and how.
 
     Attributes
@@ -74,7 +74,9 @@ class _Rank:
     process: subprocess.Popen[bytes]
 
 
-def run(program: Program, namespace: Callable[[Host], str], enter: Callable[[Host, Sequence[str]], list[str]]) -> int:
+def run(
+    program: LabProgram, namespace: Callable[[Host], str], enter: Callable[[Host, Sequence[str]], list[str]]
+) -> int:
     """Run `program` to its end; returns the exit code.
 
     `namespace` tells a host's network namespace, `enter` the command line that runs a command there.
@@ -108,7 +110,7 @@ def run(program: Program, namespace: Callable[[Host], str], enter: Callable[[Hos
 
 
 def _start(
-    program: Program,
+    program: LabProgram,
     rank: int,
     common: Mapping[str, str],
     enter: Callable[[Host, Sequence[str]], list[str]],
@@ -131,7 +133,7 @@ def _start(
     return _Rank(rank, host, child)
 
 
-def _variables(program: Program, port: int) -> dict[str, str]:
+def _variables(program: LabProgram, port: int) -> dict[str, str]:
     # All hosts compute on the cores of this one machine.
     threads = max(1, usable_cores() // program.world_size)
     variables = {**process.thread_environment(threads), **os.environ}
@@ -149,7 +151,7 @@ def _variables(program: Program, port: int) -> dict[str, str]:
     }
 
 
-def _wait(ranks: list[_Rank], program: Program) -> tuple[_Rank | None, list[_Rank]]:
+def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_Rank]]:
     """Until all have ended, the time is over, or some time after the first has failed; that one, and who still runs."""
     failed: _Rank | None = None
     unfinished = list(ranks)
@@ -194,7 +196,7 @@ def _cut(lifeline: subprocess.Popen[bytes] | None) -> None:
         raise LabError(f"processes of the run do not end, {kernel.KILL_S:g} s after they were killed") from None
 
 
-def _explain(failed: _Rank | None, unfinished: list[_Rank], program: Program) -> int:
+def _explain(failed: _Rank | None, unfinished: list[_Rank], program: LabProgram) -> int:
     """Say what went wrong; returns the exit code."""
     if failed is None and not unfinished:
         return 0

@@ -23,7 +23,7 @@ from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.replicas import checked as checked_replicas
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import check_room
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script.environment import init
@@ -195,7 +195,7 @@ def launch(
 
 def _watched(is_asked: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
     """The job that is made, with a dashboard if it is to have one."""
-    watch = Watch(is_asked)
+    watch = JobWatch(is_asked)
     try:
         return make(*args, watch=watch, **options)
     except BaseException:

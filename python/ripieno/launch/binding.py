@@ -91,7 +91,7 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class Place:
+class BindingPlace:
     """Where a rank computes.
 
     Attributes
@@ -124,7 +124,7 @@ class Place:
 
 def places(
     binding: Binding, threads: Sequence[int], cores: Sequence[Core], host_name: str = "this host"
-) -> list[Place]:
+) -> list[BindingPlace]:
     """The place of each rank of a host that computes with so many threads, if all may use `cores`.
 
     Raises
@@ -148,11 +148,13 @@ def places(
     for here, counts, where in parts:
         cpus = frozenset(cpu for core in here for cpu in core.cpus)
         if binding.bind != "core" and binding.thread_affinity == "inherit":
-            found += [Place(cpus) for _ in counts]
+            found += [BindingPlace(cpus) for _ in counts]
             continue
         for units in _dealt(binding, counts, here, where):
             own = frozenset(cpu for unit in units for cpu in unit) if binding.bind == "core" else cpus
-            found.append(Place(own, tuple(unit[0] for unit in units) if binding.thread_affinity == "pin" else ()))
+            found.append(
+                BindingPlace(own, tuple(unit[0] for unit in units) if binding.thread_affinity == "pin" else ())
+            )
     return found
 
 
@@ -171,7 +173,7 @@ def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) 
         return
     mine = (comm.nodes[comm.rank], tuple(host.cores()))
     told = comm.allgather((mine, comm.threads, os.getpid(), comm.hosts[comm.rank]))
-    taken: dict[int, Place] = {}
+    taken: dict[int, BindingPlace] = {}
     for group in dict.fromkeys(each[0] for each in told):
         ranks = [rank for rank, each in enumerate(told) if each[0] == group]
         if binding.thread_affinity == "pin" and len({told[rank][2] for rank in ranks}) < len(ranks):

@@ -221,7 +221,7 @@ def _serve(
 
     # Programs, which have events, run only now.
     events.send = channel.send
-    seat = programs.Seat(comm, meet, events=events)
+    seat = programs.RankSession(comm, meet, events=events)
     watch = threading.Thread(target=_abort_with_launcher, args=(channel, seat, hung_up), daemon=True)
     watch.start()
     try:
@@ -238,7 +238,7 @@ def _serve(
 class _Relayed:
     """A channel whose large programs came to rank 0 only, and go from there to all."""
 
-    def __init__(self, channel: RemoteChannel, seat: programs.Seat) -> None:
+    def __init__(self, channel: RemoteChannel, seat: programs.RankSession) -> None:
         self._channel = channel
         self._seat = seat
         self.send = channel.send
@@ -258,7 +258,9 @@ class _Relayed:
         return kind, packing.read_blob(blob)
 
 
-def _abort_with_launcher(channel: RemoteChannel, seat: programs.Seat, hung_up: Callable[[], None] | None) -> None:
+def _abort_with_launcher(
+    channel: RemoteChannel, seat: programs.RankSession, hung_up: Callable[[], None] | None
+) -> None:
     """Fail the calls of this rank when the launcher hangs up, whatever the program is doing."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)

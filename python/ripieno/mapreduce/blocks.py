@@ -8,7 +8,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Groups, KeyValues, Table
-from ripieno.launch.job.accumulators import Amounts, Ledger, fold
+from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
 from ripieno.mapreduce.tasks import size_bytes
 
 EXPECTED = "expected KeyValues, (keys, values), a Table or a dict of ids to arrays, or None"
@@ -29,7 +29,9 @@ class Reducer:
         Of what it was given.
     """
 
-    def __init__(self, reduce: Callable[..., Any] | None, ledger: Ledger, ops: dict[int, str], rank: int) -> None:
+    def __init__(
+        self, reduce: Callable[..., Any] | None, ledger: AccumulatorTotals, ops: dict[int, str], rank: int
+    ) -> None:
         self._reduce = reduce
         self._ledger = ledger
         self._ops = ops

@@ -35,7 +35,7 @@ _HEAD = re.compile(rb"ripieno checkpoint (\d+) ([0-9a-f]{64})\n")
 
 
 @dataclass(frozen=True)
-class Saved:
+class CheckpointContents:
     """What a checkpoint holds: iterations done, the last step's result, the user's state, values of accumulators."""
 
     iteration: int
@@ -92,7 +92,7 @@ class Checkpoints:
             self.close()
             raise
 
-    def load(self) -> Saved | None:
+    def load(self) -> CheckpointContents | None:
         """The last checkpoint, or None if there is none.
 
         Raises
@@ -111,7 +111,7 @@ class Checkpoints:
         if manifest is None:
             return None
         try:
-            return Saved(manifest["iteration"], *decode(manifest["values"], content.__getitem__))
+            return CheckpointContents(manifest["iteration"], *decode(manifest["values"], content.__getitem__))
         except Exception as error:
             raise self._refused(path, f"holds an object that cannot be made again: {error}") from error
 
@@ -129,7 +129,7 @@ class Checkpoints:
             raise self._refused(path, "holds a pickle, which could run code, where arrays and numbers belong")
         return names
 
-    def save(self, saved: Saved) -> None:
+    def save(self, saved: CheckpointContents) -> None:
         """Make `saved` the checkpoint, in place of the last one.
 
         Raises

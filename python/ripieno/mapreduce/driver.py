@@ -26,11 +26,11 @@ from ripieno.mapreduce import statistics, worker
 from ripieno.mapreduce.blocks import joined
 from ripieno.mapreduce.emitted import Shuffle
 from ripieno.mapreduce.fingerprint import fingerprint
-from ripieno.mapreduce.progress import Progress
-from ripieno.mapreduce.sealed import Sealed
+from ripieno.mapreduce.progress import StepProgress
+from ripieno.mapreduce.sealed import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task, as_partitions, deal
-from ripieno.mapreduce.team import Ranks, Team, Workers
+from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class MapReduce(Progress):
+class MapReduce(StepProgress):
     """An iterative map-reduce job. Use it in a ``with`` statement, so that its workers end with it.
 
     Parameters
@@ -159,13 +159,13 @@ class MapReduce(Progress):
         self._threads = int(threads)
         self._options = {"workers": workers, **options}
         self._job, self._comm = job, comm
-        self._team_or_none: Team | None = None
+        self._team_or_none: RankTeam | None = None
         self._closed = False
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
         # How ranks get their tasks and the broadcast value again, if the job goes on after a loss.
-        self._load_again: Callable[[Team], None] | None = None
-        self._value: Sealed | None = None
+        self._load_again: Callable[[RankTeam], None] | None = None
+        self._value: SerializedValue | None = None
         if checkpoint is not None:
             self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm, trusted=trusted)
 
@@ -203,7 +203,9 @@ class MapReduce(Progress):
         if tasks is not None and not isinstance(partitions, np.ndarray):
             raise InputError(f"tasks={tasks}: an array can be cut into tasks, a list has one for each partition")
         items, names = as_partitions(partitions, len(team.hosts) if tasks is None else tasks)
-        load = partial(self._load_tasks, items, names, Sealed(worker.as_given if loader is None else loader, "loader"))
+        load = partial(
+            self._load_tasks, items, names, SerializedValue(worker.as_given if loader is None else loader, "loader")
+        )
         self._on_ranks(load)
         if team.restarts:
             self._load_again = load
@@ -215,7 +217,7 @@ class MapReduce(Progress):
         Arrays must not change before these steps have ended: a single worker has them where they are.
         """
         team, begin = self._team, time.perf_counter()
-        sealed = Sealed(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
+        sealed = SerializedValue(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
         self._on_ranks(lambda team: team.run(worker.receive, sealed))
         if team.restarts:
             self._value = sealed
@@ -280,14 +282,14 @@ class MapReduce(Progress):
         self._close(error)
 
     @property
-    def _team(self) -> Team:
+    def _team(self) -> RankTeam:
         if self._closed:
             raise CommunicatorClosed(f"the job {self.name!r} is closed: make another one")
         if self._team_or_none is None:
-            self._team_or_none = Workers(self._job, self._options) if self._comm is None else Ranks(self._comm)
+            self._team_or_none = Workers(self._job, self._options) if self._comm is None else ProgramRanks(self._comm)
         return self._team_or_none
 
-    def _on_ranks(self, call: Callable[[Team], R]) -> R:
+    def _on_ranks(self, call: Callable[[RankTeam], R]) -> R:
         """Return ``call(team)``; repeat it if ranks were lost and the job goes on, after giving them their parts."""
         team = self._team
         for left in range(team.restarts, -1, -1):
@@ -301,7 +303,7 @@ class MapReduce(Progress):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _give_parts(self, team: Team) -> None:
+    def _give_parts(self, team: RankTeam) -> None:
         """Give the ranks their tasks and the value that was broadcast last; the next step gives them the functions."""
         self._known_accumulators = -1
         if self._load_again is not None:
@@ -309,21 +311,25 @@ class MapReduce(Progress):
         if self._value is not None:
             team.run(worker.receive, self._value)
 
-    def _load_tasks(self, items: list[Any], names: list[str], loader: Sealed, team: Team) -> None:
+    def _load_tasks(self, items: list[Any], names: list[str], loader: SerializedValue, team: RankTeam) -> None:
         """Deal the partitions over the ranks, which load them."""
         dealt = deal(items, names, team.hosts)
-        sealed = [(task, Sealed(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)]
+        sealed = [
+            (task, SerializedValue(item, f"the partition of {task}")) for task, item in zip(dealt, items, strict=True)
+        ]
         options = f", tasks of ranks {[task.rank for task in dealt]}"
         laps = team.run(worker.load, sealed, loader, self._threads, options=options)
         self.tasks = dealt
         self._load = Stage(*zip(*laps, strict=True))
 
-    def _run_step(self, team: Team) -> list[worker.Result]:
+    def _run_step(self, team: RankTeam) -> list[worker.Result]:
         """Map, shuffle and reduce on all ranks, which get the functions first if these are new to them."""
         if self._known_accumulators != len(self._accumulators):
-            program = worker.Program(self._map, self._reduce, self._shuffle, self._threads, self._ops)
+            program = worker.TaskFunctions(self._map, self._reduce, self._shuffle, self._threads, self._ops)
             options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"
-            team.run(worker.configure, Sealed(program, "a function of the job", self._accumulators), options=options)
+            team.run(
+                worker.configure, SerializedValue(program, "a function of the job", self._accumulators), options=options
+            )
             self._known_accumulators = len(self._accumulators)
         return team.run(worker.step)
 

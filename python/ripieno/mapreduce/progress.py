@@ -1,4 +1,4 @@
-"""`Progress`: what a job knows from iteration to iteration, and what it resumes from."""
+"""`StepProgress`: what a job knows from iteration to iteration, and what it resumes from."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno import log
 from ripieno.launch.job.accumulators import Accumulator, Amounts, combined
-from ripieno.mapreduce.checkpoint import Checkpoints, Saved
+from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
-class Progress:
+class StepProgress:
     """The driver's side of a loop of steps, see `MapReduce`.
 
     Parameters
@@ -89,7 +89,7 @@ class Progress:
         """
         if self._checkpoints is not None:
             values = [each.value for each in self._accumulators]
-            self._checkpoints.save(Saved(self.iteration, self.result, self.state, values))
+            self._checkpoints.save(CheckpointContents(self.iteration, self.result, self.state, values))
             log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
 
     def _open(self, folder: Path, program: str, comm: Communicator | None, *, trusted: bool) -> None:

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError, SerializationError
-from ripieno.launch.job.accumulators import Accumulator, Ledger
+from ripieno.launch.job.accumulators import Accumulator, AccumulatorTotals
 from ripieno.launch.process import parcel
 
 
-class Sealed:
+class SerializedValue:
     """`value`, ready to travel; the accumulators among what it refers to are opened as the receiver's ends of them."""
 
     def __init__(self, value: Any, what: str, accumulators: Sequence[Accumulator] = ()) -> None:
@@ -37,7 +37,7 @@ class Sealed:
         """What travels."""
         return len(self._pickled) + sum(buffer.nbytes for buffer in self._buffers)
 
-    def open(self, ledger: Ledger) -> Any:
+    def open(self, ledger: AccumulatorTotals) -> Any:
         """The value, on the memory in which it has come."""
         buffers = []
         for buffer in self._buffers:
@@ -49,7 +49,7 @@ class Sealed:
 
 
 class _Opener(pickle.Unpickler):
-    def __init__(self, pickled: bytes, buffers: list[Any], ledger: Ledger) -> None:
+    def __init__(self, pickled: bytes, buffers: list[Any], ledger: AccumulatorTotals) -> None:
         super().__init__(io.BytesIO(pickled), buffers=buffers)
         self._ledger = ledger
 

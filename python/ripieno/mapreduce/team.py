@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
-class Team(ABC):
+class RankTeam(ABC):
     """Ranks, on each of which a part of the job stays.
 
     Attributes
@@ -52,7 +52,7 @@ class Team(ABC):
         """End the job's parts on the ranks, and what was started for it; because of `error`, if there is one."""
 
 
-class Workers(Team):
+class Workers(RankTeam):
     """Worker processes; the driver is the process that started them."""
 
     def __init__(self, job: Job | None, options: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Workers(Team):
             self.run(worker.close_part)
 
 
-class Ranks(Team):
+class ProgramRanks(RankTeam):
     """The ranks of a program, all of which run the driver, and get the same results."""
 
     def __init__(self, comm: Communicator) -> None:

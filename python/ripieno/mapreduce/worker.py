@@ -16,10 +16,10 @@ import numpy as np
 
 from ripieno._threads import mapped
 from ripieno.errors import CommunicatorClosed
-from ripieno.launch.job.accumulators import Amounts, Ledger, fold
+from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
-from ripieno.mapreduce.sealed import Sealed
+from ripieno.mapreduce.sealed import SerializedValue
 from ripieno.mapreduce.tasks import Task, size_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class PartsLost(CommunicatorClosed):
 
 
 @dataclass(frozen=True)
-class Program:
+class TaskFunctions:
     """What a job's tasks do; see `MapReduce` for each."""
 
     map: Callable[..., Any]
@@ -56,9 +56,9 @@ class WorkerState:
     """One rank's part in a job."""
 
     comm: Communicator
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: AccumulatorTotals = field(default_factory=AccumulatorTotals)
     tasks: list[tuple[Task, Any]] = field(default_factory=list)
-    program: Program | None = None
+    program: TaskFunctions | None = None
     value: Any = None
 
 
@@ -86,7 +86,7 @@ def _part(comm: Communicator, key: str) -> WorkerState:
 
 
 def load(
-    comm: Communicator, key: str, tasks: list[tuple[Task, Sealed]], loader: Sealed, threads: int
+    comm: Communicator, key: str, tasks: list[tuple[Task, SerializedValue]], loader: SerializedValue, threads: int
 ) -> tuple[float, int]:
     """Load this rank's partitions; seconds and bytes."""
     begin = time.perf_counter()
@@ -94,7 +94,7 @@ def load(
     load_one = loader.open(part.ledger)
     mine = [(task, sealed) for task, sealed in tasks if task.rank == part.comm.rank]
 
-    def loaded(pair: tuple[Task, Sealed]) -> tuple[Task, Any]:
+    def loaded(pair: tuple[Task, SerializedValue]) -> tuple[Task, Any]:
         task, sealed = pair
         with noted(f"while {task} was loaded"):
             return task, in_memory(load_one(sealed.open(part.ledger)))
@@ -106,13 +106,13 @@ def load(
     )
 
 
-def configure(comm: Communicator, key: str, program: Sealed) -> None:
+def configure(comm: Communicator, key: str, program: SerializedValue) -> None:
     """Take the functions."""
     part = _part(comm, key)
     part.program = program.open(part.ledger)
 
 
-def receive(comm: Communicator, key: str, value: Sealed) -> None:
+def receive(comm: Communicator, key: str, value: SerializedValue) -> None:
     """Take the value that the next steps' map tasks get."""
     part = _part(comm, key)
     part.value = value.open(part.ledger)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ripieno.mpi.constants import IN_PLACE
 from ripieno.mpi.datatypes import Buffer, buffer_of
 from ripieno.mpi.operations import SUM, Op
-from ripieno.mpi.place import Place
+from ripieno.mpi.place import MpiRank
 from ripieno.wire.arrays import is_plain
 
 
@@ -21,7 +21,7 @@ class _Box(NamedTuple):
     value: Any
 
 
-class Collectives(Place):
+class MpiCollectiveCalls(MpiRank):
     """The calls of a communicator that all its ranks make."""
 
     # Objects

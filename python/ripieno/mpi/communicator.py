@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
-from ripieno.mpi.collectives import Collectives
+from ripieno.mpi.collectives import MpiCollectiveCalls
 from ripieno.mpi.constants import COMM_TYPE_SHARED, LARGEST_TAG, TAG_UB, UNDEFINED, Exception
-from ripieno.mpi.messages import Messages
+from ripieno.mpi.messages import MpiMessageCalls
 
 
 class Group:
@@ -41,7 +41,7 @@ class Group:
         """Nothing: it goes with its last reference."""
 
 
-class Comm(Messages, Collectives):
+class Comm(MpiMessageCalls, MpiCollectiveCalls):
     """A communicator by the names of MPI."""
 
     def Split(self, color: int = 0, key: int = 0) -> Self | None:

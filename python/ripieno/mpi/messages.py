@@ -11,7 +11,7 @@ from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
 from ripieno.comm.mailbox import Message
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, Exception
 from ripieno.mpi.datatypes import Buffer, buffer_of
-from ripieno.mpi.place import Place
+from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
 
@@ -19,7 +19,7 @@ from ripieno.mpi.status import Status, noted
 _LOOK_S = 0.0002
 
 
-class Messages(Place):
+class MpiMessageCalls(MpiRank):
     """The calls of a communicator that concern two ranks. Every message has a tag."""
 
     # Objects

@@ -8,7 +8,7 @@ from ripieno.comm.communicator import Communicator
 from ripieno.mpi.constants import Exception
 
 
-class Place:
+class MpiRank:
     """One rank of a communicator, by the names of MPI."""
 
     _comm: Communicator
@@ -16,7 +16,7 @@ class Place:
     #: Receives that were begun and not waited for: a blocking send goes on with them.
     _waiting: list[Any]
 
-    def __new__(cls, comm: Place | None = None) -> Self:
+    def __new__(cls, comm: MpiRank | None = None) -> Self:
         if comm is None:
             raise Exception("a communicator comes of another: Split, Dup, Create_group")
         return cls._of(comm._comm, comm.name)
@@ -58,7 +58,7 @@ class Place:
         return False
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and other._comm is self._comm
+        return isinstance(other, MpiRank) and other._comm is self._comm
 
     def __hash__(self) -> int:
         return hash(id(self._comm))

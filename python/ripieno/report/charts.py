@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._extras import needs
-from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.clock import IterationTime
 
 with needs("reports"):
     import matplotlib
@@ -127,7 +127,7 @@ def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], S
         return svg_of(figure, name, escape(f"{what}: {'; '.join(told)}."))
 
 
-def time_chart(iterations: Sequence[Lap]) -> str:
+def time_chart(iterations: Sequence[IterationTime]) -> str:
     """Compute and communication seconds of each iteration, stacked, one panel per rank."""
     compute = np.array([each.compute_s for each in iterations])
     communication = np.array([each.communication_s for each in iterations])

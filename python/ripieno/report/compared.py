@@ -22,7 +22,7 @@ NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """One result.
 
     Parameters
@@ -103,7 +103,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
         They are of several commands, or too many; one is damaged, or tells nothing of its iterations.
     """
     folders = [ResultFolder.read(result) for result in results]
-    runs = [Run(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
+    runs = [ComparedRun(folder, name) for folder, name in zip(folders, _names(folders), strict=True)]
     _check(runs)
     figures = [{name: (number, text) for name, number, text in run.figures()} for run in runs]
     rows = [(name, [_beside(each.get(name), figures[0].get(name)) for each in figures]) for name in _keys(figures)]
@@ -143,7 +143,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
     path.write_text(html, encoding="utf-8")
 
 
-def _check(runs: Sequence[Run]) -> None:
+def _check(runs: Sequence[ComparedRun]) -> None:
     if not 2 <= len(runs) <= RUNS_MAX:
         raise InputError(f"{len(runs)} results: expected 2 to {RUNS_MAX}")
     for run in runs:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.journal import FitReport, RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
@@ -231,7 +231,7 @@ def patch_side(column_count: int) -> int:
     return CELL_PIXELS * math.isqrt(column_count // ORIENTATIONS)
 
 
-def _per_rank(laps: Sequence[Lap], name: str) -> list[float]:
+def _per_rank(laps: Sequence[IterationTime], name: str) -> list[float]:
     sums: list[float] = np.sum([getattr(each, name) for each in laps], axis=0).tolist() if laps else [0.0]
     return sums
 

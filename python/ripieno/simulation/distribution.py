@@ -16,7 +16,7 @@ from ripieno.units import bytes_text, duration_text, size_text
 _SEED_MAX = (1 << 64) - 1
 
 
-class Fetch(NamedTuple):
+class SimulatedFetch(NamedTuple):
     """A block, or part of one, that came from one rank to another, and how the two are connected."""
 
     sender: int
@@ -28,7 +28,7 @@ class Fetch(NamedTuple):
     kind: str
 
 
-class Corruption(NamedTuple):
+class CorruptBlock(NamedTuple):
     """A block that was wrong when it came: who sent it, and who found out."""
 
     block: int
@@ -36,7 +36,7 @@ class Corruption(NamedTuple):
     receiver: int
 
 
-class End(NamedTuple):
+class RankEnd(NamedTuple):
     """What became of a rank: "done", "failed", "lost" or "waiting"; when, in seconds; why, if it failed."""
 
     kind: str
@@ -79,14 +79,14 @@ class Distribution:
     cluster: Cluster
     block_bytes: int
     stripe_count: int
-    ends: list[End]
+    ends: list[RankEnd]
     settled_s: float | None
     reported_lost: list[int]
-    corruptions: list[Corruption]
+    corruptions: list[CorruptBlock]
     sent_bytes: list[int]
     message_count: int
     busiest: tuple[str, int, float] | None
-    fetches: list[Fetch] | None
+    fetches: list[SimulatedFetch] | None
 
     @property
     def seconds(self) -> float:
@@ -235,14 +235,14 @@ def distribute(
         cluster=cluster,
         block_bytes=found["block_bytes"],
         stripe_count=found["stripe_count"],
-        ends=[End(*each) for each in found["outcomes"]],
+        ends=[RankEnd(*each) for each in found["outcomes"]],
         settled_s=found["settled_s"],
         reported_lost=found["reported_lost"],
-        corruptions=[Corruption(*each) for each in found["corruptions"]],
+        corruptions=[CorruptBlock(*each) for each in found["corruptions"]],
         sent_bytes=found["sent_bytes"],
         message_count=found["message_count"],
         busiest=found["busiest"],
-        fetches=[Fetch(*each) for each in found["fetches"]] if fetches else None,
+        fetches=[SimulatedFetch(*each) for each in found["fetches"]] if fetches else None,
     )
 
 

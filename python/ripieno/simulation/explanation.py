@@ -17,7 +17,7 @@ _WIDTH = 160
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AlgorithmCandidate:
     """One algorithm.
 
     Attributes
@@ -69,11 +69,11 @@ class Explanation:
     cluster: Cluster
     chosen: str
     segment_count: int
-    candidates: list[Candidate]
+    candidates: list[AlgorithmCandidate]
     costs: str
 
     @property
-    def fastest(self) -> Candidate:
+    def fastest(self) -> AlgorithmCandidate:
         """The winner."""
         return self.candidates[0]
 
@@ -174,12 +174,12 @@ def explain(
     )
 
 
-def _candidate(found: dict[str, Any]) -> Candidate:
+def _candidate(found: dict[str, Any]) -> AlgorithmCandidate:
     terms_s = found.pop("terms_s")
-    return Candidate(terms_s=None if terms_s is None else tuple(terms_s), **found)
+    return AlgorithmCandidate(terms_s=None if terms_s is None else tuple(terms_s), **found)
 
 
-def _cells(each: Candidate) -> list[str]:
+def _cells(each: AlgorithmCandidate) -> list[str]:
     if each.impossible is not None:
         return [each.algorithm, "-", "", "", "", "", "", each.impossible]
     terms = ["", "", ""] if each.terms_s is None else [_duration(term) for term in each.terms_s]
@@ -201,7 +201,7 @@ def _times(longer: float | None, shorter: float) -> str:
     return f"{(longer or 0.0) / shorter:.2f} times"
 
 
-def _advantage(best: Candidate, second: Candidate) -> str:
+def _advantage(best: AlgorithmCandidate, second: AlgorithmCandidate) -> str:
     """The winner before the next, and the term in which it wins most."""
     assert best.seconds is not None and second.seconds is not None
     if second.seconds <= best.seconds * (1 + 1e-9):

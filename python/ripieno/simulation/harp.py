@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.kmeans import kmeans_iteration
-from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
+from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 NODES = (8, 16, 32, 64, 128)
 CORES = 32
@@ -36,7 +36,8 @@ def harp_figure_4() -> Reproduction:
             for nodes in NODES
         }
         rows += [
-            Row(f"K-means, {name}, {nodes} nodes", float(nodes), 8 * seconds[8] / seconds[nodes]) for nodes in NODES
+            FigureRow(f"K-means, {name}, {nodes} nodes", float(nodes), 8 * seconds[8] / seconds[nodes])
+            for nodes in NODES
         ]
     # All pairs are computed: twice the nodes take half as long.
     computing_s = 128 * LAYOUT_S
@@ -46,7 +47,8 @@ def harp_figure_4() -> Reproduction:
         for nodes in (1, *NODES)
     }
     rows += [
-        Row(f"layout, {nodes} nodes", 16.0 if nodes == 16 else None, layout[1] / layout[nodes]) for nodes in layout
+        FigureRow(f"layout, {nodes} nodes", 16.0 if nodes == 16 else None, layout[1] / layout[nodes])
+        for nodes in layout
     ]
     return Reproduction(
         "harp-figure-4",
@@ -82,7 +84,7 @@ def harp_table_1() -> Reproduction:
         ("reduce-scatter", "direct", cluster, "n·beta (regroup)", n * beta),
     )
     rows = [
-        Row(f"{collective} {name}: {formula}", seconds, seconds_of(name, where, n, collective))
+        FigureRow(f"{collective} {name}: {formula}", seconds, seconds_of(name, where, n, collective))
         for collective, name, where, formula, seconds in stated
     ]
     return Reproduction(

@@ -30,7 +30,7 @@ MEASURED_CLUSTERS, MEASURED_OPERATIONS, MEASURED_PASSES = 1000, 4e8, 3
 
 
 @dataclass(frozen=True)
-class Stage:
+class SimulatedStage:
     """A stage: its seconds, and what it does in them."""
 
     name: str
@@ -39,7 +39,7 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class KMeansIteration:
+class SimulatedIteration:
     """What an iteration takes on a modelled cluster.
 
     Attributes
@@ -53,8 +53,8 @@ class KMeansIteration:
     """
 
     cluster: Cluster
-    stages: list[Stage]
-    once: list[Stage]
+    stages: list[SimulatedStage]
+    once: list[SimulatedStage]
 
     @property
     def seconds(self) -> float:
@@ -88,7 +88,7 @@ def kmeans_iteration(
     operations_per_s: float | None = None,
     compared: float = 1.0,
     divided: bool = False,
-) -> KMeansIteration:
+) -> SimulatedIteration:
     """Play an iteration of K-means on a modelled cluster.
 
     Parameters
@@ -125,12 +125,12 @@ def kmeans_iteration(
     assign_s = 2.0 * rows * clusters * dim * compared / (cores * operations_per_s)
     rate = f"{operations_per_s / 1e9:.3g} GFLOP/s a core, {where}"
     part = "" if compared == 1 else f", {compared:.3g} of the pairs"
-    assign = Stage("assign", assign_s, f"{rows:,} points a rank{part}, {rate}, cores: {cores}")
+    assign = SimulatedStage("assign", assign_s, f"{rows:,} points a rank{part}, {rate}, cores: {cores}")
     centroids_bytes = clusters * dim * FLOAT32_BYTES
     if not divided:
         sums_bytes = clusters * (dim + 1) * FLOAT64_BYTES
         once = [_played("broadcast", cluster, centroids_bytes)]
-        return KMeansIteration(cluster, [assign, _played("allreduce", cluster, sums_bytes)], once)
+        return SimulatedIteration(cluster, [assign, _played("allreduce", cluster, sums_bytes)], once)
     share = -(-clusters // cluster.ranks)
     stages = [
         _played("allgather", cluster, share * dim * FLOAT32_BYTES),
@@ -138,7 +138,7 @@ def kmeans_iteration(
         _played("reduce_scatter", cluster, clusters * dim * FLOAT64_BYTES),
         _played("allreduce", cluster, clusters * FLOAT64_BYTES),
     ]
-    return KMeansIteration(cluster, stages, [])
+    return SimulatedIteration(cluster, stages, [])
 
 
 def measured_operations_per_s(dim: int, clusters: int) -> float:
@@ -156,8 +156,8 @@ def measured_operations_per_s(dim: int, clusters: int) -> float:
     return 2.0 * rows * used * dim / statistics.median(seconds)
 
 
-def _played(collective: str, cluster: Cluster, nbytes: int) -> Stage:
+def _played(collective: str, cluster: Cluster, nbytes: int) -> SimulatedStage:
     found = simulate(collective, cluster, nbytes=nbytes)
     if found.seconds is None:
         raise InputError("dead nodes: expected none, for an iteration needs all ranks")
-    return Stage(collective, found.seconds, f"{bytes_text(nbytes)} by {found.algorithm}")
+    return SimulatedStage(collective, found.seconds, f"{bytes_text(nbytes)} by {found.algorithm}")

@@ -12,7 +12,7 @@ import numpy as np
 
 import ripieno._native as _native
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
+from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 from ripieno.sparse import packets
 from ripieno.units import bytes_text
 
@@ -25,7 +25,7 @@ DIRECT, BINARY = "64", "2x2x2x2x2x2"
 
 
 @dataclass(frozen=True)
-class Graph:
+class PaperDataset:
     """A data set of section VI: features, the density of a rank's set, and the network that the paper designs for it.
 
     So many times fewer features have rows as many times as long, so that every packet has its bytes.
@@ -55,10 +55,10 @@ class Graph:
         return [np.flatnonzero(draw.random(count) < spread).tolist() for _ in range(RANKS)]
 
 
-TWITTER = Graph("Twitter", 60_000_000, 0.21, "8x4x2", 1000)
+TWITTER = PaperDataset("Twitter", 60_000_000, 0.21, "8x4x2", 1000)
 #: So that direct has the packets that the paper tells of.
 TWITTER_HALVED = replace(TWITTER, name="Twitter, values of 2 bytes", value_bytes=2)
-YAHOO = Graph("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
+YAHOO = PaperDataset("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
 
 
 def ec2() -> Cluster:
@@ -67,7 +67,7 @@ def ec2() -> Cluster:
     return Cluster(nodes=RANKS, rate_bits_per_s=RATE_BITS_PER_S, alpha_s=alpha_s, segment_bytes=None)
 
 
-def reduced(graph: Graph, degrees: str) -> tuple[float, float]:
+def reduced(graph: PaperDataset, degrees: str) -> tuple[float, float]:
     """Seconds of a reduction, and the bytes that a rank sends, the mean."""
     seconds, sent_bytes = _native.simulate_sparse(
         ec2().native(), degrees, graph.features // graph.fewer, graph.sets(), graph.row_bytes
@@ -84,7 +84,7 @@ def kylix_figure_6() -> Reproduction:
         found = {name: reduced(graph, degrees) for name, degrees in by_name.items()}
         for name, (seconds, sent_bytes) in found.items():
             degrees = f" {graph.degrees}" if name == "designed" else ""
-            rows.append(Row(f"{graph.name}, {name}{degrees}, {sent_bytes / 1e6:.0f} MB a rank", None, seconds))
+            rows.append(FigureRow(f"{graph.name}, {name}{degrees}, {sent_bytes / 1e6:.0f} MB a rank", None, seconds))
         direct, binary = (found[name][0] / found["designed"][0] for name in ("direct", "binary"))
         ratios.append(
             f"{graph.name}: direct takes {direct:.2f} and binary {binary:.2f} times as long as {graph.degrees}."
@@ -128,7 +128,7 @@ def kylix_figure_2() -> Reproduction:
         pair = replace(ec2(), nodes=2)
         seconds = seconds_of("direct", pair, size_bytes, "point-to-point")
         share = 8 * size_bytes / seconds / RATE_BITS_PER_S
-        rows.append(Row(f"packets of {bytes_text(size_bytes)}", TOLD_SHARES.get(size_bytes), share))
+        rows.append(FigureRow(f"packets of {bytes_text(size_bytes)}", TOLD_SHARES.get(size_bytes), share))
     return Reproduction(
         "kylix-figure-2",
         "Kylix, figure 2: what part of 10 Gbit/s packets reach, by their size",
@@ -149,7 +149,7 @@ def kylix_figure_5() -> Reproduction:
         curve = _native.DensityCurve.power_law(graph.features, ALPHA, graph.density)
         held = graph.features * curve.density(1)
         for level, each in enumerate(_levels(graph, curve, held)):
-            rows.append(Row(f"{graph.name}, {graph.degrees}, {each[0]} [{level}]", None, each[1]))
+            rows.append(FigureRow(f"{graph.name}, {graph.degrees}, {each[0]} [{level}]", None, each[1]))
     return Reproduction(
         "kylix-figure-5",
         "Kylix, figure 5: bytes that all ranks send in each layer, packets to themselves included, values of 4 bytes",
@@ -172,9 +172,9 @@ def kylix_figure_7() -> Reproduction:
     for threads in (1, 2, 4, 8, 16, 32):
         cluster = replace(ec2(), gamma_s_per_byte=seconds_per_byte * FIGURE_7_CORES / min(threads, FIGURE_7_CORES))
         seconds = _played(cluster, TWITTER, TWITTER.degrees)
-        rows.append(Row(f"{threads} threads", None, seconds))
+        rows.append(FigureRow(f"{threads} threads", None, seconds))
     own = _played(replace(ec2(), gamma_s_per_byte=GAMMA_S_PER_BYTE), TWITTER, TWITTER.degrees)
-    rows.append(Row("1 thread that adds as ours do, 0.13 ns a byte", None, own))
+    rows.append(FigureRow("1 thread that adds as ours do, 0.13 ns a byte", None, own))
     return Reproduction(
         "kylix-figure-7",
         "Kylix, figure 7: a reduction of the Twitter graph by 8x4x2, by the number of threads of a node",
@@ -202,7 +202,7 @@ def kylix_table_1() -> Reproduction:
         # A port carries what goes to each of the replicas.
         cluster = replace(achieved, nodes=ranks, rate_bits_per_s=ACHIEVED_BITS_PER_S / replicas)
         copies = "" if replicas == 1 else f", {replicas} replicas"
-        rows.append(Row(f"{degrees}, {nodes} nodes{copies}", printed, _played(cluster, TWITTER, degrees, ranks)))
+        rows.append(FigureRow(f"{degrees}, {nodes} nodes{copies}", printed, _played(cluster, TWITTER, degrees, ranks)))
     return Reproduction(
         "kylix-table-1",
         "Kylix, table I: a reduction of the Twitter graph, with and without replicas",
@@ -227,7 +227,7 @@ def kylix_figure_8() -> Reproduction:
         printed = PAGERANK_S[graph.name]
         least, most = (printed * share for share in COMMUNICATING)
         seconds = _played(achieved, graph, graph.degrees)
-        rows.append(Row(f"{graph.name}, reduction ({least:.2g} to {most:.2g} s)", (least + most) / 2, seconds))
+        rows.append(FigureRow(f"{graph.name}, reduction ({least:.2g} to {most:.2g} s)", (least + most) / 2, seconds))
     return Reproduction(
         "kylix-figure-8",
         "Kylix, figure 8: communication of an iteration of PageRank on 64 nodes",
@@ -248,7 +248,7 @@ FIGURE_7_CORES = 8
 GAMMA_S_PER_BYTE = 0.13e-9
 
 
-def _played(cluster: Cluster, graph: Graph, degrees: str, ranks: int = RANKS) -> float:
+def _played(cluster: Cluster, graph: PaperDataset, degrees: str, ranks: int = RANKS) -> float:
     """Seconds of a reduction; so many ranks divide the graph among them."""
     share = RANKS // ranks
     sets = graph.sets()
@@ -260,7 +260,7 @@ def _played(cluster: Cluster, graph: Graph, degrees: str, ranks: int = RANKS) ->
     return seconds
 
 
-def _levels(graph: Graph, curve: _native.DensityCurve, held: float) -> list[tuple[str, float]]:
+def _levels(graph: PaperDataset, curve: _native.DensityCurve, held: float) -> list[tuple[str, float]]:
     """GB of all ranks above each layer, and below the last."""
     priced = _native.design_estimate(
         RANKS, graph.degrees, (curve, held), (curve, held), graph.value_bytes, _native.PacketCurve.network()

@@ -14,7 +14,7 @@ from pathlib import Path
 import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.simulate import Simulation, Transfer
+from ripieno.simulation.simulate import Simulation, TransferTime
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
@@ -76,7 +76,7 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
     if cluster.ranks > RANKS_DRAWN:
         raise InputError(f"ranks={cluster.ranks}: expected at most {RANKS_DRAWN} in a picture of a plan")
     found = _native.simulate(cluster.rounds(), collective, algorithm, nbytes, root, transfers=True)
-    transfers = [Transfer(*each) for each in found["transfers"]]
+    transfers = [TransferTime(*each) for each in found["transfers"]]
     round_count = max((round(each.end_s) for each in transfers), default=0)
     width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + cluster.ranks * _ROW + _BOTTOM
     title = f"{collective.replace('_', '-')} of {size_text(nbytes)} by {found['algorithm']}, {cluster.ranks} ranks"
@@ -225,7 +225,7 @@ def _evenly(count: int, most: int) -> list[int]:
     return [index * (count - 1) // (most - 1) for index in range(most)]
 
 
-def _evenly_of(transfers: Sequence[Transfer], most: int) -> list[Transfer]:
+def _evenly_of(transfers: Sequence[TransferTime], most: int) -> list[TransferTime]:
     return [transfers[index] for index in _evenly(len(transfers), most)]
 
 
@@ -262,7 +262,7 @@ def _round_step(least: float) -> float:
     return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= least)
 
 
-def _arrow(each: Transfer) -> str:
+def _arrow(each: TransferTime) -> str:
     x1, x2 = _LEFT + each.start_s * _ROUND + 6, _LEFT + each.end_s * _ROUND - 6
     y1, y2 = (_TOP + (rank + 0.5) * _ROW for rank in (each.sender, each.receiver))
     length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5

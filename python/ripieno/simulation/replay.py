@@ -30,7 +30,7 @@ KINDS_MAX = 10_000
 
 
 @dataclass(frozen=True)
-class Call:
+class RecordedCall:
     """A collective of a recorded job.
 
     Attributes
@@ -56,7 +56,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Row:
+class ReplayRow:
     """All calls of a kind, in seconds; what could not be played counts as recorded."""
 
     collective: str
@@ -90,7 +90,7 @@ class Replay:
     ranks: int
     computing_s: float
     compute: float
-    rows: list[Row] = field(default_factory=list)
+    rows: list[ReplayRow] = field(default_factory=list)
 
     @property
     def recorded_s(self) -> float:
@@ -140,7 +140,7 @@ class Replay:
 
 
 def replay(
-    calls: Iterable[Call], ranks: int, cluster: Cluster, *, compute: float = 1.0, as_recorded: bool = False
+    calls: Iterable[RecordedCall], ranks: int, cluster: Cluster, *, compute: float = 1.0, as_recorded: bool = False
 ) -> Replay:
     """Play a recorded job's collectives on a modelled cluster.
 
@@ -181,12 +181,12 @@ def replay(
             if found.seconds is None:
                 raise InputError("dead nodes: expected none, for a job needs all ranks")
             simulated_s, algorithm = count * found.seconds, found.algorithm
-        rows.append(Row(collective, nbytes, count, recorded, algorithm, seconds, simulated_s))
+        rows.append(ReplayRow(collective, nbytes, count, recorded, algorithm, seconds, simulated_s))
     rows.sort(key=lambda row: -row.simulated_s)
     return Replay(cluster, ranks, computing_s, compute, rows)
 
 
-def read(path: Path) -> tuple[list[Call], int]:
+def read(path: Path) -> tuple[list[RecordedCall], int]:
     """The collectives of a trace in the order in which they ended, and how many ranks there were.
 
     Raises
@@ -202,7 +202,7 @@ def read(path: Path) -> tuple[list[Call], int]:
         raise InputError(f"{path}: expected a trace, as --trace or ripieno trace writes it, but {error!r}") from error
 
 
-def calls_of(trace: Mapping[str, Any]) -> tuple[list[Call], int]:
+def calls_of(trace: Mapping[str, Any]) -> tuple[list[RecordedCall], int]:
     """The same of a trace that has been read."""
     events = trace["traceEvents"]
     rank_of = {event["tid"]: _rank(event) for event in events if event["name"] == "thread_name"}
@@ -227,7 +227,7 @@ def calls_of(trace: Mapping[str, Any]) -> tuple[list[Call], int]:
         is_played = is_played and collective in _native.COLLECTIVES
         if collective in OF_BLOCKS:
             nbytes = -(-nbytes // len(members[communicator]))
-        calls.append(Call(collective, each[0]["args"]["algorithm"], nbytes, is_played, computing_s, seconds))
+        calls.append(RecordedCall(collective, each[0]["args"]["algorithm"], nbytes, is_played, computing_s, seconds))
     return calls, len(ranks)
 
 
@@ -244,7 +244,7 @@ def _duration(seconds: float) -> str:
     return duration_text(seconds) if seconds else "0"
 
 
-def _algorithm(row: Row) -> str:
+def _algorithm(row: ReplayRow) -> str:
     if row.algorithm is None:
         return "as recorded, not played"
     return (

@@ -16,7 +16,7 @@ from ripieno.simulation.simulate import simulate
 
 
 @dataclass(frozen=True)
-class Row:
+class FigureRow:
     """One figure: what it is of, what the paper prints, and what the simulation says, in seconds or as a ratio."""
 
     of: str
@@ -43,7 +43,7 @@ class Reproduction:
     name: str
     title: str
     unit: str
-    rows: Sequence[Row]
+    rows: Sequence[FigureRow]
     remarks: Sequence[str]
 
     def as_json(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from ripieno.units import bytes_text, duration_text, size_text
 BYTES_MAX = 1 << 50
 
 
-class Transfer(NamedTuple):
+class TransferTime(NamedTuple):
     """A message that arrived, and how its ends are connected: "memory", "cable" or "uplink"."""
 
     sender: int
@@ -59,7 +59,7 @@ class Simulation:
     bytes: dict[str, int]
     busiest: tuple[str, int, float] | None
     message_count: int
-    transfers: list[Transfer] | None
+    transfers: list[TransferTime] | None
 
     @property
     def unfinished(self) -> list[int]:
@@ -151,5 +151,5 @@ def simulate(
         bytes=found["bytes"],
         busiest=found["busiest"],
         message_count=found["message_count"],
-        transfers=[Transfer(*each) for each in found["transfers"]] if transfers else None,
+        transfers=[TransferTime(*each) for each in found["transfers"]] if transfers else None,
     )

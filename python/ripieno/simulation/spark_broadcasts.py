@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import distribute
-from ripieno.simulation.reproduction import Reproduction, Row
+from ripieno.simulation.reproduction import FigureRow, Reproduction
 from ripieno.simulation.spark_report import BLOCK_BYTES, MB, POINT_TO_POINT_BITS_PER_S
 
 GB = 1000 * MB
@@ -41,9 +41,9 @@ def seconds_to_nodes(algorithm: str, nodes: int, nbytes: int, block_bytes: int =
     return distribute(cluster, nbytes=nbytes, algorithm=algorithm, block_bytes=block_bytes).seconds
 
 
-def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES) -> list[Row]:
+def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES) -> list[FigureRow]:
     return [
-        Row(f"{size // MB:,} MB, {nodes} nodes", None, seconds_to_nodes(algorithm, nodes, size, block_bytes))
+        FigureRow(f"{size // MB:,} MB, {nodes} nodes", None, seconds_to_nodes(algorithm, nodes, size, block_bytes))
         for size in sizes
         for nodes in NODES
     ]
@@ -52,7 +52,7 @@ def _growth(algorithm: str, sizes: Sequence[int], block_bytes: int = BLOCK_BYTES
 def spark_table_1() -> Reproduction:
     """The mechanisms of broadcast, 1 GB to 40 nodes."""
     rows = [
-        Row(NAMES[algorithm], TABLE_1.get(algorithm), seconds_to_nodes(algorithm, SUMMED_UP_NODES, GB))
+        FigureRow(NAMES[algorithm], TABLE_1.get(algorithm), seconds_to_nodes(algorithm, SUMMED_UP_NODES, GB))
         for algorithm in NAMES
     ]
     return Reproduction(
@@ -74,7 +74,7 @@ def spark_table_1() -> Reproduction:
 def spark_figure_6() -> Reproduction:
     """CSB of 1 GB to 30 nodes in blocks of different sizes."""
     rows = [
-        Row(f"blocks of {kib / 1024:g} MiB", None, seconds_to_nodes("csb-llcf", 30, GB, kib << 10))
+        FigureRow(f"blocks of {kib / 1024:g} MiB", None, seconds_to_nodes("csb-llcf", 30, GB, kib << 10))
         for kib in (256, 512, 1024, 2048, 4096, 8192, 16384, 32768, 65536)
     ]
     return Reproduction(

@@ -7,7 +7,7 @@ sections 3, 5.1, 5.2 and 6.1.
 from __future__ import annotations
 
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
+from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 MB = 10**6
 #: By nodes: seconds of computation and of broadcast, in the first iteration of the job with k = 25.
@@ -40,9 +40,9 @@ def spark_table_2() -> Reproduction:
     for algorithm in ("binary", "chain"):
         for nodes, (_, printed) in TABLE_2.items():
             simulated = seconds_of(algorithm, _cloud(nodes, rate_bits_per_s), FIRST_BYTES)
-            rows.append(Row(f"broadcast, {nodes} nodes, {WAYS[algorithm]}", printed, simulated))
+            rows.append(FigureRow(f"broadcast, {nodes} nodes, {WAYS[algorithm]}", printed, simulated))
     for nodes, (printed, _) in TABLE_2.items():
-        rows.append(Row(f"computation, {nodes} nodes, divided", printed, TABLE_2[1][0] / nodes))
+        rows.append(FigureRow(f"computation, {nodes} nodes, divided", printed, TABLE_2[1][0] / nodes))
     return Reproduction(
         "spark-table-2",
         "Spark, table 2: an iteration of ALS that broadcasts 600 MB in chains of blocks, k = 25",
@@ -65,7 +65,9 @@ def spark_table_2() -> Reproduction:
 def spark_figure_4() -> Reproduction:
     """How broadcasts of 230 MB grow with the nodes, by the way they are made."""
     rows = [
-        Row(f"{way}, {nodes} nodes", None, seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES))
+        FigureRow(
+            f"{way}, {nodes} nodes", None, seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
+        )
         for algorithm, way in WAYS.items()
         for nodes in (5, 10, 20, 30, 40, 60)
     ]
@@ -96,7 +98,7 @@ def spark_figure_5() -> Reproduction:
         # Each copy is read by a third of the nodes.
         readers = -(-nodes // COPIES)
         seconds = seconds_of("flat", _cloud(readers, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
-        rows.append(Row(f"{nodes} nodes", None, seconds))
+        rows.append(FigureRow(f"{nodes} nodes", None, seconds))
     return Reproduction(
         "spark-figure-5",
         "Spark, figure 5: centralized broadcast of 230 MB by a file with three copies, cables of 575 Mbit/s",

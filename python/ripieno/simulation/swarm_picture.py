@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from html import escape
 
-from ripieno.simulation.distribution import Distribution, End, Fetch
+from ripieno.simulation.distribution import Distribution, RankEnd, SimulatedFetch
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 #: More rows or bars show nothing more.
@@ -43,12 +43,12 @@ def swarm(found: Distribution) -> str:
     return draw(title, found.fetches, found.ends, found.seconds)
 
 
-def draw(title: str, fetches: Sequence[Fetch], ends: Sequence[End], seconds: float) -> str:
+def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd], seconds: float) -> str:
     """Fetches by time, and the bytes between any two ranks; `ends` has all ranks, `seconds` the last end."""
     count = len(ends)
     shown = list(range(count)) if count <= ROWS_DRAWN else [row * (count - 1) // (ROWS_DRAWN - 1) for row in range(64)]
     rows = {rank: row for row, rank in enumerate(shown)}
-    by_receiver: defaultdict[int, list[Fetch]] = defaultdict(list)
+    by_receiver: defaultdict[int, list[SimulatedFetch]] = defaultdict(list)
     for fetch in fetches:
         by_receiver[fetch.receiver].append(fetch)
     ends_s = [fetch.end_s for fetch in fetches] + [seconds]
@@ -89,9 +89,9 @@ def draw(title: str, fetches: Sequence[Fetch], ends: Sequence[End], seconds: flo
     return "\n".join(parts)
 
 
-def _lanes(fetches: Sequence[Fetch]) -> list[list[Fetch]]:
+def _lanes(fetches: Sequence[SimulatedFetch]) -> list[list[SimulatedFetch]]:
     """As few lists as may be, in none of which two overlap: each fetch goes to the first that is free."""
-    lanes: list[list[Fetch]] = []
+    lanes: list[list[SimulatedFetch]] = []
     for fetch in sorted(fetches, key=lambda fetch: fetch.start_s):
         free = next((lane for lane in lanes if lane[-1].end_s <= fetch.start_s), None)
         if free is None:
@@ -101,7 +101,7 @@ def _lanes(fetches: Sequence[Fetch]) -> list[list[Fetch]]:
     return lanes
 
 
-def _bar(fetch: Fetch, top: float, height: float, scale: float) -> str:
+def _bar(fetch: SimulatedFetch, top: float, height: float, scale: float) -> str:
     x, width = _LEFT + fetch.start_s * scale, max((fetch.end_s - fetch.start_s) * scale, 0.5)
     told = (
         f"block {fetch.block} from rank {fetch.sender}: {bytes_text(fetch.size_bytes)}, "
@@ -118,7 +118,7 @@ def _colour(rank: int) -> str:
     return "var(--ink)" if rank == 0 else f"hsl({rank * 137.508 % 360:.0f} 62% 52%)"
 
 
-def _rates(fetches: Sequence[Fetch], end_s: float) -> list[float]:
+def _rates(fetches: Sequence[SimulatedFetch], end_s: float) -> list[float]:
     """Bytes per second that came in each of the steps of the whole time."""
     step_s = end_s / _STEPS
     values = [0.0] * _STEPS
@@ -144,7 +144,7 @@ def _area(values: Sequence[float], base: float, highest: float) -> str:
     return f"<polygon class='rate' points='{' '.join(points)}'/>"
 
 
-def _fields(fetches: Sequence[Fetch], shown: Sequence[int], left: float) -> str:
+def _fields(fetches: Sequence[SimulatedFetch], shown: Sequence[int], left: float) -> str:
     """From whom (across) each rank (down) got how much."""
     sums: defaultdict[tuple[int, int], int] = defaultdict(int)
     for fetch in fetches:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import median
 
 from ripieno.simulation.cluster import Cluster
-from ripieno.simulation.reproduction import Reproduction, Row, seconds_of
+from ripieno.simulation.reproduction import FigureRow, Reproduction, seconds_of
 
 GB = 10**9
 #: Java's socket buffer on that cluster (section 4.6): what a daemon passes on at once.
@@ -60,7 +60,7 @@ def twister_table_8() -> Reproduction:
             for nodes, seconds in zip(SWITCHES, printed, strict=True):
                 cluster = _polar_grid(nodes, TABLE_8["chain"][1][0])
                 simulated = seconds_of(algorithm, cluster, size_gb * GB)
-                rows.append(Row(f"{names[algorithm]}, {size_gb:g} GB, {nodes} nodes", seconds, simulated))
+                rows.append(FigureRow(f"{names[algorithm]}, {size_gb:g} GB, {nodes} nodes", seconds, simulated))
     return Reproduction(
         "twister-table-8",
         "Twister, table 8: broadcast on PolarGrid (1 GbE, sections under switches with uplinks of 10 GbE)",
@@ -85,7 +85,7 @@ def twister_table_5() -> Reproduction:
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
         whole = replace(cluster, segment_bytes=None)
-        rows.append(Row(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", whole, GB)))
+        rows.append(FigureRow(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", whole, GB)))
     return Reproduction(
         "twister-table-5",
         "Twister, table 5: scatter-allgather-bucket broadcast of 1 GB on PolarGrid",
@@ -109,7 +109,7 @@ def twister_figure_4() -> Reproduction:
         chain = seconds_of("chain", cluster, GB)
         for algorithm, way in ways.items():
             printed = 1.2 if algorithm == "chain" else None
-            rows.append(Row(f"{nodes} nodes, {way}", printed, seconds_of(algorithm, cluster, GB) / chain))
+            rows.append(FigureRow(f"{nodes} nodes, {way}", printed, seconds_of(algorithm, cluster, GB) / chain))
     return Reproduction(
         "twister-figure-4",
         "Twister, figure 4: how many times as long as its chain MPI_Bcast of Open MPI 1.4.1 takes, 1 GB on PolarGrid",
@@ -136,7 +136,7 @@ def twister_figure_6() -> Reproduction:
             ordered = seconds_of("chain@racks", cluster, GB)
             random = median(seconds_of(f"chain@random:{seed}", cluster, GB) for seed in range(3))
             printed = 5.0 if SWITCHES[nodes] > 3 else None
-            rows.append(Row(f"{nodes} nodes, {SWITCHES[nodes]} switches, {where}", printed, random / ordered))
+            rows.append(FigureRow(f"{nodes} nodes, {SWITCHES[nodes]} switches, {where}", printed, random / ordered))
     return Reproduction(
         "twister-figure-6",
         "Twister, figure 6: how many times as long a chain of 1 GB in random order takes (median of 3 orders)",

@@ -16,7 +16,7 @@ from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart, matched
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import InMemory, OwnRows
+from ripieno.input.matrix import LocalRows, RowsInMemory
 from ripieno.launch.engine.batches import Batches
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
         raise InputError(f"initial_centers have {start.shape[1]} values each, the rows of {name!r} have {width}")
     if weights is not None and not comm.allreduce(float(weights.sum())):
         raise InputError(f"weight_col={weight_names[0]!r}: expected numbers >= 0, not all of them 0")
-    rows = OwnRows(InMemory(points.reshape(-1, width)), weights, f"partition {comm.rank} of {name!r}")
+    rows = LocalRows(RowsInMemory(points.reshape(-1, width)), weights, f"partition {comm.rank} of {name!r}")
     part = program.fit(comm, rows, None, options)
     # Labels and distances stay here, they are as many as the rows; centres are equal on all ranks.
     clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))

@@ -70,7 +70,7 @@ class Query:
 
 
 @dataclass
-class Found:
+class SearchMatches:
     """What was found in a split: lines by block, or their number alone."""
 
     split: Split
@@ -96,7 +96,7 @@ def search(
     comm: Communicator,
     source: PathLike | Sequence[PathLike],
     query: Query,
-    form: Callable[[Found], Any] | None = None,
+    form: Callable[[SearchMatches], Any] | None = None,
 ) -> Iterator[list[tuple[Split, int, Any]]]:
     """Search files; every rank calls it.
 
@@ -200,8 +200,8 @@ def _at_most(now: Sequence[Split], max_count: int | None, found_before: int) -> 
         yield None if max_count is None else max_count - found_before
 
 
-def _find(lines: _native.LineSearch, split: Split, at_most: int | None, *, counting: bool) -> Found:
-    found = Found(split)
+def _find(lines: _native.LineSearch, split: Split, at_most: int | None, *, counting: bool) -> SearchMatches:
+    found = SearchMatches(split)
     if at_most == 0:
         return found
     for text in split.blocks(BLOCK_BYTES):
@@ -229,7 +229,7 @@ def _table(comm: Communicator, source: PathLike | Sequence[PathLike], query: Que
         return table
 
 
-def _rows(found: Found) -> pa.Table:
+def _rows(found: SearchMatches) -> pa.Table:
     import pyarrow as pa
 
     from ripieno.keyed.arrow import array_of_keys

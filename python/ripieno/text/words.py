@@ -17,7 +17,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, share, splits
-from ripieno.keyed import Emitter, Form, KeyValues, regroup
+from ripieno.keyed import Emitter, KeyedForm, KeyValues, regroup
 from ripieno.keyed.columns import Strings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SPLITS_PER_THREAD = 8
 #: Below this, words go to temporary files almost one by one.
 LEAST_MEMORY = 1 << 18
-FORM = Form("binary", "int64", None)
+FORM = KeyedForm("binary", "int64", None)
 
 
 def count_words(

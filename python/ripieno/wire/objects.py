@@ -113,7 +113,7 @@ def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str 
 
 
 def _give(
-    packed: packing.Packed, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]
+    packed: packing.PackedValue, begin: Callable[[int, bytes | int], object], give: Callable[[NDArray[Any]], object]
 ) -> None:
     """Pass a value on: `begin` moves the first message, `give` the bytes of arrays, each buffer from its place."""
     if not packed.buffers and len(packed.pickled) <= _native.FRAME_ROOM_BYTES:
@@ -292,7 +292,7 @@ def _rest(firsts: Sequence[tuple[bool, Any]]) -> tuple[list[int], NDArray[Any], 
     return sizes, *_chunks(sizes)
 
 
-def _write(packed: packing.Packed, chunk: NDArray[Any]) -> None:
+def _write(packed: packing.PackedValue, chunk: NDArray[Any]) -> None:
     if chunk.size:
         packing.write_blob(packed, chunk)
 

@@ -47,14 +47,14 @@ def spent_s() -> float:
     return SPENT.seconds + _native.seconds_serializing()
 
 
-class Packed(NamedTuple):
+class PackedValue(NamedTuple):
     """A value on its way: `pickled` refers to `buffers`, flat uint8 arrays on the value's own memory, in order."""
 
     pickled: bytes
     buffers: list[NDArray[Any]]
 
 
-def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> Packed:
+def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
     """Pickle `value`, leaving contiguous buffers where they are unless they have at most `within_bytes`.
 
     The standard pickler is tried first because it is several times faster; classes and functions that only exist in
@@ -76,7 +76,7 @@ def pack(value: Any, within_bytes: int = _native.WITHIN_BYTES) -> Packed:
         try:
             pickled = dumps(value, protocol=5, buffer_callback=is_within)
             SPENT.seconds += time.perf_counter() - begun_s
-            return Packed(pickled, buffers)
+            return PackedValue(pickled, buffers)
         except Exception as error:
             failure = error
     raise SerializationError(
@@ -92,7 +92,7 @@ def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     return value
 
 
-def head(packed: Packed) -> NDArray[Any]:
+def head(packed: PackedValue) -> NDArray[Any]:
     """What a receiver must know before the buffers arrive, as uint8: all sizes, then the pickle."""
     sizes = [len(packed.pickled), len(packed.buffers), *(buffer.nbytes for buffer in packed.buffers)]
     return np.concatenate([np.array(sizes, np.int64).view(np.uint8), np.frombuffer(packed.pickled, np.uint8)])
@@ -106,13 +106,13 @@ def read_head(head: NDArray[Any]) -> tuple[memoryview, list[int]]:
     return head[pickled_at : pickled_at + pickled_bytes].data, sizes_bytes
 
 
-def blob_bytes(packed: Packed) -> int:
+def blob_bytes(packed: PackedValue) -> int:
     """Size of the blob that `write_blob` makes of `packed`, a multiple of the alignment."""
     head_bytes = HEAD_BYTES + 8 * len(packed.buffers) + len(packed.pickled)
     return _aligned(head_bytes) + sum(_aligned(buffer.nbytes) for buffer in packed.buffers)
 
 
-def blob_pieces(packed: Packed) -> Iterator[tuple[int, NDArray[Any]]]:
+def blob_pieces(packed: PackedValue) -> Iterator[tuple[int, NDArray[Any]]]:
     """What a blob consists of: offsets, and the bytes that belong there."""
     start = head(packed)
     yield 0, start
@@ -122,7 +122,7 @@ def blob_pieces(packed: Packed) -> Iterator[tuple[int, NDArray[Any]]]:
         offset += _aligned(buffer.nbytes)
 
 
-def write_blob(packed: Packed, into: NDArray[Any]) -> None:
+def write_blob(packed: PackedValue, into: NDArray[Any]) -> None:
     """Write the blob of `packed` into `into`, a uint8 array of `blob_bytes(packed)` elements."""
     for offset, piece in blob_pieces(packed):
         into[offset : offset + piece.nbytes] = piece

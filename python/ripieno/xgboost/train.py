@@ -13,7 +13,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.worker_estimator import WorkerEstimator
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, is_path_like, open_source
+from ripieno.input.matrix import Dataset, RowsInMemory, is_path_like, open_source
 from ripieno.wire.arrays import check_unmasked
 from ripieno.xgboost.network import network
 
@@ -44,7 +44,7 @@ class LabelledRows:
         What evaluations call them.
     """
 
-    source: Dataset | InMemory
+    source: Dataset | RowsInMemory
     labels: NDArray[Any] | str
     weights: NDArray[Any] | None
     name: str
@@ -53,13 +53,13 @@ class LabelledRows:
     def of(cls, X: Any, y: Any, weights: ArrayLike | None, name: str) -> LabelledRows:
         """What a user gives, with InputErrors that name it."""
         if is_path_like(X):
-            source: Dataset | InMemory = open_source(X)
+            source: Dataset | RowsInMemory = open_source(X)
         else:
             check_unmasked(X, name)
             rows = np.asarray(X)
             if rows.ndim != 2 or rows.dtype.kind not in "biuf":
                 raise InputError(f"{name}: shape {rows.shape}, dtype {rows.dtype}: expected rows of numbers")
-            source = InMemory(rows)
+            source = RowsInMemory(rows)
         if isinstance(y, str):
             if not isinstance(source, Dataset) or y not in (source.column_names or ()):
                 raise InputError(f"{name}: no column is called {y!r}, which labels are to come from")
@@ -197,13 +197,13 @@ def _checked(name: str) -> str:
     return name
 
 
-def _one_each(given: Any, source: Dataset | InMemory, what: str) -> NDArray[Any] | None:
+def _one_each(given: Any, source: Dataset | RowsInMemory, what: str) -> NDArray[Any] | None:
     if given is None:
         return None
     check_unmasked(given, what)
     found = np.asarray(given)
     if found.ndim != 1 or found.dtype.kind not in "biuf":
         raise InputError(f"{what}: shape {found.shape}, dtype {found.dtype}: expected a number for each row")
-    if isinstance(source, InMemory) and len(found) != source.row_count:
+    if isinstance(source, RowsInMemory) and len(found) != source.row_count:
         raise InputError(f"{what}: {len(found)} for {source.row_count} rows")
     return found

@@ -48,7 +48,7 @@ SLOTS = 4
 
 
 @dataclass
-class Standing:
+class EngineStanding:
     """A running job of an engine, for one test after the other; a new one once a test has ended it.
 
     Attributes

@@ -148,10 +148,10 @@ def held(comm) -> dict[str, int]:
 def clustered(comm, rows: np.ndarray, n_clusters: int) -> tuple[np.ndarray, list[np.ndarray], float]:
     """K-means from the first rows, for 5 iterations: centroids, every rank's labels, inertia."""
     from ripieno.algorithms.kmeans import program
-    from ripieno.input.matrix import InMemory
+    from ripieno.input.matrix import RowsInMemory
 
     options = program.KMeansOptions(n_clusters, "array", [rows[:n_clusters]], 5, 0)
-    clustering = program.fit(comm, InMemory(rows), None, options).clustering
+    clustering = program.fit(comm, RowsInMemory(rows), None, options).clustering
     return clustering.centroids, comm.allgather(clustering.labels), clustering.inertia
 
 

@@ -23,7 +23,7 @@ READY_S = 30.0
 
 
 @dataclass(frozen=True)
-class Cluster:
+class SlurmCluster:
     """A running cluster of 2 nodes with 2 CPUs each.
 
     Attributes
@@ -37,13 +37,13 @@ class Cluster:
     variables: dict[str, str]
     held: Path
 
-    def run(self, *command: object, timeout_s: float = 60.0, cwd: Path | None = None, **more: str) -> Ended:
+    def run(self, *command: object, timeout_s: float = 60.0, cwd: Path | None = None, **more: str) -> CommandResult:
         """Run a command to its end, with `more` in the environment."""
         environment = {**os.environ, "PATH": _path(), **self.variables, **more}
         done = subprocess.run(
             list(map(str, command)), capture_output=True, text=True, timeout=timeout_s, env=environment, cwd=cwd
         )
-        return Ended(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def is_idle(self) -> bool:
         """Whether no job is left, and every node is free."""
@@ -53,7 +53,7 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Ended:
+class CommandResult:
     """Exit code and output of a command."""
 
     code: int
@@ -70,7 +70,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Cluster]:
+def started(folder: Path) -> Iterator[SlurmCluster]:
     """A cluster with its files in `folder`, until the context is left."""
     for name in ("state", "munge", *(f"spool/{node}" for node in NODES)):
         (folder / name).mkdir(parents=True)
@@ -91,7 +91,7 @@ def started(folder: Path) -> Iterator[Cluster]:
         *(["slurmd", "-D", "-N", node, "-f", str(configuration)] for node in NODES),
     ]
     processes: list[subprocess.Popen[bytes]] = []
-    cluster = Cluster(variables, held)
+    cluster = SlurmCluster(variables, held)
     try:
         for command in daemons:
             with (folder / f"{command[0]}-{len(processes)}.out").open("wb") as output:

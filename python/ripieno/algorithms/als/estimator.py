@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.als import program
-from ripieno.algorithms.als.exchange import WAYS, Way
+from ripieno.algorithms.als.exchange import WAYS, FactorExchange
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import (
-    Numbered,
+    NumberedRatings,
     OwnRatings,
     RatingFiles,
     Triples,
@@ -60,7 +60,7 @@ class ALSReport(RunReport):
     """
 
     rating_count: int = 0
-    ways: tuple[Way, ...] = ()
+    ways: tuple[FactorExchange, ...] = ()
 
 
 class ALS(IterativeEstimator, ObservedEstimator):
@@ -383,10 +383,10 @@ class ALS(IterativeEstimator, ObservedEstimator):
         first, user_count = sum(counts[: comm.rank]), sum(counts)
         mine = triples or no_triples()
         users, items = (ids.to_numpy().astype(np.int32) for ids in (mine.users, mine.items))
-        own = Numbered(users + np.int32(first), items, mine.values, user_count, item_count)
+        own = NumberedRatings(users + np.int32(first), items, mine.values, user_count, item_count)
         return OwnRatings(own), np.arange(user_count), np.arange(item_count)
 
-    def _open(self, ratings: Any) -> tuple[Numbered | RatingFiles, NDArray[Any], NDArray[Any]]:
+    def _open(self, ratings: Any) -> tuple[NumberedRatings | RatingFiles, NDArray[Any], NDArray[Any]]:
         """What workers are sent, and ids of users and items, if they are known."""
         found = self._opened(ratings)
         if isinstance(found, RatingFiles):
@@ -397,7 +397,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             users, items = (ids.to_numpy().astype(np.int32) for ids in (found.users, found.items))
         else:
             (users, user_ids), (items, item_ids) = numbered(found.users), numbered(found.items)
-        return Numbered(users, items, found.values, len(user_ids), len(item_ids)), user_ids, item_ids
+        return NumberedRatings(users, items, found.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
     def _keep(self, parts: Sequence[ALSPart], total_s: float) -> None:
         first = parts[0]

@@ -24,7 +24,7 @@ WAYS = ("allgather", "needed")
 
 
 @dataclass(frozen=True)
-class Way:
+class FactorExchange:
     """How factors travel, and why.
 
     Parameters
@@ -119,7 +119,7 @@ class Exchange:
         counts, out_counts = self._out_counts.tolist(), self._in_counts.tolist()
         return self._comm.alltoall(own[self._picked], out=table, counts=counts, out_counts=out_counts)
 
-    def _priced(self, what: str, way: str | None) -> Way:
+    def _priced(self, what: str, way: str | None) -> FactorExchange:
         comm, row_bytes = self._comm, 4 * self._rank
         others = np.arange(comm.world_size) != comm.rank
         mine = max(int(self._in_counts[others].sum()), int(self._out_counts[others].sum()))
@@ -132,4 +132,4 @@ class Exchange:
         needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)
         cheaper = "needed" if needed_s < allgather_s else "allgather"
         chosen = "stay" if comm.world_size == 1 else way or cheaper
-        return Way(what, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)
+        return FactorExchange(what, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)

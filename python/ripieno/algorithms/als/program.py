@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.als.exchange import Exchange, Way
-from ripieno.algorithms.als.ratings import Dealt, Side, load
-from ripieno.algorithms.als.saved import Keeper, digest
-from ripieno.algorithms.als.table import Numbered, OwnRatings, RatingFiles
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.als.exchange import Exchange, FactorExchange
+from ripieno.algorithms.als.ratings import Dealt, RatingSide, load
+from ripieno.algorithms.als.saved import AlsCheckpointer, digest
+from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import Keeping
-from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,12 +85,15 @@ class ALSPart:
     item_ids: NDArray[Any] | None
     rating_count: int
     resumed_from: int | None
-    ways: tuple[Way, ...]
-    record: Record
+    ways: tuple[FactorExchange, ...]
+    record: WorkerReport
 
 
 def fit(
-    comm: Communicator, source: Numbered | RatingFiles | OwnRatings, options: ALSOptions, emit: Emit | None = None
+    comm: Communicator,
+    source: NumberedRatings | RatingFiles | OwnRatings,
+    options: ALSOptions,
+    emit: Emit | None = None,
 ) -> ALSPart:
     """Alternate, from random item factors or from a checkpoint.
 
@@ -103,10 +106,10 @@ def fit(
     """
     begin = time.perf_counter()
     ratings = load(comm, source, options.rank, implicit=options.implicit)
-    journal = Journal(comm, emit)
+    journal = IterationLog(comm, emit)
     work = _Alternation(comm, ratings, options, journal.clock)
     facts = {} if options.keeping.folder is None else options.facts(ratings, digest(comm, ratings.users))
-    with closing(Keeper(comm, options.keeping, facts)) as keeper:
+    with closing(AlsCheckpointer(comm, options.keeping, facts)) as keeper:
         progress = keeper.load(options.max_iter)
         users, items = starts(options, ratings) if progress is None else progress.own(ratings)
         done = journal.iterations_before = 0 if progress is None else progress.iteration
@@ -138,7 +141,7 @@ def starts(options: ALSOptions, ratings: Dealt) -> tuple[Factors, Factors]:
     return np.zeros((len(ratings.users.own), options.rank), np.float32), start_factors(options, ratings.items)
 
 
-def start_factors(options: ALSOptions, side: Side) -> Factors:
+def start_factors(options: ALSOptions, side: RatingSide) -> Factors:
     """Random first factors of a rank's rows: those of a row depend on its number and the seed alone.
 
     They are the sizes of normal numbers, divided so that rows are about of length 1; zeros where there is no rating.
@@ -155,7 +158,7 @@ def start_factors(options: ALSOptions, side: Side) -> Factors:
 class _Alternation:
     """The two half steps of a rank, and what is known of the factors after them."""
 
-    def __init__(self, comm: Communicator, ratings: Dealt, options: ALSOptions, clock: Clock) -> None:
+    def __init__(self, comm: Communicator, ratings: Dealt, options: ALSOptions, clock: IterationClock) -> None:
         self._comm, self._ratings, self._options, self._clock = comm, ratings, options, clock
         self._sides = {"users": ratings.users, "items": ratings.items}
         # The exchange that each side's half step begins with brings the factors of the other side.
@@ -165,7 +168,7 @@ class _Alternation:
         }
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[FactorExchange, ...]:
         """How factors travel."""
         return tuple(exchange.way for exchange in self._exchanges.values())
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from ripieno.algorithms.als.table import Numbered, OwnRatings, RatingFiles
+from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Side:
+class RatingSide:
     """The users, or the items, with the ratings of those that are this rank's.
 
     Parameters
@@ -51,14 +51,14 @@ class Side:
 class Dealt:
     """What a rank has of the ratings; ids are those of all, where files say them."""
 
-    users: Side
-    items: Side
+    users: RatingSide
+    items: RatingSide
     rating_count: int
     user_ids: NDArray[Any] | None = None
     item_ids: NDArray[Any] | None = None
 
 
-def load(comm: Communicator, source: Numbered | RatingFiles | OwnRatings, rank: int, *, implicit: bool) -> Dealt:
+def load(comm: Communicator, source: NumberedRatings | RatingFiles | OwnRatings, rank: int, *, implicit: bool) -> Dealt:
     """Read this rank's share, and deal all ranks' ratings by user, and by item.
 
     Raises
@@ -87,7 +87,7 @@ def _side(
     shape: tuple[int, int],
     rank: int,
     implicit: bool,
-) -> Side:
+) -> RatingSide:
     counts = comm.allreduce(np.bincount(rows, minlength=shape[0]))
     cuts = even_cuts(counts, rank, comm.world_size)
     own = range(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
@@ -98,7 +98,7 @@ def _side(
     with agreement(comm):
         matrix = _matrix(rows - own.start, columns, values, (len(own), shape[1]), implicit)
     merged = comm.allgather(np.diff(matrix.indptr))
-    return Side(
+    return RatingSide(
         counts=np.concatenate(merged).astype(np.int64),
         cuts=cuts,
         own=own,

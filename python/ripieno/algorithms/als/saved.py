@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.als.ratings import Dealt, Side
+from ripieno.algorithms.als.ratings import Dealt, RatingSide
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
 from ripieno.kernels.hashing import mixed
 
@@ -22,7 +22,7 @@ NAME = "als"
 
 
 @dataclass(frozen=True)
-class Progress:
+class AlsFitState:
     """How far a fit has come: iterations, and the factors after them, of all users and items."""
 
     iteration: int
@@ -35,7 +35,7 @@ class Progress:
         return self.users[users.start : users.stop], self.items[items.start : items.stop]
 
 
-class Keeper:
+class AlsCheckpointer:
     """Keeps the progress of a fit in a folder, and in memory if it would begin again; does nothing without either.
 
     Parameters
@@ -56,7 +56,7 @@ class Keeper:
     def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
         self._states = FitStates(comm, NAME, shared=False, keeping=keeping, facts=facts)
 
-    def load(self, max_iter: int) -> Progress | None:
+    def load(self, max_iter: int) -> AlsFitState | None:
         """How far an earlier fit had come, if one had.
 
         Raises
@@ -69,7 +69,7 @@ class Keeper:
             return None
         self._states.refuse_beyond(done, max_iter - 1, f"max_iter={max_iter}")
         users, items = zip(*found, strict=True)
-        return Progress(done, np.concatenate(users), np.concatenate(items))
+        return AlsFitState(done, np.concatenate(users), np.concatenate(items))
 
     def save(self, iteration: int, users: NDArray[np.float32], items: NDArray[np.float32]) -> None:
         """Keep the factors after an iteration, of which each rank has its own, if it has its turn."""
@@ -80,7 +80,7 @@ class Keeper:
         self._states.close()
 
 
-def digest(comm: Communicator, users: Side) -> int:
+def digest(comm: Communicator, users: RatingSide) -> int:
     """A number that other ratings do not have, whoever has read them."""
     rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
     pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)

@@ -75,7 +75,7 @@ class Triples:
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedRatings:
     """Ratings of users 0 … user_count - 1, which local workers share; each takes its run of them."""
 
     users: NDArray[np.int32]
@@ -84,24 +84,24 @@ class Numbered:
     user_count: int
     item_count: int
 
-    def read_share(self, comm: Communicator, *, implicit: bool) -> Numbered:
+    def read_share(self, comm: Communicator, *, implicit: bool) -> NumberedRatings:
         """One rank's ratings."""
         mine = slice(*even_range(len(self.values), comm.rank, comm.world_size))
         counts = self.user_count, self.item_count
-        return Numbered(self.users[mine], self.items[mine], self.values[mine], *counts)
+        return NumberedRatings(self.users[mine], self.items[mine], self.values[mine], *counts)
 
 
 @dataclass(frozen=True)
 class OwnRatings:
     """Ratings that belong to one rank: as columns, or with the numbers of all ranks' users and items."""
 
-    ratings: Triples | Numbered
+    ratings: Triples | NumberedRatings
 
     def read_share(
         self, comm: Communicator, *, implicit: bool
-    ) -> tuple[Numbered, NDArray[Any] | None, NDArray[Any] | None]:
+    ) -> tuple[NumberedRatings, NDArray[Any] | None, NDArray[Any] | None]:
         """This rank's ratings, and the ids of all users and items, if they have no numbers before."""
-        if isinstance(self.ratings, Numbered):
+        if isinstance(self.ratings, NumberedRatings):
             return self.ratings, None, None
         return numbered_by_all(comm, self.ratings)
 
@@ -122,7 +122,7 @@ class RatingFiles:
         """All ratings."""
         return _joined([self._read(split) for split in self._splits(1)])
 
-    def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[Numbered, NDArray[Any], NDArray[Any]]:
+    def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
         """One rank's ratings, and the ids of all users and items."""
         with agreement(comm):
             cut = self._splits(comm.world_size) if comm.rank == 0 else []
@@ -233,10 +233,10 @@ def no_triples() -> Triples:
     return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
 
 
-def numbered_by_all(comm: Communicator, own: Triples) -> tuple[Numbered, NDArray[Any], NDArray[Any]]:
+def numbered_by_all(comm: Communicator, own: Triples) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
     """A rank's ratings with the numbers of all ranks' users and items, and the ids of these."""
     (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
-    return Numbered(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
+    return NumberedRatings(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
 
 def _numbers(comm: Communicator, ids: pa.Array, what: str) -> tuple[NDArray[np.int32], NDArray[Any]]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.input.shares import even_range
 
@@ -34,7 +34,7 @@ FIRST_PASSES = 4
 
 
 @dataclass(frozen=True)
-class Order:
+class ArrivalOrder:
     """In which order a rank's centroids come to the others.
 
     Parameters
@@ -55,7 +55,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Block:
+class CentroidBlock:
     """Some centroids of a rank.
 
     Parameters
@@ -89,7 +89,7 @@ class DividedCentroids:
         Of each rank; this one's numbers are those of `own`, row by row.
     """
 
-    def __init__(self, comm: Communicator, own: NDArray[Any], orders: list[Order]) -> None:
+    def __init__(self, comm: Communicator, own: NDArray[Any], orders: list[ArrivalOrder]) -> None:
         self._comm = comm
         self.own = own
         self.own_numbers = orders[comm.rank].numbers
@@ -110,10 +110,10 @@ class DividedCentroids:
             if low < high:
                 own[low - first : high - first] = block[low - begin : high - begin]
         runs = (even_range(count, rank, comm.world_size) for rank in range(comm.world_size))
-        orders = [Order(np.arange(*run, dtype=np.uint32), np.array([0, run[1] - run[0]])) for run in runs]
+        orders = [ArrivalOrder(np.arange(*run, dtype=np.uint32), np.array([0, run[1] - run[0]])) for run in runs]
         return cls(comm, own, orders)
 
-    def _arrange(self, order: NDArray[np.int64], orders: list[Order]) -> None:
+    def _arrange(self, order: NDArray[np.int64], orders: list[ArrivalOrder]) -> None:
         self._order, self._orders = order, orders
         self._firsts = [0, *accumulate(len(each.numbers) for each in orders)]
         self._first_groups = [0, *accumulate(len(each.starts) - 1 for each in orders)]
@@ -132,7 +132,7 @@ class DividedCentroids:
         count: int = self._block_count * self._comm.world_size
         return count
 
-    def blocks(self, clock: Clock) -> Iterator[Block]:
+    def blocks(self, clock: IterationClock) -> Iterator[CentroidBlock]:
         """All centroids, block by block, this rank's first; waiting for others is communication."""
         comm, world_size, columns = self._comm, self._comm.world_size, self.own.shape[1]
         for number in range(self._block_count):
@@ -154,7 +154,7 @@ class DividedCentroids:
         labels: NDArray[np.int32],
         weight_sums: NDArray[np.float64],
         correct: Callable[[NDArray[np.float64], NDArray[np.uint32]], None],
-        clock: Clock,
+        clock: IterationClock,
     ) -> float:
         """Move this rank's centroids to the means of their rows, and return the sum of their squared shifts.
 
@@ -173,7 +173,9 @@ class DividedCentroids:
                 self.own[self._order[mine]] = block
         return squared_shift
 
-    def _summed(self, rows: WeightedRows, places: NDArray[np.int32], number: int, clock: Clock) -> NDArray[np.float64]:
+    def _summed(
+        self, rows: WeightedRows, places: NDArray[np.int32], number: int, clock: IterationClock
+    ) -> NDArray[np.float64]:
         """The sums of this rank's block of a number, of all ranks' rows."""
         comm, columns, coming = self._comm, self.own.shape[1], None
         for step in range(comm.world_size):
@@ -202,13 +204,13 @@ class DividedCentroids:
         first, end = self._cuts[owner][number : number + 2]
         return int(end - first)
 
-    def _block(self, owner: int, number: int, centroids: NDArray[Any]) -> Block:
+    def _block(self, owner: int, number: int, centroids: NDArray[Any]) -> CentroidBlock:
         order, rows = self._orders[owner], self._slice(owner, number)
         begin, end = np.searchsorted(order.starts, [rows.start, rows.stop])
         starts = order.starts[begin : end + 1] - rows.start
         numbers = order.numbers[rows]
         groups = kernels.SomeGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
-        return Block(centroids, numbers, self._firsts[owner] + rows.start, groups)
+        return CentroidBlock(centroids, numbers, self._firsts[owner] + rows.start, groups)
 
 
 class GroupedCentroids(DividedCentroids):
@@ -225,13 +227,13 @@ class GroupedCentroids(DividedCentroids):
     """
 
     def __init__(
-        self, comm: Communicator, own: NDArray[Any], orders: list[Order], means: NDArray[Any], points_dtype: Any
+        self, comm: Communicator, own: NDArray[Any], orders: list[ArrivalOrder], means: NDArray[Any], points_dtype: Any
     ) -> None:
         super().__init__(comm, own, orders)
         self._means, self._points_dtype = means, points_dtype
 
     @classmethod
-    def of(cls, divided: DividedCentroids, points_dtype: Any, clock: Clock) -> GroupedCentroids:
+    def of(cls, divided: DividedCentroids, points_dtype: Any, clock: IterationClock) -> GroupedCentroids:
         """The same centroids, divided anew."""
         comm, own, count = divided._comm, divided.own, divided.count
         group_count = kernels.NearIndex.group_count(count)
@@ -250,7 +252,7 @@ class GroupedCentroids(DividedCentroids):
         even = np.arange(1, comm.world_size) * count // comm.world_size
         bounds = np.concatenate([[0], np.searchsorted(starts, even), [group_count]])
         orders = [
-            Order(order[starts[begin] : starts[end]], starts[begin : end + 1] - starts[begin])
+            ArrivalOrder(order[starts[begin] : starts[end]], starts[begin : end + 1] - starts[begin])
             for begin, end in pairwise(bounds)
         ]
         mine = orders[comm.rank].numbers
@@ -263,7 +265,7 @@ class GroupedCentroids(DividedCentroids):
                 share[places[places >= 0]] = block.centroids[places >= 0]
         return cls(comm, share, orders, means[bounds[comm.rank] : bounds[comm.rank + 1]].copy(), points_dtype)
 
-    def regroup(self, clock: Clock) -> NDArray[Any]:
+    def regroup(self, clock: IterationClock) -> NDArray[Any]:
         """Group the centroids where they are now; returns the means of all groups, (g, d), of which none is empty."""
         with clock.computing():
             labels, *sums = _grouped(self.own, self._means, self._points_dtype, self._comm.threads)
@@ -273,7 +275,7 @@ class GroupedCentroids(DividedCentroids):
             starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
         with clock.communicating():
             offered = self._comm.allgather((self.own_numbers[order], starts, self._means[sizes > 0]))
-        self._arrange(order, [Order(numbers, starts) for numbers, starts, _ in offered])
+        self._arrange(order, [ArrivalOrder(numbers, starts) for numbers, starts, _ in offered])
         return np.concatenate([means for _, _, means in offered])
 
 

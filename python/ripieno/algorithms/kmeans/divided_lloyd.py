@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans.divided import DividedCentroids, GroupedCentroids
 from ripieno.algorithms.kmeans.lloyd import NO_CENTROID, Clustering, moved_to_empty
-from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, Probes
+from ripieno.algorithms.kmeans.near import NO_LOSS, AssignmentLoss, Probes
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
 if TYPE_CHECKING:
@@ -55,7 +55,13 @@ class DividedPasses:
     """
 
     def __init__(
-        self, comm: Communicator, rows: WeightedRows, centroids: DividedCentroids, *, is_near: bool, clock: Clock
+        self,
+        comm: Communicator,
+        rows: WeightedRows,
+        centroids: DividedCentroids,
+        *,
+        is_near: bool,
+        clock: IterationClock,
     ) -> None:
         self._comm, self._rows, self._clock = comm, rows, clock
         self._grouped = GroupedCentroids.of(centroids, rows.points.dtype, clock) if is_near else None
@@ -75,7 +81,7 @@ class DividedPasses:
         distances: NDArray[np.float64],
         number: int,
         on_part: Callable[[float], None],
-    ) -> Loss:
+    ) -> AssignmentLoss:
         """Write the nearest centroid of each row, or a near one, and the squared distance to it.
 
         `before` has the centroids of the pass before, `number` is that of the sample on which a loss is measured, and
@@ -113,7 +119,7 @@ class DividedPasses:
         distances: NDArray[np.float64],
         number: int,
         on_part: Callable[[float], None],
-    ) -> Loss:
+    ) -> AssignmentLoss:
         rows, stages, threads = self._rows, self.stages, self._comm.threads
         with _counted(stages, "group_s"):
             means = grouped.regroup(self._clock)
@@ -124,7 +130,7 @@ class DividedPasses:
         for done, block in enumerate(grouped.blocks(self._clock), 1):
             with self._clock.computing():
                 with _counted(stages, "meet_s"):
-                    own = kernels.Before(grouped.places, before, block.first)
+                    own = kernels.PreviousCentroids(grouped.places, before, block.first)
                     kernels.meet_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
                 with _counted(stages, "sample_s"):
                     kernels.update_min_distances(sampled, block.centroids, exact, threads=threads)
@@ -134,7 +140,7 @@ class DividedPasses:
 
 
 @dataclass(frozen=True)
-class Reached:
+class DividedFitState:
     """How far an earlier run had come: iterations, and the labels of this worker's rows in the last of them."""
 
     iteration: int
@@ -149,10 +155,10 @@ def divided_lloyd(
     max_iter: int,
     tol: float,
     is_near: bool,
-    clock: Clock,
-    on_iteration: Callable[[int, float, float, float, Loss, Stages], None],
+    clock: IterationClock,
+    on_iteration: Callable[[int, float, float, float, AssignmentLoss, Stages], None],
     on_part: Callable[[int, float], None],
-    reached: Reached | None = None,
+    reached: DividedFitState | None = None,
     keep: Callable[[int, float, DividedCentroids, NDArray[np.int32]], None] | None = None,
 ) -> tuple[Clustering, NDArray[np.uint32]]:
     """As `ripieno.algorithms.kmeans.lloyd.lloyd`; the clustering's centroids are this worker's, whose numbers follow.

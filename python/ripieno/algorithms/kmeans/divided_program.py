@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno import host
 from ripieno.algorithms.kmeans.divided import DividedCentroids
-from ripieno.algorithms.kmeans.divided_lloyd import Reached, Stages, divided_lloyd
+from ripieno.algorithms.kmeans.divided_lloyd import DividedFitState, Stages, divided_lloyd
 from ripieno.algorithms.kmeans.divided_saved import DividedKeeper, DividedState
 from ripieno.algorithms.kmeans.lloyd import Clustering
-from ripieno.algorithms.kmeans.near import Loss
+from ripieno.algorithms.kmeans.near import AssignmentLoss
 from ripieno.algorithms.kmeans.rows import WeightedRows, take, values_at
 from ripieno.algorithms.kmeans.run_notes import RunNotes
 from ripieno.algorithms.kmeans.saved import History
@@ -39,7 +39,7 @@ KNOWN_ROWS, KNOWN_STREAM = 1024, 1 << 36
 
 
 @dataclass(frozen=True)
-class Place:
+class CentroidPlacement:
     """Where the centroids are, and what all of them would take on a worker beside what it may take."""
 
     divided: bool
@@ -49,14 +49,16 @@ class Place:
 
 def place_of(
     comm: Communicator, rows: WeightedRows, n_clusters: int, *, centroids: str, is_near: bool, keeps: bool
-) -> Place:
+) -> CentroidPlacement:
     """Where the centroids are to be: the same on all ranks."""
     columns, itemsize = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype).itemsize
     # The centroids, those before for a checkpoint, and those in the order of their groups; sums, and all ranks' sums.
     whole_bytes = n_clusters * columns * (itemsize * (1 + keeps + 2 * is_near) + 16)
     free_bytes = host.available_bytes() // comm.nodes.count(comm.nodes[comm.rank])
     is_too_much = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
-    return Place(centroids == "divided" or (centroids == "auto" and bool(is_too_much)), whole_bytes, free_bytes)
+    return CentroidPlacement(
+        centroids == "divided" or (centroids == "auto" and bool(is_too_much)), whole_bytes, free_bytes
+    )
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _run(
     told = _Parts(comm, number, emit)
 
     def on_iteration(
-        iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss, stages: Stages
+        iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, stages: Stages
     ) -> None:
         stages_of.append(asdict(stages))
         notes.add(iteration, inertia, squared_shift, compared, loss, stages=stages_of[-1])
@@ -154,7 +156,7 @@ def _run(
         clock=notes.clock,
         on_iteration=on_iteration,
         on_part=told.on_part,
-        reached=None if kept is None else Reached(kept.iteration, kept.labels),
+        reached=None if kept is None else DividedFitState(kept.iteration, kept.labels),
         keep=keep if keeper.used else None,
     )
     return DividedRun(clustering, numbers, notes.laps, history, seed_s, stages_of)

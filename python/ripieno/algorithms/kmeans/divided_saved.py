@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, Turns
+from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, WriteSchedule
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.algorithms.kmeans.saved import NAME, History
@@ -64,7 +64,7 @@ class DividedKeeper:
                 f"every={keeping.every}: divided centroids are kept in a folder only: expected checkpoint="
             )
         self._comm, self._rows, self.used = comm, rows, keeping.folder is not None
-        self._turns = Turns(keeping.every)
+        self._turns = WriteSchedule(keeping.every)
         self._checkpoint = FitCheckpoint(None if comm.rank else keeping.folder, NAME, facts)
 
     def load(self, max_iter: int) -> DividedState | None:
@@ -114,7 +114,7 @@ class DividedKeeper:
         folder = self._checkpoint.folder
 
         def write(into: NDArray[Any] | None) -> None:
-            for block in centroids.blocks(Clock()):
+            for block in centroids.blocks(IterationClock()):
                 if into is not None:
                     into[block.numbers] = block.centroids
 

@@ -30,7 +30,7 @@ from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemorySparse, OwnRows
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows
 from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
@@ -394,7 +394,7 @@ class KMeans(
         if callable(self.init):
             if isinstance(source, Dataset):
                 raise InputError("init is a callable: expected an array as input, not files")
-            if isinstance(source, OwnRows):
+            if isinstance(source, LocalRows):
                 raise InputError("init is a callable, which needs all rows in one place: expected rows='shared'")
             calls = range(self._run_count(True))
             return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]

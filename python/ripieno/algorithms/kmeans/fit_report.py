@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.clock import Lap
+from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.journal import FitReport
 
 
 @dataclass(frozen=True)
-class KMeansIteration(Lap):
+class KMeansIteration(IterationTime):
     """One iteration of the run that was kept, and how long it took.
 
     Parameters

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.kmeans.near import NO_LOSS, Loss, NearPasses
+from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.kmeans.near import NO_LOSS, AssignmentLoss, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, values_at
 
 if TYPE_CHECKING:
@@ -59,11 +59,11 @@ class Clustering:
     inertia: float
     iteration_count: int
     bounds_bytes: int
-    loss: Loss = NO_LOSS
+    loss: AssignmentLoss = NO_LOSS
 
 
 @dataclass(frozen=True)
-class Reached:
+class LloydState:
     """How far a run has come: iterations, the centroids before the last of them, (k, d), and the inertia there."""
 
     iteration: int
@@ -81,10 +81,10 @@ def lloyd(
     thread_model: str = "fork-join",
     bounds: str = "auto",
     assign: str = "exact",
-    clock: Clock,
-    on_iteration: Callable[[int, float, float, float, Loss], None],
-    reached: Reached | None = None,
-    keep: Callable[[Reached], None] | None = None,
+    clock: IterationClock,
+    on_iteration: Callable[[int, float, float, float, AssignmentLoss], None],
+    reached: LloydState | None = None,
+    keep: Callable[[LloydState], None] | None = None,
 ) -> Clustering:
     """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
 
@@ -161,7 +161,7 @@ def lloyd(
         if not changed or squared_shift <= tol:
             break
         if keep is not None and before is not None and iteration < max_iter:
-            keep(Reached(iteration, before, inertia))
+            keep(LloydState(iteration, before, inertia))
     if changed or reseeded:
         # The centroids have shifted since the labels were taken.
         if near is not None:

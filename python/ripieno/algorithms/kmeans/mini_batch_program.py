@@ -23,7 +23,7 @@ from ripieno.algorithms.kmeans.program import check_cluster_count, matched
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows
+from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -80,7 +80,7 @@ class MiniBatchPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
     options: MiniBatchOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
@@ -96,7 +96,7 @@ def fit(
     rows, learned = _begun(comm, source, weights, options)
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    progress = _Progress(options.batch_size, rows.total, options.max_no_improvement)
+    progress = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
     facts = options.facts(rows) if options.keeping.folder is not None else {}
     with closing(FitStates(comm, NAME, shared=True, keeping=options.keeping, facts=facts)) as states:
         kept, done = states.load(), states.done
@@ -124,7 +124,7 @@ def fit(
 
 def learn_once(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
     options: MiniBatchOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
@@ -143,7 +143,7 @@ def learn_once(
 
 def _begun(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
     options: MiniBatchOptions,
 ) -> tuple[WeightedRows, Learned]:
@@ -177,7 +177,7 @@ def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[f
     return inertia / max(float(weight_sums.sum()), np.finfo(float).tiny), float(np.sum(shift * shift))
 
 
-class _Progress:
+class _InertiaTrend:
     """Whether the smoothed inertia of batches has ceased to fall."""
 
     def __init__(self, batch_size: int, row_count: int, patience: int | None) -> None:

@@ -29,7 +29,7 @@ SAMPLE_STREAM = 1 << 35
 
 
 @dataclass(frozen=True)
-class Loss:
+class AssignmentLoss:
     """What an assignment loses, by the sample.
 
     Parameters
@@ -44,7 +44,7 @@ class Loss:
     gap: float
 
 
-NO_LOSS = Loss(1.0, 0.0)
+NO_LOSS = AssignmentLoss(1.0, 0.0)
 
 
 class Probes:
@@ -85,7 +85,7 @@ class Probes:
         weights = self._rows.row_weights[sample]
         return np.array([np.count_nonzero(found <= exact), np.sum(weights * found), np.sum(weights * exact)])
 
-    def measured(self, sums: NDArray[np.float64]) -> Loss:
+    def measured(self, sums: NDArray[np.float64]) -> AssignmentLoss:
         """What the last pass lost, by all workers' `sums`; the next pass probes accordingly."""
         same, found, exact = (float(each) for each in sums)
         gap = found / exact - 1 if exact > 0 else (np.inf if found > 0 else 0.0)
@@ -94,7 +94,7 @@ class Probes:
         elif gap < MOST_GAP / 10 and not self._is_first:
             self.count = min(self.count, max(FEWEST_PROBES, self.count // 2))
         self._is_first = False
-        return Loss(same / min(self._rows.total, SAMPLE_ROWS), gap)
+        return AssignmentLoss(same / min(self._rows.total, SAMPLE_ROWS), gap)
 
 
 class NearPasses(Probes):

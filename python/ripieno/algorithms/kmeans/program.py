@@ -21,10 +21,10 @@ from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.near import NO_LOSS, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.run_notes import RunNotes
-from ripieno.algorithms.kmeans.saved import Ended, FitState, History, Keeper
+from ripieno.algorithms.kmeans.saved import BestRun, History, KMeansCheckpointer, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -104,7 +104,7 @@ class KMeansRun:
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory | InMemorySparse | OwnRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     weights: NDArray[np.float64] | None,
     options: KMeansOptions,
     emit: Callable[[dict[str, Any]], None] | None = None,
@@ -135,7 +135,7 @@ def fit(
         seeding = _told_seeding(comm, rows, options, emit)
         best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
     else:
-        with closing(Keeper(comm, options.keeping, facts)) as keeper:
+        with closing(KMeansCheckpointer(comm, options.keeping, facts)) as keeper:
             best, resumed_from = _best_run(comm, rows, options, tol, keeper, emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):
@@ -167,7 +167,7 @@ def fit(
 
 
 def predict(
-    comm: Communicator, source: Dataset | InMemory | InMemorySparse, centroids: NDArray[Any]
+    comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Nearest centroid of this worker's rows, (n,), and squared distance to it, (n,)."""
     points, centroids = matched(load(comm, source).points, centroids)
@@ -176,7 +176,9 @@ def predict(
     return labels, distances
 
 
-def transform(comm: Communicator, source: Dataset | InMemory | InMemorySparse, centroids: NDArray[Any]) -> NDArray[Any]:
+def transform(
+    comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
+) -> NDArray[Any]:
     """Distances of this worker's rows to all centroids, (n, k)."""
     points, centroids = matched(load(comm, source).points, centroids)
     return kernels.distances(points, centroids, threads=comm.threads)
@@ -228,7 +230,7 @@ def _best_run(
     rows: WeightedRows,
     options: KMeansOptions,
     tol: float,
-    keeper: Keeper,
+    keeper: KMeansCheckpointer,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
     """The run of least inertia, and after how many iterations of a run a checkpoint was gone on from."""
@@ -246,7 +248,7 @@ def _best_run(
         run = _run(comm, rows, number, options, tol, keeper, reached, ended, emit)
         if best is None or run.clustering.inertia < best.clustering.inertia:
             best = run
-            ended = Ended(number, run.clustering.centroids, run.clustering.inertia, run.history)
+            ended = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
     assert best is not None, "there is a run for each start"
     return best, None if kept is None else kept.iteration
 
@@ -301,9 +303,9 @@ def _run(
     number: int,
     options: KMeansOptions,
     tol: float,
-    keeper: Keeper,
-    kept: FitState | None,
-    best: Ended | None,
+    keeper: KMeansCheckpointer,
+    kept: KMeansFitState | None,
+    best: BestRun | None,
     emit: Callable[[dict[str, Any]], None],
 ) -> KMeansRun:
     begin = time.perf_counter()
@@ -330,9 +332,9 @@ def _run(
     seed_s = time.perf_counter() - begin
     notes = RunNotes(comm, number, rows.total, emit, [] if kept is None else list(kept.history))
 
-    def keep(reached: lloyd.Reached) -> None:
+    def keep(reached: lloyd.LloydState) -> None:
         keeper.save(
-            FitState(number, reached.iteration, reached.before, centroids, reached.inertia, notes.history, best)
+            KMeansFitState(number, reached.iteration, reached.before, centroids, reached.inertia, notes.history, best)
         )
 
     clustering = lloyd.lloyd(
@@ -346,7 +348,7 @@ def _run(
         assign=options.assign,
         clock=notes.clock,
         on_iteration=notes.add,
-        reached=None if kept is None else lloyd.Reached(kept.iteration, kept.before, kept.inertia),
+        reached=None if kept is None else lloyd.LloydState(kept.iteration, kept.before, kept.inertia),
         keep=keep if keeper.used else None,
     )
     return KMeansRun(clustering, notes.laps, notes.history, seed_s)

@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 import ripieno.kernels as kernels
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, InMemorySparse, OwnRows, Share
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowShare, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -100,7 +100,7 @@ def _drawn(seed: int, stream: int, first: int, count: int) -> NDArray[np.float64
 
 def load(
     comm: Communicator,
-    source: Dataset | InMemory | InMemorySparse | OwnRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     weights: NDArray[np.float64] | None = None,
 ) -> WeightedRows:
     """Read this worker's share of a dataset, or take its view of an array or what it has already, and check it.
@@ -212,7 +212,7 @@ def mean_variance(comm: Communicator, rows: WeightedRows) -> float:
     return float(np.mean(comm.allreduce(squares) / rows.total))
 
 
-def check_finite(share: Share, threads: int) -> None:
+def check_finite(share: RowShare, threads: int) -> None:
     """Raise InputError, naming the place, if a value is not finite."""
     found = kernels.first_non_finite(share.points, threads=threads)
     if found is not None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.kmeans.near import Loss
+from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.kmeans.near import AssignmentLoss
 from ripieno.algorithms.kmeans.saved import History
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ class RunNotes:
     row_count: int
     emit: Callable[[dict[str, Any]], None]
     history: History
-    clock: Clock = field(default_factory=Clock)
+    clock: IterationClock = field(default_factory=IterationClock)
     laps: list[tuple[float, float]] = field(default_factory=list)
 
     def add(
-        self, iteration: int, inertia: float, squared_shift: float, compared: float, loss: Loss, **more: Any
+        self, iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, **more: Any
     ) -> None:
         """Note an iteration that has just ended; `more` is told besides."""
         compute_s, communication_s = lap = self.clock.lap()

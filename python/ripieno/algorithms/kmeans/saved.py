@@ -27,7 +27,7 @@ History = list[tuple[float, float, float, float, float]]
 
 
 @dataclass(frozen=True)
-class Ended:
+class BestRun:
     """The best run that has ended: its number, from 0, centroids and inertia, and what is told of its iterations."""
 
     run: int
@@ -37,7 +37,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class FitState:
+class KMeansFitState:
     """How far a fit has come.
 
     Parameters
@@ -60,10 +60,10 @@ class FitState:
     centroids: NDArray[Any]
     inertia: float
     history: History
-    best: Ended | None = None
+    best: BestRun | None = None
 
 
-class Keeper:
+class KMeansCheckpointer:
     """Keeps the state of a fit in a folder, and in memory if it would begin again; does nothing without either.
 
     Parameters
@@ -87,7 +87,7 @@ class Keeper:
         # Of all runs, but for the last of each, behind which there is nothing to keep.
         self._iterations = 0
 
-    def load(self, max_iter: int) -> FitState | None:
+    def load(self, max_iter: int) -> KMeansFitState | None:
         """How far an earlier fit had come, if one had.
 
         Raises
@@ -97,19 +97,19 @@ class Keeper:
         """
         for found in self._states.load():
             best = found["best"]
-            state = FitState(**(found | {"best": None if best is None else Ended(**best)}))
+            state = KMeansFitState(**(found | {"best": None if best is None else BestRun(**best)}))
             self._states.refuse_beyond(state.iteration, max_iter - 1, f"max_iter={max_iter}")
             self._iterations = self._states.done
             return state
         return None
 
-    def check(self, kept: FitState, inertia: float, *, is_near: bool) -> None:
+    def check(self, kept: KMeansFitState, inertia: float, *, is_near: bool) -> None:
         """Raise CheckpointError if the rows have another inertia at the centroids that were kept."""
         tolerance = SAME_ROWS_NEAR if is_near else SAME_ROWS
         if not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
             self._states.refuse_other(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
 
-    def save(self, state: FitState) -> None:
+    def save(self, state: KMeansFitState) -> None:
         """Keep the state after an iteration instead of the last one, if it has its turn."""
         self._iterations += 1
         self._states.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
@@ -119,5 +119,5 @@ class Keeper:
         self._states.close()
 
 
-def _parts(state: FitState | Ended) -> dict[str, Any]:
+def _parts(state: KMeansFitState | BestRun) -> dict[str, Any]:
     return {each.name: getattr(state, each.name) for each in fields(state)}

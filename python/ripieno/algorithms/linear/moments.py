@@ -26,7 +26,7 @@ PRODUCT_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
-class Columns:
+class MomentColumns:
     """The columns of this worker's rows: those of the points, then those of the targets.
 
     Parameters
@@ -69,7 +69,7 @@ class Columns:
             yield moved
 
 
-def weight_and_sums(columns: Columns) -> tuple[float, NDArray[np.float64]]:
+def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:
     """The weight of this worker's rows, and the weighted sums of their columns."""
     total, sums = 0.0, np.zeros(columns.count)
     for block, weights in columns.blocks():
@@ -79,7 +79,7 @@ def weight_and_sums(columns: Columns) -> tuple[float, NDArray[np.float64]]:
     return total, sums
 
 
-def scatter_matrix(columns: Columns, center: NDArray[np.float64], *, threads: int) -> NDArray[np.float64]:
+def scatter_matrix(columns: MomentColumns, center: NDArray[np.float64], *, threads: int) -> NDArray[np.float64]:
     """The sum of the products of this worker's rows, less the center, with themselves: (d, d)."""
     scatter = np.zeros((columns.count, columns.count))
     for rows, weights in columns.blocks(PRODUCT_VALUES // columns.count):

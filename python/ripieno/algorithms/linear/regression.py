@@ -32,7 +32,7 @@ from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows, open_source
+from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def _open_own(
         self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
-    ) -> tuple[OwnRows, NDArray[np.float64] | int, None]:
+    ) -> tuple[LocalRows, NDArray[np.float64] | int, None]:
         """This rank's own rows, which have their weights, and their targets."""
         source, targets, name = None, None, None
         with opening(comm):
@@ -174,11 +174,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def _open_shared(
         self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
-    ) -> tuple[Dataset | InMemory, NDArray[np.float64] | int, NDArray[np.float64] | None]:
+    ) -> tuple[Dataset | RowsInMemory, NDArray[np.float64] | int, NDArray[np.float64] | None]:
         source, targets = self._open(X, y)
         return source, targets, checked_weights(sample_weight, source)
 
-    def _open(self, X: Input, y: ArrayLike | str | None) -> tuple[Dataset | InMemory, NDArray[np.float64] | int]:
+    def _open(self, X: Input, y: ArrayLike | str | None) -> tuple[Dataset | RowsInMemory, NDArray[np.float64] | int]:
         if y is None:
             raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
         self._target_name = y if isinstance(y, str) else None
@@ -191,7 +191,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         array, targets = validate_data(
             self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
         )
-        return InMemory(array), checked_targets(targets)
+        return RowsInMemory(array), checked_targets(targets)
 
 
 class LinearRegression(LeastSquares):

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
-from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
+from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows
+from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -55,12 +55,12 @@ class RegressionPart:
 
     solution: Solution
     row_count: int
-    record: Record
+    record: WorkerReport
 
 
 def fit(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
     options: RegressionOptions,
@@ -76,8 +76,8 @@ def fit(
     """
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
-    columns = Columns(rows.points, own_targets, rows.weights, np.dtype(np.float64))
-    journal = Journal(comm, emit)
+    columns = MomentColumns(rows.points, own_targets, rows.weights, np.dtype(np.float64))
+    journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     solution = _solve(comm, columns, rows.total, options, journal)
     return RegressionPart(solution, rows.total, journal.record(load_s))
@@ -85,7 +85,7 @@ def fit(
 
 def predict(
     comm: Communicator,
-    source: Dataset | InMemory,
+    source: Dataset | RowsInMemory,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     target: int | None,
@@ -105,11 +105,11 @@ def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
 
 def load_targets(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:
-    """This worker's rows, and their targets as (n, t) float64; of `OwnRows` the `targets` are those of this worker.
+    """This worker's rows, and their targets as (n, t) float64; of `LocalRows` the `targets` are those of this worker.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def load_targets(
     if isinstance(targets, int):
         own = rows.points[:, [targets]].astype(np.float64)
         return replace(rows, points=np.delete(rows.points, targets, axis=1)), own
-    if isinstance(source, OwnRows):
+    if isinstance(source, LocalRows):
         with agreement(comm):
             if len(targets) != len(rows):
                 raise InputError(f"{source.name}: y has {len(targets)} entries for {len(rows)} rows")
@@ -131,7 +131,7 @@ def load_targets(
 
 
 def _solve(
-    comm: Communicator, columns: Columns, row_count: int, options: RegressionOptions, journal: Journal
+    comm: Communicator, columns: MomentColumns, row_count: int, options: RegressionOptions, journal: IterationLog
 ) -> Solution:
     clock = journal.clock
     center = np.zeros(columns.count)
@@ -150,7 +150,11 @@ def _solve(
 
 
 def _by_normal_equations(
-    comm: Communicator, columns: Columns, center: NDArray[np.float64], options: RegressionOptions, journal: Journal
+    comm: Communicator,
+    columns: MomentColumns,
+    center: NDArray[np.float64],
+    options: RegressionOptions,
+    journal: IterationLog,
 ) -> Solution | None:
     """The solution on every rank, or None on every rank if too many digits would be lost."""
     clock = journal.clock
@@ -186,11 +190,11 @@ def _solve_normal_equations(
 
 def _by_factors(
     comm: Communicator,
-    columns: Columns,
+    columns: MomentColumns,
     center: NDArray[np.float64],
     row_count: int,
     options: RegressionOptions,
-    journal: Journal,
+    journal: IterationLog,
 ) -> Solution:
     clock, width = journal.clock, columns.points.shape[1]
     with clock.computing():

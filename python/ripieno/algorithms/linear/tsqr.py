@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from ripieno.algorithms.clock import Clock
+    from ripieno.algorithms.clock import IterationClock
     from ripieno.comm.communicator import Communicator
 
 #: Rows of a block, in columns: few of the operations are spent on factors that have been made before.
@@ -35,7 +35,7 @@ def factor(blocks: Iterable[NDArray[Any]], column_count: int) -> NDArray[np.floa
     return found
 
 
-def joined(comm: Communicator, own: NDArray[np.float64], clock: Clock) -> NDArray[np.float64] | None:
+def joined(comm: Communicator, own: NDArray[np.float64], clock: IterationClock) -> NDArray[np.float64] | None:
     """The R factor of all ranks' rows, on rank 0; None on the others. `own` is that of this rank's rows."""
     distance = 1
     while distance < comm.world_size:

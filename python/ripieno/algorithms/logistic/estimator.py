@@ -40,7 +40,7 @@ from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import BinaryFiles, InMemory, InMemorySparse, OwnRows
+from ripieno.input.matrix import BinaryFiles, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
@@ -294,14 +294,14 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self._is_libsvm, self._target_name, has_column = agreed(comm, kind, "classes in files, and their column")
         if self._is_libsvm:
             check_weights(comm, weights)
-            return OwnRows(source or LibsvmFiles(()), weights, "y"), None, None, None
+            return LocalRows(source or LibsvmFiles(()), weights, "y"), None, None, None
         points = own_points(self, comm, source, weights)
         if has_column:
             return points, agreed(comm, found, "the column of classes"), None, None
         classes = classes_of_all(comm, found)
         labels = np.empty(0, np.int64) if found is None else np.searchsorted(classes, found)
         if isinstance(points.source, InMemorySparse):
-            return OwnRows(InMemoryRows.of(points.source.array, labels), weights, "y"), None, classes, None
+            return LocalRows(InMemoryRows.of(points.source.array, labels), weights, "y"), None, classes, None
         return points, labels[:, None], classes, None
 
     def _open_unnumbered(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
@@ -317,17 +317,17 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             return open_rows(self, X, reset=True), np.asarray(y)
         X, y = self._checked_arrays(X, y)
         check_classification_targets(y)
-        return InMemorySparse.of(canonical(X)) if issparse(X) else InMemory(X), np.asarray(y)
+        return InMemorySparse.of(canonical(X)) if issparse(X) else RowsInMemory(X), np.asarray(y)
 
     def _open_array(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | None, NDArray[Any], Reals | None]:
         matrix, y = self._checked_arrays(X, y)
         labels, classes = _numbered(y)
-        weights = checked_weights(sample_weight, InMemory(matrix))
+        weights = checked_weights(sample_weight, RowsInMemory(matrix))
         if issparse(matrix):
             return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
-        return InMemory(matrix), labels[:, None], classes, weights
+        return RowsInMemory(matrix), labels[:, None], classes, weights
 
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any]:
         X = rows_in_memory(X)

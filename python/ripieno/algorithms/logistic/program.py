@@ -22,16 +22,16 @@ from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD, FitStates, Keeping
-from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sample, Sparse, sample_stride
-from ripieno.algorithms.logistic.saved import NAME, Keeper, parts_of
+from ripieno.algorithms.logistic.rows import Dense, DensitySample, LogisticRows, Reals, Sparse, sample_stride
+from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows
+from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class LogisticOptions:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LogisticResult:
     """Where the descent has ended, and after how many iterations of an earlier fit it began, if there was one."""
 
     at: Reals
@@ -70,16 +70,16 @@ class LogisticPart:
 
     coef: Reals
     objective: float
-    outcome: Outcome
+    outcome: LogisticResult
     classes: NDArray[Any]
     columns: range
     row_count: int
-    record: Record
+    record: WorkerReport
 
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | Dataset | InMemory | OwnRows,
+    source: InMemoryRows | LibsvmFiles | Dataset | RowsInMemory | LocalRows,
     labels: NDArray[Any] | int | None,
     classes: NDArray[Any] | None,
     weights: Reals | None,
@@ -105,7 +105,7 @@ def fit(
     else:
         assert labels is not None and not isinstance(source, InMemoryRows | LibsvmFiles)
         rows, classes, columns, weight, total = _dense(comm, source, labels, classes, weights)
-    journal = Journal(comm, emit)
+    journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
     options.keeping.check(comm)
@@ -119,7 +119,7 @@ def fit(
         outcome = _led(function, start, options, facts, in_memory[0] if in_memory else None)
     else:
         function.follow()
-    found: Outcome | CheckpointError = comm.broadcast(outcome)
+    found: LogisticResult | CheckpointError = comm.broadcast(outcome)
     if isinstance(found, CheckpointError):
         raise found
     return LogisticPart(
@@ -135,7 +135,7 @@ def fit(
 
 def scores(
     comm: Communicator,
-    source: LibsvmFiles | Dataset | InMemory,
+    source: LibsvmFiles | Dataset | RowsInMemory,
     coef: Reals,
     columns: range,
     target: int | None,
@@ -165,7 +165,7 @@ class _Shared:
         k: int,
         weight: float,
         options: LogisticOptions,
-        journal: Journal,
+        journal: IterationLog,
         memory: FitStates,
     ) -> None:
         self._comm = comm
@@ -183,7 +183,7 @@ class _Shared:
         self.size = size
         total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
         stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
-        self._sample: Sample | None = None
+        self._sample: DensitySample | None = None
         if stride is not None:
             self._sample = rows.sample(stride, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
@@ -320,11 +320,11 @@ def _led(
     options: LogisticOptions,
     facts: dict[str, Any],
     in_memory: dict[str, Any] | None,
-) -> Outcome | CheckpointError:
+) -> LogisticResult | CheckpointError:
     """What came of the descent, of which the other ranks know that it has ended."""
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
     try:
-        with closing(Keeper(options.keeping, facts)) as keeper:
+        with closing(LogisticCheckpointer(options.keeping, facts)) as keeper:
             return _lead(function, start, options, keeper, None if in_memory is None else Iterate(**in_memory))
     except CheckpointError as error:
         return error
@@ -333,8 +333,12 @@ def _led(
 
 
 def _lead(
-    function: _Shared, start: Reals | None, options: LogisticOptions, keeper: Keeper, in_memory: Iterate | None
-) -> Outcome:
+    function: _Shared,
+    start: Reals | None,
+    options: LogisticOptions,
+    keeper: LogisticCheckpointer,
+    in_memory: Iterate | None,
+) -> LogisticResult:
     kept = in_memory or keeper.load()
     first = begin(function, _start(function, start) if kept is None else kept.at)
     if kept is not None:
@@ -357,7 +361,7 @@ def _lead(
         function.go_on_after(max(iterate.iteration_count - 1, 0))
         function.tell(iterate)
     resumed_from = None if kept is None else kept.iteration_count
-    return Outcome(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
+    return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 
 
 def _start(function: _Shared, start: Reals | None) -> Reals:
@@ -366,7 +370,7 @@ def _start(function: _Shared, start: Reals | None) -> Reals:
 
 def _inner(source: Any) -> Any:
     """What rows are in, own ones or not."""
-    return source.source if isinstance(source, OwnRows) else source
+    return source.source if isinstance(source, LocalRows) else source
 
 
 def _sparse(
@@ -378,7 +382,7 @@ def _sparse(
     columns = columns_of(comm, share.matrix) if is_file else range(share.matrix.shape[1])
     matrix: csr_matrix = of_columns(share.matrix, columns, source.name) if is_file else share.matrix
     classes = checked_classes(comm, share.labels, classes, source.name)
-    if isinstance(source, OwnRows):
+    if isinstance(source, LocalRows):
         own = np.ones(len(share.labels)) if source.weights is None else source.weights
         weight, total = comm.allreduce((float(own.sum()), len(own)))
     else:
@@ -389,7 +393,7 @@ def _sparse(
 
 def _dense(
     comm: Communicator,
-    source: Dataset | InMemory | OwnRows,
+    source: Dataset | RowsInMemory | LocalRows,
     labels: NDArray[Any] | int,
     classes: NDArray[Any] | None,
     weights: Reals | None,

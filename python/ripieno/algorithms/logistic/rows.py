@@ -39,11 +39,11 @@ class LogisticRows(Protocol):
     def curvature(self, direction: Reals, product: Reals) -> None:
         """Write the matrix of second derivatives, where the loss was last asked for, times a direction."""
 
-    def sample(self, stride: int, constant: float) -> Sample:
+    def sample(self, stride: int, constant: float) -> DensitySample:
         """One of so many rows, each with a constant."""
 
 
-class Sample:
+class DensitySample:
     """A few dense rows, and a constant, 1 or 0; their chances change with those of all rows."""
 
     def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
@@ -94,9 +94,11 @@ class Sparse:
         """See `LogisticRows`."""
         kernels.logistic_curvature(self._rows, self.chances, direction, product, threads=self._threads)
 
-    def sample(self, stride: int, constant: float) -> Sample:
+    def sample(self, stride: int, constant: float) -> DensitySample:
         """See `LogisticRows`."""
-        return Sample(self._matrix[::stride].toarray(), self._weights[::stride], self.chances[::stride], constant)
+        return DensitySample(
+            self._matrix[::stride].toarray(), self._weights[::stride], self.chances[::stride], constant
+        )
 
 
 class Dense:
@@ -136,9 +138,9 @@ class Dense:
             product[:-1] += block.T @ change
             product[-1] += change.sum(axis=0)
 
-    def sample(self, stride: int, constant: float) -> Sample:
+    def sample(self, stride: int, constant: float) -> DensitySample:
         """See `LogisticRows`."""
-        return Sample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
+        return DensitySample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)

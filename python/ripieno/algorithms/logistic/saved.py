@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, Turns
+from ripieno.algorithms.fit_checkpoint import FitCheckpoint, Keeping, WriteSchedule
 from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
@@ -19,7 +19,7 @@ NAME = "logistic"
 SAME_ROWS = 1e-9
 
 
-class Keeper:
+class LogisticCheckpointer:
     """Keeps the iterate of a descent in a folder; does nothing without one.
 
     Parameters
@@ -36,7 +36,7 @@ class Keeper:
     """
 
     def __init__(self, keeping: Keeping, facts: Mapping[str, Any]) -> None:
-        self._turns = Turns(keeping.every)
+        self._turns = WriteSchedule(keeping.every)
         self._checkpoint = FitCheckpoint(keeping.folder, NAME, facts)
 
     def load(self) -> Iterate | None:

@@ -30,7 +30,7 @@ MEMORY = 10
 LEAST_DECREASE = 64 * float(np.finfo(np.float64).eps)
 
 
-class Function(Protocol):
+class Objective(Protocol):
     """What is minimised."""
 
     def value(self, at: Reals) -> tuple[float, Reals]:
@@ -80,7 +80,7 @@ class Iterate:
 
 
 @dataclass(frozen=True)
-class Descent:
+class DescentResult:
     """Where a way down ended; `converged` if it is as near the minimum as was wanted, or as numbers can be."""
 
     iterate: Iterate
@@ -88,10 +88,10 @@ class Descent:
 
 
 #: One iteration; None if nothing lower is found.
-Step = Callable[[Function, Iterate], "Iterate | None"]
+Step = Callable[[Objective, Iterate], "Iterate | None"]
 
 
-def begin(function: Function, at: Reals) -> Iterate:
+def begin(function: Objective, at: Reals) -> Iterate:
     """The iterate from which a descent starts."""
     value, gradient = function.value(at)
     none = np.empty((0, len(at)))
@@ -100,26 +100,26 @@ def begin(function: Function, at: Reals) -> Iterate:
 
 def descend(
     solver: str,
-    function: Function,
+    function: Objective,
     iterate: Iterate,
     tol: float,
     max_iter: int,
     on_iteration: Callable[[Iterate], None],
-) -> Descent:
+) -> DescentResult:
     """Go on from where the value was last asked for, until no entry of the gradient is larger than `tol`."""
     step = SOLVERS[solver]
     while iterate.iteration_count < max_iter and iterate.slope > tol:
         found = step(function, iterate)
         if found is None:
-            return Descent(iterate, False)
+            return DescentResult(iterate, False)
         before, iterate = iterate, replace(found, iteration_count=iterate.iteration_count + 1)
         on_iteration(iterate)
         if before.value - iterate.value <= LEAST_DECREASE * abs(iterate.value):
-            return Descent(iterate, True)
-    return Descent(iterate, iterate.slope <= tol)
+            return DescentResult(iterate, True)
+    return DescentResult(iterate, iterate.slope <= tol)
 
 
-def lbfgs(function: Function, iterate: Iterate) -> Iterate | None:
+def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     """A step by the inverse of second derivatives that the last steps make likely.
 
     Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
@@ -141,7 +141,7 @@ def lbfgs(function: Function, iterate: Iterate) -> Iterate | None:
     return replace(found, moves=moves, changes=changes, metric=metric)
 
 
-def newton_cg(function: Function, iterate: Iterate) -> Iterate | None:
+def newton_cg(function: Objective, iterate: Iterate) -> Iterate | None:
     """A Newton step that conjugate gradients solve for, the better the smaller the gradient is.
 
     Source: Dembo and Steihaug, "Truncated-Newton algorithms for large-scale unconstrained optimization", Math. Program.
@@ -155,7 +155,7 @@ def newton_cg(function: Function, iterate: Iterate) -> Iterate | None:
     return None if found is None else replace(found, scale=first)
 
 
-def gd(function: Function, iterate: Iterate) -> Iterate | None:
+def gd(function: Objective, iterate: Iterate) -> Iterate | None:
     """Against the gradient, as far as the value keeps decreasing enough; the first trial is twice the last step."""
     return _searched(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
@@ -178,7 +178,7 @@ def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
     return direction
 
 
-def _newton_step(function: Function, gradient: Reals, left: float) -> Reals:
+def _newton_step(function: Objective, gradient: Reals, left: float) -> Reals:
     """A direction whose product with the second derivatives is minus the gradient, but for a share that is left."""
     found = function.metric()
     metric: Metric = np.copy if found is None else function.metric_of(found)
@@ -203,7 +203,7 @@ def _newton_step(function: Function, gradient: Reals, left: float) -> Reals:
 
 
 def _searched(
-    function: Function, iterate: Iterate, direction: Reals, length: float, slope_left: float = np.inf
+    function: Objective, iterate: Iterate, direction: Reals, length: float, slope_left: float = np.inf
 ) -> Iterate | None:
     """A point along a direction where the value has decreased enough, and, if wanted, the slope as well.
 

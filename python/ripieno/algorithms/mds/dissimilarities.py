@@ -20,15 +20,15 @@ from ripieno.algorithms.mds.sequences import Sequences, edit_distances
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import matrix
-from ripieno.input.matrix import Dataset, InMemory, Share
+from ripieno.input.matrix import Dataset, RowShare, RowsInMemory
 from ripieno.input.matrix.binary import NpyFile
-from ripieno.input.matrix.dataset import Piece
+from ripieno.input.matrix.dataset import FilePiece
 from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-Source = Dataset | InMemory | matrix.OwnRows
+Source = Dataset | RowsInMemory | matrix.LocalRows
 
 #: Distances between rows; the first is computed by a kernel of this package.
 METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
@@ -43,7 +43,7 @@ LEAST_EXPONENT, MOST_EXPONENT = -40, 40
 
 
 @dataclass(frozen=True)
-class OwnRows:
+class RowBlock:
     """This worker's rows of the matrix.
 
     Parameters
@@ -77,7 +77,7 @@ class OwnRows:
         return sum(self.counts)
 
 
-def load_square(comm: Communicator, source: Source | Sequences, weights: Source | None, metric: str) -> OwnRows:
+def load_square(comm: Communicator, source: Source | Sequences, weights: Source | None, metric: str) -> RowBlock:
     """Read this worker's rows, or compute them from those of the points, or from sequences.
 
     Raises
@@ -102,7 +102,7 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
     return _scaled(comm, values, own_weights, counts, first)
 
 
-def read_rows(comm: Communicator, source: Source, width: int, what: str) -> Share:
+def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowShare:
     """This worker's rows of a matrix of finite numbers >= 0, as int16 where files or arrays have it, else float.
 
     Raises
@@ -118,17 +118,17 @@ def read_rows(comm: Communicator, source: Source, width: int, what: str) -> Shar
     return share
 
 
-def _share(source: Source, rank: int, world_size: int) -> Share:
-    if isinstance(source, matrix.OwnRows):
+def _share(source: Source, rank: int, world_size: int) -> RowShare:
+    if isinstance(source, matrix.LocalRows):
         return _share(source.source, 0, 1)
     file = source.files[0] if isinstance(source, Dataset) and len(source.files) == 1 else None
     if isinstance(file, NpyFile) and file.stored.kind == "i" and file.stored.itemsize == 2:
         first, last = even_range(file.size, rank, world_size)
-        return Share(file.read_as(first, last, np.dtype(np.int16)), (Piece(file, first, last - first),))
+        return RowShare(file.read_as(first, last, np.dtype(np.int16)), (FilePiece(file, first, last - first),))
     return source.read_share(rank, world_size)
 
 
-def _check_values(share: Share, threads: int) -> None:
+def _check_values(share: RowShare, threads: int) -> None:
     values = share.points
     if values.dtype.kind == "f":
         check_finite(share, threads)
@@ -140,7 +140,7 @@ def _check_values(share: Share, threads: int) -> None:
             raise InputError(f"{where}: {block[row, column]} where a number >= 0 is expected")
 
 
-def _read_square(comm: Communicator, source: Source) -> tuple[Share, tuple[int, ...], int]:
+def _read_square(comm: Communicator, source: Source) -> tuple[RowShare, tuple[int, ...], int]:
     """Return the rows of this worker, the row count of each worker, and the number of the first row."""
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
@@ -174,7 +174,7 @@ def _without_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDAr
     return cleared
 
 
-def _check_square(comm: Communicator, share: Share, counts: tuple[int, ...], first: int) -> None:
+def _check_square(comm: Communicator, share: RowShare, counts: tuple[int, ...], first: int) -> None:
     with agreement(comm):
         # After the shape: what is meant as points may have any sign.
         _check_values(share, comm.threads)
@@ -265,7 +265,7 @@ def _scaled(
     weights: NDArray[np.float32] | None,
     counts: tuple[int, ...],
     first: int,
-) -> OwnRows:
+) -> RowBlock:
     largest = comm.allreduce(_largest(values, weights), op="max")
     scale = 1.0
     if values.dtype != np.int16:
@@ -275,7 +275,7 @@ def _scaled(
             scale = float(np.ldexp(1.0, exponent))
             values = values / scale
         values = np.ascontiguousarray(values, np.float32)
-    return OwnRows(values, weights, counts, first, scale, largest / scale)
+    return RowBlock(values, weights, counts, first, scale, largest / scale)
 
 
 def _largest(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:

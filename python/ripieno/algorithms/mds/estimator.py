@@ -24,7 +24,7 @@ from ripieno.algorithms.own_rows import agreed, opening, own_points
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory, OwnRows, open_source
+from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
 from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
@@ -272,12 +272,14 @@ class MDS(IterativeEstimator, ObservedEstimator):
         check_is_fitted(self)
         check_count("n_neighbors", n_neighbors)
         check_count("max_iter", max_iter)
-        source: Dataset | InMemory
+        source: Dataset | RowsInMemory
         if in_files(X):
             source = open_source(X)
         else:
             X = rows_in_memory(X)
-            source = InMemory(check_array(_small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False))
+            source = RowsInMemory(
+                check_array(_small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
+            )
         count = min(n_neighbors, len(self.embedding_))
         parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _at_least_zero("eps", eps))
         return np.concatenate(parts)
@@ -316,7 +318,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             keeping=self._keeping(),
         )
 
-    def _open_own(self, X: Any, comm: Communicator) -> tuple[OwnRows, OwnRows | None, MDSOptions]:
+    def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:
         """This rank's rows, weights and options; `init` and `weights` have the same rows as X."""
         source: Any = None
         weights: Any = None
@@ -336,7 +338,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         (width,) = agreed(comm, None if source is None else (width,), "columns of weights")
         if width is None:
             return mine, None, options
-        own = OwnRows(weights or InMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}")
+        own = LocalRows(weights or RowsInMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}")
         return mine, own, options
 
     def _init(self) -> Reals | None:
@@ -366,7 +368,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         check_random_state(self.random_state)
         return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
 
-    def _open(self, X: Input | Sequences) -> Dataset | InMemory | Sequences:
+    def _open(self, X: Input | Sequences) -> Dataset | RowsInMemory | Sequences:
         if self.metric in SEQUENCE_METRICS:
             self.n_features_in_ = 1
             return _sequences(X)
@@ -380,9 +382,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
             return source
         X = rows_in_memory(X)
         array = validate_data(self, _small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
-        return InMemory(array)
+        return RowsInMemory(array)
 
-    def _open_weights(self) -> Dataset | InMemory | None:
+    def _open_weights(self) -> Dataset | RowsInMemory | None:
         if self.weights is None:
             return None
         if in_files(self.weights):
@@ -395,7 +397,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             ensure_all_finite=False,
             input_name="weights",
         )
-        return InMemory(array)
+        return RowsInMemory(array)
 
     def _keep(self, parts: list[MDSPart], own: slice, total_s: float) -> None:
         first = parts[0]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
-from ripieno.algorithms.mds.dissimilarities import OwnRows
+from ripieno.algorithms.mds.dissimilarities import RowBlock
 
 Reals = NDArray[np.float64]
 
@@ -38,7 +38,7 @@ class Leaps:
         Threads to compute with.
     """
 
-    def __init__(self, rows: OwnRows, at: Reals, threads: int) -> None:
+    def __init__(self, rows: RowBlock, at: Reals, threads: int) -> None:
         self._rows = rows
         self._all = at.astype(np.float32)
         self._threads = threads
@@ -83,7 +83,7 @@ class Leaps:
         return errors, (self._middle + self._out[:, :-2]) / self._weight
 
 
-def landings(rows: OwnRows, at: Reals, random: np.random.Generator) -> Reals:
+def landings(rows: RowBlock, at: Reals, random: np.random.Generator) -> Reals:
     """Places for the points of this rank to try, (tries, m, k); `random` is the same on all ranks."""
     own = slice(rows.first, rows.first + len(rows))
     # Of all points on every rank, so that they do not depend on the number of ranks.

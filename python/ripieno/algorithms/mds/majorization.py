@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
-from ripieno.algorithms.clock import Clock
-from ripieno.algorithms.mds.dissimilarities import OwnRows
+from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.mds.dissimilarities import RowBlock
 from ripieno.algorithms.mds.leaps import Leaps, landings
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ SOLVED, MOST_PRODUCTS = 1e-6, 100
 
 
 @dataclass(frozen=True)
-class Step:
+class MajorizationStep:
     """What a pass over all pairs has found at some positions.
 
     Parameters
@@ -67,7 +67,7 @@ class Majorization:
         Counts where the time goes.
     """
 
-    def __init__(self, comm: Communicator, rows: OwnRows, dimensions: int, clock: Clock) -> None:
+    def __init__(self, comm: Communicator, rows: RowBlock, dimensions: int, clock: IterationClock) -> None:
         self._comm = comm
         self._rows = rows
         self._own = slice(rows.first, rows.first + len(rows))
@@ -75,7 +75,7 @@ class Majorization:
         self._sums = np.empty((rows.total, dimensions + 2))
         self._products = np.empty((rows.total, dimensions))
 
-    def step(self, at: Reals, shift: float = 0.0) -> Step:
+    def step(self, at: Reals, shift: float = 0.0) -> MajorizationStep:
         """Pass over all pairs; `shift` is taken off each dissimilarity."""
         with self._clock.computing():
             positions = at.astype(np.float32)
@@ -92,9 +92,9 @@ class Majorization:
             self._comm.allgather(out=self._sums, counts=self._rows.counts)
         with self._clock.computing():
             errors, squares = (math.fsum(column) for column in self._sums[:, -2:].T)
-            return Step(self._sums[:, :-2].copy(), errors, squares)
+            return MajorizationStep(self._sums[:, :-2].copy(), errors, squares)
 
-    def transform(self, step: Step, at: Reals, *, doubled: bool = False) -> Reals:
+    def transform(self, step: MajorizationStep, at: Reals, *, doubled: bool = False) -> Reals:
         """The positions that the pass leads to, or those twice as far: there the stress is not higher than here."""
         if self._rows.weights is None:
             with self._clock.computing():

@@ -23,13 +23,13 @@ import numpy as np
 
 import ripieno.kernels.pairs as pairs
 from ripieno.algorithms.fit_checkpoint import Keeping
-from ripieno.algorithms.journal import Emit, Journal, Record
-from ripieno.algorithms.mds.dissimilarities import OwnRows, Source, load_square, read_rows
-from ripieno.algorithms.mds.majorization import Majorization, Reals, Step
-from ripieno.algorithms.mds.saved import FitState, Keeper
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
+from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
+from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -78,7 +78,7 @@ class MDSOptions:
     seed: int
     keeping: Keeping
 
-    def facts(self, rows: OwnRows) -> dict[str, object]:
+    def facts(self, rows: RowBlock) -> dict[str, object]:
         """What a checkpoint is of."""
         facts: dict[str, object] = {
             "points": rows.total,
@@ -107,7 +107,7 @@ class MDSPart:
     resumed_from: int | None
     point_count: int
     dtype: str
-    record: Record
+    record: WorkerReport
     own_points: slice
 
 
@@ -129,10 +129,10 @@ def fit(
     """
     begin = time.perf_counter()
     rows = load_square(comm, source, weights, options.metric)
-    journal = Journal(comm, emit)
+    journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, journal)
-    with closing(Keeper(comm, options.keeping, options.facts(rows))) as keeper:
+    with closing(MdsCheckpointer(comm, options.keeping, options.facts(rows))) as keeper:
         found = descent.run(keeper)
     best = found.best
     assert best is not None, "a start has ended"
@@ -153,7 +153,7 @@ def fit(
 class _Descent:
     """Iterates from each start, through all temperatures."""
 
-    def __init__(self, comm: Communicator, rows: OwnRows, options: MDSOptions, journal: Journal) -> None:
+    def __init__(self, comm: Communicator, rows: RowBlock, options: MDSOptions, journal: IterationLog) -> None:
         self._rows = rows
         self._options = options
         self._journal = journal
@@ -164,11 +164,11 @@ class _Descent:
         self._size = 0.0
         self.resumed_from: int | None = None
 
-    def run(self, keeper: Keeper) -> FitState:
+    def run(self, keeper: MdsCheckpointer) -> MdsFitState:
         """From the first start, or from a checkpoint, to the end of the last."""
         starts = self._starts()
         drawn = next(starts)
-        state = self._last = FitState(at=drawn)
+        state = self._last = MdsFitState(at=drawn)
         kept = keeper.load()
         if kept is not None:
             state = kept
@@ -191,10 +191,12 @@ class _Descent:
                 keeper.save(self._last, last=True)
                 return state
             start = state.start + 1
-            state = FitState(at=next(starts), start=start, level=self._first(start), told=state.told, best=state.best)
+            state = MdsFitState(
+                at=next(starts), start=start, level=self._first(start), told=state.told, best=state.best
+            )
             step = self._majorization.step(state.at, self._shift(state.level))
 
-    def _descend(self, state: FitState, step: Step, keeper: Keeper) -> FitState:
+    def _descend(self, state: MdsFitState, step: MajorizationStep, keeper: MdsCheckpointer) -> MdsFitState:
         """From a start, or the middle of a descent, to the end of its last temperature, or round of leaps."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
@@ -220,7 +222,7 @@ class _Descent:
             )
             self._tell(state)
 
-    def _following(self, state: FitState) -> tuple[FitState, Step] | None:
+    def _following(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
         """What the next temperature begins with, or the next round of leaps; None after the last."""
         level = state.level + 1
         random = np.random.default_rng([self._options.seed, state.start, level])
@@ -250,14 +252,14 @@ class _Descent:
         """What is taken off each dissimilarity; in rounds of leaps nothing."""
         return self._shifts[level] if level < len(self._shifts) else 0.0
 
-    def _has_settled(self, state: FitState) -> bool:
+    def _has_settled(self, state: MdsFitState) -> bool:
         if state.before is None:
             return False
         # scikit-learn's measure; where annealing has drawn all points together, theirs would be next to nothing.
         size = self._size or state.squares
         return state.before - state.errors < self._options.eps * size
 
-    def _tell(self, state: FitState) -> None:
+    def _tell(self, state: MdsFitState) -> None:
         measures: dict[str, float] = {
             "stress": state.errors / 2 * self._rows.scale**2,
             "normalized_stress": _normalized(state.errors, state.squares),
@@ -297,7 +299,7 @@ def _normalized(errors: float, squares: float) -> float:
 
 
 def interpolate(
-    comm: Communicator, source: Dataset | InMemory, embedding: Reals, neighbors: int, max_iter: int, eps: float
+    comm: Communicator, source: Dataset | RowsInMemory, embedding: Reals, neighbors: int, max_iter: int, eps: float
 ) -> Reals:
     """The positions of this worker's new points, (m, k), by their dissimilarities to the points that have positions.
 

@@ -22,7 +22,7 @@ SAME_ROWS = 1e-5
 
 
 @dataclass(frozen=True)
-class FitState:
+class MdsFitState:
     """How far a fit has come.
 
     Parameters
@@ -56,10 +56,10 @@ class FitState:
     before: float | None = None
     left: float = np.inf
     converged: bool = False
-    best: FitState | None = None
+    best: MdsFitState | None = None
 
 
-class Keeper:
+class MdsCheckpointer:
     """Keeps the state of a fit in a folder, and in memory if it would begin again; does nothing without either.
 
     Parameters
@@ -80,7 +80,7 @@ class Keeper:
     def __init__(self, comm: Communicator, keeping: Keeping, facts: dict[str, Any]) -> None:
         self._states = FitStates(comm, NAME, shared=True, keeping=keeping, facts=facts)
 
-    def load(self) -> FitState | None:
+    def load(self) -> MdsFitState | None:
         """How far an earlier fit had come, if one had.
 
         Raises
@@ -91,12 +91,12 @@ class Keeper:
         found = self._states.load()
         return _state(found[0]) if found else None
 
-    def check(self, kept: FitState, errors: float) -> None:
+    def check(self, kept: MdsFitState, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the positions that were kept."""
         if not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
             self._states.refuse_other(f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here")
 
-    def save(self, state: FitState, *, last: bool = False) -> None:
+    def save(self, state: MdsFitState, *, last: bool = False) -> None:
         """Keep the state after an iteration instead of the last one, if it has its turn or is the `last`."""
         self._states.save(state.told, _parts(state), last=last)
 
@@ -105,11 +105,11 @@ class Keeper:
         self._states.close()
 
 
-def _parts(state: FitState) -> dict[str, Any]:
+def _parts(state: MdsFitState) -> dict[str, Any]:
     parts = {each.name: getattr(state, each.name) for each in fields(state)}
     return parts | {"best": None if state.best is None else _parts(state.best)}
 
 
-def _state(parts: dict[str, Any]) -> FitState:
+def _state(parts: dict[str, Any]) -> MdsFitState:
     best = parts["best"]
-    return FitState(**(parts | {"best": None if best is None else _state(best)}))
+    return MdsFitState(**(parts | {"best": None if best is None else _state(best)}))

@@ -15,12 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.clock import Lap, by_rank
+from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import Given, PageRankOptions, PageRankPart
-from ripieno.algorithms.reported import About, RankFacts, Shown, report_warning, reported
-from ripieno.algorithms.vertices.order import Vertices
+from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning, reported
+from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph
@@ -36,7 +36,7 @@ Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True)
-class PageRankIteration(Lap):
+class PageRankIteration(IterationTime):
     """One iteration, and how long it took.
 
     Parameters
@@ -49,7 +49,7 @@ class PageRankIteration(Lap):
 
 
 @dataclass(frozen=True)
-class PageRankReport(Shown):
+class PageRankReport(ShownReport):
     """What happened in a fit.
 
     Parameters
@@ -273,7 +273,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
 
     def _keep(self, parts: list[PageRankPart], graph: Graph, total_s: float) -> None:
-        vertices = Vertices.of([part.ids for part in parts], graph)
+        vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])
         first = parts[0]

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
@@ -170,7 +170,7 @@ def _iterate(
     After each iteration that others follow `keep` is called with what lay on vertices without edges out. A walk that
     goes on has `reached` so many iterations, and that lay there.
     """
-    clock = Clock()
+    clock = IterationClock()
     for done in count(0 if reached is None else reached[0]):
         with clock.computing():
             local.product(walk.contributions, out=exchange.products, threads=comm.threads)

@@ -17,12 +17,12 @@ from scipy import linalg
 
 from ripieno import log
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
-from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
-from ripieno.algorithms.linear.moments import Columns, means, scatter_matrix, weight_and_sums
+from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, InMemory
+from ripieno.input.matrix import Dataset, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -84,10 +84,10 @@ class PCAPart:
     dtype: str
     row_count: int
     resumed_from: int | None
-    record: Record
+    record: WorkerReport
 
 
-def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
+def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
     """Find principal components.
 
     Raises
@@ -98,11 +98,11 @@ def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emi
     begin = time.perf_counter()
     rows = load(comm, source)
     dtype = np.dtype(np.float32 if rows.points.dtype == np.float32 else np.float64)
-    columns = Columns(rows.points, None, None, dtype)
+    columns = MomentColumns(rows.points, None, None, dtype)
     if rows.total < 2:
         raise InputError(f"n_samples={rows.total}: expected at least 2 rows")
     check_component_count(options.n_components, rows.total, columns.count)
-    journal = Journal(comm, emit)
+    journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
 
     with journal.clock.computing():
@@ -122,7 +122,7 @@ def fit(comm: Communicator, source: Dataset | InMemory, options: PCAOptions, emi
 
 
 def transform(
-    comm: Communicator, source: Dataset | InMemory, mean: NDArray[Any], components: NDArray[Any]
+    comm: Communicator, source: Dataset | RowsInMemory, mean: NDArray[Any], components: NDArray[Any]
 ) -> NDArray[Any]:
     """This worker's rows, less the mean, along the components: (n, k)."""
     points = load(comm, source).points
@@ -154,11 +154,11 @@ def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str
 
 def _by_scatter_matrix(
     comm: Communicator,
-    columns: Columns,
+    columns: MomentColumns,
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: Journal,
+    journal: IterationLog,
 ) -> Axes:
     clock = journal.clock
     with clock.computing():
@@ -188,11 +188,11 @@ def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, wanted: in
 
 def _by_factors(
     comm: Communicator,
-    columns: Columns,
+    columns: MomentColumns,
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: Journal,
+    journal: IterationLog,
 ) -> Axes:
     clock = journal.clock
     with clock.computing():
@@ -214,11 +214,11 @@ def _by_factors(
 
 def _by_subspace(
     comm: Communicator,
-    columns: Columns,
+    columns: MomentColumns,
     mean: NDArray[np.float64],
     row_count: int,
     options: PCAOptions,
-    journal: Journal,
+    journal: IterationLog,
 ) -> Axes:
     clock = journal.clock
     least = min(row_count, columns.count)
@@ -271,7 +271,7 @@ def _by_subspace(
 
 
 def _there_and_back(
-    columns: Columns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
+    columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """The product of the scatter matrix of this worker's rows with some vectors, and the sum of their squares."""
     product, squares = np.zeros(subspace.shape), 0.0

@@ -31,8 +31,8 @@ from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEsti
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split
-from ripieno.input.matrix import InMemorySparse, OwnRows, is_path_like
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles, SparseRows
+from ripieno.input.matrix import InMemorySparse, LocalRows, is_path_like
+from ripieno.input.matrix.libsvm import InMemoryRows, LabeledSparseRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -310,12 +310,12 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
-        source: InMemoryRows | LibsvmFiles | OwnRows
+        source: InMemoryRows | LibsvmFiles | LocalRows
         if rows == "own" and comm is not None:
             source, known = self._open_own(X, y, known, comm, reset=start is None)
         else:
             source, known = self._open(X, y, known, reset=start is None)
-        files = source.source if isinstance(source, OwnRows) else source
+        files = source.source if isinstance(source, LocalRows) else source
         if isinstance(files, LibsvmFiles):
             columns = None if start is None else self._columns
             parts = run(source, columns, known, start, options)
@@ -343,7 +343,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
     def _open_own(
         self, X: Any, y: Any, known: NDArray[Any] | None, comm: Communicator, *, reset: bool
-    ) -> tuple[OwnRows, NDArray[Any] | None]:
+    ) -> tuple[LocalRows, NDArray[Any] | None]:
         """As `_open`, of this rank's own rows."""
         matrix = None
         with opening(comm):
@@ -352,12 +352,12 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             elif X is not None:
                 matrix, y = self._checked_arrays(X, y, reset=reset)
         if agreed(comm, None if X is None else is_path_like(X), "rows in files of libsvm text"):
-            return OwnRows(LibsvmFiles(()) if X is None else files, None, "y"), known
+            return LocalRows(LibsvmFiles(()) if X is None else files, None, "y"), known
         source = None if matrix is None else InMemorySparse.of(csr_matrix(matrix))
         points = own_points(self, comm, source, None, reset=reset)
         known = classes_of_all(comm, None if matrix is None else y, known)
         labels = np.empty(0, np.int64) if matrix is None else np.searchsorted(known, y)
-        return OwnRows(InMemoryRows.of(points.source.array, labels), None, "y"), known
+        return LocalRows(InMemoryRows.of(points.source.array, labels), None, "y"), known
 
     def _checked_arrays(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         X = rows_in_memory(X)
@@ -384,7 +384,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         scores: NDArray[np.float64] = np.asarray(matrix @ self.coef_.T) + self.intercept_
         return scores
 
-    def _read(self, X: Input) -> SparseRows:
+    def _read(self, X: Input) -> LabeledSparseRows:
         """All rows with the columns that were fitted; of an array without labels."""
         if is_path_like(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
@@ -393,7 +393,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         else:
             X = rows_in_memory(X)
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-            rows = SparseRows(csr_matrix(matrix), np.empty(0))
+            rows = LabeledSparseRows(csr_matrix(matrix), np.empty(0))
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
     def _has_probabilities(self) -> bool:

@@ -26,7 +26,7 @@ from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping, of_ids
 from ripieno.algorithms.journal import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
-from ripieno.input.matrix import OwnRows
+from ripieno.input.matrix import LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class SgdOptions:
 
 
 @dataclass(frozen=True)
-class State:
+class FeatureState:
     """What is known of features.
 
     Parameters
@@ -113,7 +113,7 @@ class State:
 class SgdPart:
     """One worker's part of the result: the state of the features at home here, and what all workers know."""
 
-    state: State
+    state: FeatureState
     feature_count: int
     columns: range
     classes: NDArray[Any]
@@ -122,7 +122,7 @@ class SgdPart:
 
 
 @dataclass(frozen=True)
-class Homes:
+class FeatureOwners:
     """Where the features of this worker's rows are at home.
 
     Parameters
@@ -139,7 +139,7 @@ class Homes:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | OwnRows,
+    source: InMemoryRows | LibsvmFiles | LocalRows,
     columns: range | None,
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
@@ -167,7 +167,7 @@ def fit(
     state, homes = _homes(comm, rows.features, start, weight_count(len(rows.classes)))
     step_count = -(-rows.total // options.batch_size)
     batches = _batches(comm, rows, homes, len(state.features), step_count, options.seed)
-    descent = kernels.Descent(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
+    descent = kernels.DescentOptions(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
     facts = options.facts(rows) if options.keeping.folder is not None else {}
     with closing(FitStates(comm, NAME, shared=False, keeping=options.keeping, facts=facts)) as states:
@@ -200,8 +200,13 @@ def _epochs_in_vain(losses: Sequence[float], tol: float) -> int:
 
 
 def _batches(
-    comm: Communicator, rows: sgd_rows.SgdRows, homes: Homes, home_feature_count: int, step_count: int, seed: int
-) -> kernels.Batches:
+    comm: Communicator,
+    rows: sgd_rows.SgdRows,
+    homes: FeatureOwners,
+    home_feature_count: int,
+    step_count: int,
+    seed: int,
+) -> kernels.StepRows:
     """The rows of this worker dealt to steps, and where their features are at home; so many are at home here."""
     order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
     matrix = rows.matrix[order]
@@ -215,7 +220,7 @@ def _batches(
     asked, counts = zip(*comm.alltoall(list(zip(told, occurring.counts, strict=True))), strict=True)
     all_asked = kernels.StepNumbers(np.concatenate(asked), np.stack(counts))
     met, places_of_asked = kernels.meetings(all_asked, home_feature_count, step_count)
-    return kernels.Batches(
+    return kernels.StepRows(
         starts=columns.starts,
         places=places,
         values=matrix.data,
@@ -244,7 +249,7 @@ def _homes(
     features: NDArray[np.int64],
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     k: int,
-) -> tuple[State, Homes]:
+) -> tuple[FeatureState, FeatureOwners]:
     """The state of the features at home here, of those that any rank has: its remainders are this rank's number."""
     ranks = (features % comm.world_size).astype(np.int32)
     came = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
@@ -254,5 +259,5 @@ def _homes(
     for rank, of_rank in enumerate(told):
         places[ranks == rank] = of_rank
     if start is None:
-        return State(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k))), Homes(ranks, places)
-    return State(mine, *(each[mine] for each in start)), Homes(ranks, places)
+        return FeatureState(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k))), FeatureOwners(ranks, places)
+    return FeatureState(mine, *(each[mine] for each in start)), FeatureOwners(ranks, places)

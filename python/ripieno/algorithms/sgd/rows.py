@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import OwnRows
+from ripieno.input.matrix import LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.kernels.hashing import mixed
 
@@ -60,7 +60,7 @@ class SgdRows:
 
 def load(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | OwnRows,
+    source: InMemoryRows | LibsvmFiles | LocalRows,
     *,
     columns: range | None,
     classes: NDArray[Any] | None,

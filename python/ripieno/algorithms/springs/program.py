@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
-from ripieno.algorithms.clock import Clock
+from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import FitStates, Keeping
-from ripieno.algorithms.journal import Emit, Journal, Record
+from ripieno.algorithms.journal import Emit, IterationLog, WorkerReport
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -106,7 +106,7 @@ class LayoutPart:
     iteration_count: int
     resumed_from: int | None
     edge_count: int
-    record: Record
+    record: WorkerReport
 
 
 def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | None = None) -> LayoutPart:
@@ -126,7 +126,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     counts = [stop - start for start, stop in shares]
     first, last = shares[comm.rank]
     own = matrix[first:last]
-    springs = forces.Springs(
+    springs = forces.Attraction(
         first, own.indptr.astype(np.int64), own.indices.astype(np.int32), own.data.astype(np.float32)
     )
     is_fixed = np.isin(ids, options.fixed)
@@ -143,7 +143,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         if approximation == EXACT
         else _TreePushes(options.theta, (first, last), comm.threads)
     )
-    journal = Journal(comm, emit)
+    journal = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
     facts = {} if options.keeping.folder is None else _facts(options, approximation, ids, matrix)
@@ -219,7 +219,7 @@ class _ExactPushes:
         self._wholes = np.empty((sum(counts), dim), np.int64)
         self._own = np.empty((counts[comm.rank], dim), np.int64)
 
-    def write(self, placed: NDArray[np.float32], out: Reals, clock: Clock) -> None:
+    def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
         """What own vertices are pushed, times 1/length²."""
         comm = self._comm
         with clock.computing():
@@ -238,7 +238,7 @@ class _TreePushes:
     own: tuple[int, int]
     threads: int
 
-    def write(self, placed: NDArray[np.float32], out: Reals, clock: Clock) -> None:
+    def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
         """As of `_ExactPushes`."""
         with clock.computing():
             forces.barnes_hut(self.theta, self.own, placed, out, threads=self.threads)

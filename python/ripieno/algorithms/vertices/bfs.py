@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import bfs_program as program
-from ripieno.algorithms.vertices.order import Vertices, vertex_id
+from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.kernels.lookup import places_of
 
@@ -131,7 +131,7 @@ class BFS(IterativeEstimator):
         """
         graph = graph_for_fit(graph, comm=comm, rows=rows)
         parts = self._run(program.fit, graph, vertex_id("source", self.source, graph), self._keeping(), comm=comm)
-        vertices = Vertices.of([part.ids for part in parts], graph)
+        vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])
         parents = vertices.put([part.parents for part in parts])

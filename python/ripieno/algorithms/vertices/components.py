@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import components_program as program
-from ripieno.algorithms.vertices.order import Vertices
+from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class ConnectedComponents(IterativeEstimator):
         """
         graph = graph_for_fit(graph, comm=comm, rows=rows)
         parts = self._run(program.fit, graph, self._keeping(), comm=comm)
-        vertices = Vertices.of([part.ids for part in parts], graph)
+        vertices = VertexOrder.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])
         self.vertices_ = vertices.names
         self.labels_ = labels if graph.labels is None else graph.labels[labels]

@@ -14,7 +14,7 @@ from ripieno.graph import Graph
 
 
 @dataclass(frozen=True)
-class Vertices:
+class VertexOrder:
     """The vertices of all workers' parts, put in order.
 
     Parameters
@@ -29,7 +29,7 @@ class Vertices:
     order: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ids: Sequence[NDArray[np.int64]], graph: Graph) -> Vertices:
+    def of(cls, ids: Sequence[NDArray[np.int64]], graph: Graph) -> VertexOrder:
         """Of the ids of each part."""
         all_ids = np.concatenate(ids)
         order = np.argsort(all_ids)

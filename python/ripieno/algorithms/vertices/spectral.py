@@ -15,7 +15,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_program as program
-from ripieno.algorithms.vertices.order import Vertices
+from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
 
@@ -179,7 +179,7 @@ class SpectralEmbedding(IterativeEstimator):
             keeping=self._keeping(),
         )
         parts = self._run(program.fit, graph, options, comm=comm)
-        vertices = Vertices.of([part.ids for part in parts], graph)
+        vertices = VertexOrder.of([part.ids for part in parts], graph)
         coordinates = vertices.put([part.coordinates for part in parts])[:, bool(self.drop_first) :]
         largest = np.abs(coordinates).argmax(axis=0)
         self.vertices_ = vertices.names

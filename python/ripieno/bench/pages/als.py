@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ripieno.algorithms.journal import Step
+from ripieno.algorithms.journal import FitStep
 from ripieno.report import charts
 
 
-def als_chart(title: str, steps: Sequence[Step], held_out: Sequence[float]) -> str:
+def als_chart(title: str, steps: Sequence[FitStep], held_out: Sequence[float]) -> str:
     """Errors of ratings that the fit had and of others, and the seconds of the slowest rank, by iteration."""
     numbers = np.arange(1, len(steps) + 1)
     fitted = [float(step.measures["rmse"]) for step in steps]

@@ -14,7 +14,7 @@ from ripieno.units import duration_text
 
 
 @dataclass(frozen=True)
-class Scale:
+class GraphScale:
     """An iteration on so many hosts.
 
     Parameters
@@ -33,7 +33,7 @@ class Scale:
     cable_s: float
 
 
-def scaling_chart(title: str, scales: Sequence[Scale]) -> str:
+def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
     """Seconds of an iteration, computing below communicating, and how many times faster than one host that is."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Figure((charts.WIDTH_INCHES, 3.6), layout="constrained")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
 from ripieno.bench.figures import machine
-from ripieno.bench.threads import BOUND, Cost, Found, samples_text
+from ripieno.bench.threads import BOUND, FitCost, ThreadsResults, samples_text
 from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
@@ -30,7 +30,7 @@ MARKERS = {"fork-join": "s", "bsp": "o"}
 BAR_INCHES = 0.28
 
 
-def page(found: Found) -> str:
+def page(found: ThreadsResults) -> str:
     """The page; it fetches nothing."""
     headings, rows = found.usage_table()
     return fill(
@@ -45,7 +45,7 @@ def page(found: Found) -> str:
     )
 
 
-def drawings(found: Found) -> dict[str, str]:
+def drawings(found: ThreadsResults) -> dict[str, str]:
     """What the page draws, each an SVG of its own, by name: `barrier-2.svg` of two threads, `kmeans-100.svg`."""
     threads = {cost.case: cost.threads for cost in found.costs}
     drawn = {f"{re.split(' of |,', case)[0]}-{threads[case]}.svg": cost_chart(found, case) for case in found.cases}
@@ -53,7 +53,7 @@ def drawings(found: Found) -> dict[str, str]:
     return {name: charts.standalone(svg) for name, svg in drawn.items()}
 
 
-def cost_chart(found: Found, case: str) -> str:
+def cost_chart(found: ThreadsResults, case: str) -> str:
     """The median of each way as a bar, from the least to the greatest as a line over it."""
     mine = [cost for cost in found.costs if cost.case == case]
     spread = max(cost.phase.worst_s for cost in mine) / min(cost.phase.best_s for cost in mine)
@@ -73,7 +73,7 @@ def cost_chart(found: Found, case: str) -> str:
         return charts.svg_of(drawing, f"cost{found.cases.index(case)}", told)
 
 
-def grid_chart(found: Found, centroids: int) -> str:
+def grid_chart(found: ThreadsResults, centroids: int) -> str:
     """Seconds of an iteration over threads × processes: a line for each pattern and model, a panel an affinity."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
@@ -95,7 +95,7 @@ def grid_chart(found: Found, centroids: int) -> str:
         return charts.svg_of(drawing, f"grid{centroids}", told)
 
 
-def _bars(axes: Axes, costs: list[Cost]) -> None:
+def _bars(axes: Axes, costs: list[FitCost]) -> None:
     for index, cost in enumerate(reversed(costs)):
         is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", BOUND))
         seconds = cost.phase
@@ -105,7 +105,7 @@ def _bars(axes: Axes, costs: list[Cost]) -> None:
     axes.tick_params(axis="y", labelcolor=charts.INK)
 
 
-def _line(axes: Axes, found: Found, pattern: str, model: str, centroids: int) -> None:
+def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, centroids: int) -> None:
     fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
     there = [(number, fit.iteration) for number, fit in fits if fit is not None]
     x = [number for number, _ in there]

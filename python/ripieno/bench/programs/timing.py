@@ -43,7 +43,7 @@ BATCH_COUNT = 5
 MOST_CALLS_OF_BATCH, MOST_CALLS_APART = 5000, 50
 
 
-class World(Protocol):
+class TimedRank(Protocol):
     """One rank's end of whatever carries the bytes."""
 
     rank: int
@@ -132,7 +132,7 @@ def _blocks(world_size: int, index: NDArray[Any]) -> NDArray[Any]:
     return np.stack([element(rank, index) for rank in range(world_size)])
 
 
-def check(world: World, name: str, vectors: Vectors, call: Callable[[], object]) -> None:
+def check(world: TimedRank, name: str, vectors: Vectors, call: Callable[[], object]) -> None:
     """One call on known values.
 
     Raises
@@ -152,7 +152,7 @@ def check(world: World, name: str, vectors: Vectors, call: Callable[[], object])
     vectors.main.fill(0)
 
 
-def measured(world: World, case: str, budget_s: float) -> Iterator[float]:
+def measured(world: TimedRank, case: str, budget_s: float) -> Iterator[float]:
     """Seconds of one case, ``allreduce=ring:1024``, checked before: as many calls as fit into `budget_s`, or one."""
     name, collective, algorithm, size_bytes = parts_of(case)
     vectors = vectors_of(collective, size_bytes, world.world_size)
@@ -168,7 +168,7 @@ def parts_of(case: str) -> tuple[str, str, str | None, int]:
     return name, collective, algorithm or None, int(size)
 
 
-def measure(world: World, call: Callable[[], object], budget_s: float, *, apart: bool) -> Iterator[float]:
+def measure(world: TimedRank, call: Callable[[], object], budget_s: float, *, apart: bool) -> Iterator[float]:
     """Seconds per call: of single calls if `apart`, else of batches."""
     once_s = _batch(world, call, 1)
     if once_s >= budget_s:
@@ -189,7 +189,7 @@ def _fitting(seconds: float, each_s: float, most: int) -> int:
     return max(1, min(most, int(seconds / max(each_s, 1e-9))))
 
 
-def _batch(world: World, call: Callable[[], object], count: int) -> float:
+def _batch(world: TimedRank, call: Callable[[], object], count: int) -> float:
     world.barrier()
     start = time.perf_counter()
     for _ in range(count):

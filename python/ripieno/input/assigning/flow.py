@@ -19,9 +19,9 @@ def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -
     chosen: list[str | None] = [None] * len(near)
     if any(near):
         # SciPy is as long to import as all else, and of use only here.
-        from ripieno.input.assigning.network import Network
+        from ripieno.input.assigning.network import FlowNetwork
 
-        network = Network(near, list(rooms[0]))
+        network = FlowNetwork(near, list(rooms[0]))
         for room in rooms:
             network.augment([1] * len(near), room)
         for at, host, _ in network.used():
@@ -35,11 +35,11 @@ def bytes_to_hosts(
     """How much of each split flows to which of its hosts, in a unit of its own, when hosts take `room` bytes."""
     flows: list[dict[str, int]] = [{} for _ in near]
     if any(near):
-        from ripieno.input.assigning.network import FLOW_LIMIT, Network
+        from ripieno.input.assigning.network import FLOW_LIMIT, FlowNetwork
 
         total = sum(sizes)
         unit = -(-total // FLOW_LIMIT)
-        network = Network(near, list(room))
+        network = FlowNetwork(near, list(room))
         network.augment(
             [-(-size // unit) for size in sizes], {host: min(bytes, total) // unit for host, bytes in room.items()}
         )

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import maximum_flow
 FLOW_LIMIT = 1 << 30
 
 
-class Network:
+class FlowNetwork:
     """Source -> splits -> hosts -> sink, and what flows there: against an arc it counts as negative."""
 
     def __init__(self, near: Sequence[Sequence[str]], hosts: Sequence[str]) -> None:

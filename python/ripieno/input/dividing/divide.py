@@ -22,7 +22,7 @@ from ripieno.input.cutting import check_format, checked_delimiter, open_formats,
 from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
 from ripieno.input.dividing.replicas import placed
 from ripieno.input.formats.cuts import piece_size
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 
@@ -97,7 +97,7 @@ def divide(
     if is_url(out):
         raise InputError(f"{out}: partitions are files on disks of the nodes: expected a path, not a URL")
     out = Path(out)
-    record = Record.of(record_bytes, dtype, shape)
+    record = RecordType.of(record_bytes, dtype, shape)
     check_format(format, record)
     described: dict[str, Any] = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:

@@ -18,7 +18,7 @@ from ripieno.input.formats.csv import Csv, records
 from ripieno.input.formats.parquet import Parquet
 from ripieno.input.formats.rows import ArrayRows, Binary, Npy
 from ripieno.input.formats.text import Text
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 from ripieno.input.split import Format, FormatOptions, Split
 
 Piece = tuple[int, Any]
@@ -41,7 +41,7 @@ class Material(Protocol):
         """How they lie in such a file."""
 
 
-class Lines:
+class TextLines:
     """Lines of text."""
 
     def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
@@ -142,7 +142,7 @@ class RawArrays(Arrays):
 
     def format(self, file: File) -> Binary:
         """How they lie there."""
-        record = Record(self._first.dtype, self._first.shape[1:])
+        record = RecordType(self._first.dtype, self._first.shape[1:])
         return Binary.open(file, FormatOptions(record=record))
 
 
@@ -179,7 +179,7 @@ class Tables:
         return Parquet()
 
 
-MATERIALS: dict[str, Any] = {"text": Lines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
+MATERIALS: dict[str, Any] = {"text": TextLines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
 
 
 def _whole(file: File, format: Format, stop: int) -> Split:

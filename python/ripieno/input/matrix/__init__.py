@@ -7,12 +7,21 @@
 from ripieno.input.matrix.dataset import (
     BinaryFiles,
     Dataset,
-    InMemory,
     InMemorySparse,
-    OwnRows,
-    Share,
+    LocalRows,
+    RowShare,
+    RowsInMemory,
     is_path_like,
     open_source,
 )
 
-__all__ = ["BinaryFiles", "Dataset", "InMemory", "InMemorySparse", "OwnRows", "Share", "is_path_like", "open_source"]
+__all__ = [
+    "BinaryFiles",
+    "Dataset",
+    "InMemorySparse",
+    "LocalRows",
+    "RowShare",
+    "RowsInMemory",
+    "is_path_like",
+    "open_source",
+]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files.npy import BROKEN_ARCHIVE, read_array, read_header
 from ripieno.files.sources import File, blamed_on, is_url, opened, size_bytes
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -59,7 +59,7 @@ class NpyFile:
             return cls(path, *_header(stream, path), offset=stream.tell())
 
     @classmethod
-    def of_records(cls, path: str, record: Record) -> NpyFile:
+    def of_records(cls, path: str, record: RecordType) -> NpyFile:
         """A file of nothing but rows."""
         file = File(path, size_bytes(path))
         if file.compression is not None:

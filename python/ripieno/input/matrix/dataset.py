@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, expand, names_text, size_bytes, suffix
 from ripieno.input.matrix import binary, parquet, text
-from ripieno.input.matrix.records import Record
+from ripieno.input.matrix.records import RecordType
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
 from ripieno.wire.borrowed import Lendable
@@ -30,7 +30,7 @@ from ripieno.wire.borrowed import Lendable
 logger = logging.getLogger("ripieno.input")
 
 
-class Named(Protocol):
+class RowSource(Protocol):
     """Where rows come from."""
 
     @property
@@ -41,7 +41,7 @@ class Named(Protocol):
         """Where the `row`-th row after `start` stands, in words a user can follow."""
 
 
-class DataFile(Named, Protocol):
+class DataFile(RowSource, Protocol):
     """One file; `size` counts rows where the header tells them (`counted`), bytes otherwise."""
 
     @property
@@ -76,16 +76,16 @@ FORMATS: dict[str, Callable[[str], DataFile]] = {
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """Rows of a share that come from one file."""
 
-    file: Named
+    file: RowSource
     start: int
     row_count: int
 
 
 @dataclass(frozen=True)
-class Share:
+class RowShare:
     """One worker's rows, where they come from, and their weights, (n,), if they have brought them.
 
     `runs` are the runs of numbers that they have among all rows, as first number and length, if they are no single run
@@ -94,7 +94,7 @@ class Share:
 
     #: An array, or a csr_matrix of an `InMemorySparse`.
     points: Any
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     weights: NDArray[np.float64] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
 
@@ -142,7 +142,7 @@ class Dataset:
         """What the values of a row are called, if a file says so."""
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
-    def read_share(self, rank: int, world_size: int) -> Share:
+    def read_share(self, rank: int, world_size: int) -> RowShare:
         """Read one worker's rows, memory-mapped where they lie in one .npy file.
 
         Raises
@@ -161,19 +161,19 @@ class Dataset:
             if start < stop:
                 block = file.read(start, stop)
                 blocks.append(block)
-                pieces.append(Piece(file, start, len(block)))
+                pieces.append(FilePiece(file, start, len(block)))
         if not blocks:
             blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
-        read = Share(_for_kernels(points), tuple(pieces))
+        read = RowShare(_for_kernels(points), tuple(pieces))
         _tell_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
         return read
 
 
 @dataclass(frozen=True)
-class InMemory(Lendable):
+class RowsInMemory(Lendable):
     """An array as a source, of which each worker process reads its rows, or takes a view of them in shared memory."""
 
     array: NDArray[Any]
@@ -195,10 +195,10 @@ class InMemory(Lendable):
         """Type of the rows: float32, float64 or uint8."""
         return self.array.dtype
 
-    def read_share(self, rank: int, world_size: int) -> Share:
+    def read_share(self, rank: int, world_size: int) -> RowShare:
         """One worker's rows, a view of the array if that is C-contiguous and aligned."""
         first, last = even_range(len(self.array), rank, world_size)
-        return Share(_for_kernels(self.array[first:last]), (Piece(_Numbered(), first, last - first),))
+        return RowShare(_for_kernels(self.array[first:last]), (FilePiece(_Numbered(), first, last - first),))
 
 
 @dataclass(frozen=True)
@@ -232,18 +232,18 @@ class InMemorySparse(Lendable):
         """The matrix."""
         return csr_matrix((self.data, self.indices, self.indptr), shape=(self.row_count, self.column_count))
 
-    def read_share(self, rank: int, world_size: int) -> Share:
+    def read_share(self, rank: int, world_size: int) -> RowShare:
         """One worker's rows, as a csr_matrix."""
         first, last = even_range(self.row_count, rank, world_size)
         starts = self.indptr[first : last + 1]
         begin, end = starts[0], starts[-1]
         parts = (self.data[begin:end], self.indices[begin:end], starts - begin)
         rows = csr_matrix(parts, shape=(last - first, self.column_count))
-        return Share(rows, (Piece(_Numbered(), first, last - first),))
+        return RowShare(rows, (FilePiece(_Numbered(), first, last - first),))
 
 
 @dataclass(frozen=True)
-class OwnRows:
+class LocalRows:
     """Rows that belong to one worker, which reads all of them; every worker has others.
 
     The rows of all workers, in the order of ranks, are the rows of the whole.
@@ -256,7 +256,7 @@ class OwnRows:
     name
         The name of the rows in messages, if they are in memory.
     runs
-        As of `Share`.
+        As of `RowShare`.
     """
 
     source: Any
@@ -291,11 +291,11 @@ class OwnRows:
         count = len(labels) if labels is not None else share.points.shape[0]
         if self.weights is not None and len(self.weights) != count:
             raise InputError(f"{self.name}: sample_weight has {len(self.weights)} entries for {count} rows")
-        if not isinstance(share, Share):
+        if not isinstance(share, RowShare):
             return share
         if isinstance(self.source, Dataset):
             return replace(share, weights=self.weights, runs=self.runs)
-        return Share(share.points, (Piece(_Numbered(f"{self.name}, "), 0, count),), self.weights, self.runs)
+        return RowShare(share.points, (FilePiece(_Numbered(f"{self.name}, "), 0, count),), self.weights, self.runs)
 
 
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
@@ -349,7 +349,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
     if isinstance(source, Dataset):
         return source
     if isinstance(source, BinaryFiles):
-        record = Record.of(source.record_bytes, source.dtype)
+        record = RecordType.of(source.record_bytes, source.dtype)
         assert record is not None, "a length says what records are"
         files = tuple(_open_records(path, record) for path in _paths(source.source, None))
     else:
@@ -366,7 +366,7 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
     return opened
 
 
-def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[Piece], seconds: float) -> None:
+def _tell_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
     names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
     logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
@@ -391,7 +391,7 @@ def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None)
         yield from expand(os.fspath(item), kinds)
 
 
-def _open_records(path: str, record: Record) -> DataFile:
+def _open_records(path: str, record: RecordType) -> DataFile:
     if size_bytes(path) == 0:
         raise InputError(f"{path} is empty")
     return binary.NpyFile.of_records(path, record)

@@ -27,7 +27,7 @@ _COLUMN_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class SparseRows:
+class LabeledSparseRows:
     """Rows with their labels.
 
     Parameters
@@ -40,7 +40,7 @@ class SparseRows:
     labels: NDArray[Any]
 
 
-_NO_ROWS = SparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
+_NO_ROWS = LabeledSparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,13 @@ class InMemoryRows(Lendable):
         """The parts of a matrix."""
         return cls(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1], labels)
 
-    def read_share(self, rank: int, world_size: int) -> SparseRows:
+    def read_share(self, rank: int, world_size: int) -> LabeledSparseRows:
         """One worker's rows."""
         first, last = even_range(len(self.labels), rank, world_size)
         starts = self.indptr[first : last + 1]
         begin, end = starts[0], starts[-1]
         parts = (self.data[begin:end], self.indices[begin:end], starts - begin)
-        return SparseRows(csr_matrix(parts, shape=(last - first, self.column_count)), self.labels[first:last])
+        return LabeledSparseRows(csr_matrix(parts, shape=(last - first, self.column_count)), self.labels[first:last])
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class LibsvmFiles:
                 raise InputError(f"{name} does not exist" if not os.path.exists(name) else f"{name} is no file")
         return cls(tuple(names))
 
-    def read_share(self, rank: int, world_size: int) -> SparseRows:
+    def read_share(self, rank: int, world_size: int) -> LabeledSparseRows:
         """One worker's rows.
 
         Raises
@@ -116,10 +116,10 @@ class LibsvmFiles:
             if start < stop:
                 parts.append(_read(self.paths[at], start, stop))
         matrix = vstack([part.matrix for part in parts], format="csr")
-        return SparseRows(matrix, np.concatenate([part.labels for part in parts]))
+        return LabeledSparseRows(matrix, np.concatenate([part.labels for part in parts]))
 
 
-def _read(path: str, start: int, stop: int) -> SparseRows:
+def _read(path: str, start: int, stop: int) -> LabeledSparseRows:
     """The rows whose lines begin in bytes `start .. stop`."""
     from sklearn.datasets import load_svmlight_file
 
@@ -128,7 +128,7 @@ def _read(path: str, start: int, stop: int) -> SparseRows:
     if not text.strip():
         return _NO_ROWS
     try:
-        rows = SparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
+        rows = LabeledSparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
     except OverflowError as error:
         raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
     except ValueError as error:

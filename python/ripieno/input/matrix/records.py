@@ -16,7 +16,7 @@ from ripieno.files.sources import File, unpacked_bytes
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordType:
     """The type of the elements, as NumPy's `dtype.str`, and the shape."""
 
     dtype: str
@@ -25,7 +25,7 @@ class Record:
     @classmethod
     def of(
         cls, record_bytes: int | None, dtype: DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
-    ) -> Record | None:
+    ) -> RecordType | None:
         """What a caller describes by one or two of these; None if by none.
 
         Raises

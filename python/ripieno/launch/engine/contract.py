@@ -22,11 +22,11 @@ from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFail
 from ripieno.flight.trace import Trace
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
-from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
+from ripieno.launch.job.conversation import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob
 from ripieno.launch.job.programs import RunRequest, elsewhere
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.process.interruption import held_back, interruptible
@@ -172,7 +172,7 @@ class _Hold:
 
 
 @dataclass(eq=False)
-class RemoteMember(Member):
+class RemoteMember(RankConnection):
     """A rank at the other end of a network."""
 
     channel: RemoteChannel
@@ -203,7 +203,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         replicas: int = 1,
         on_failure: OnFailure = "raise",
         spares: int = 0,
-        watch: Watch | None = None,
+        watch: JobWatch | None = None,
         **options: Any,
     ) -> None:
         if spares:

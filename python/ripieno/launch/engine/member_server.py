@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ripieno._version import __version__
-from ripieno.launch.engine.remote import Reception, RemoteChannel
+from ripieno.launch.engine.remote import MemberReception, RemoteChannel
 from ripieno.launch.process.channel import HungUp
 
 # Who has proved that it knows the token has this long to say who it is.
@@ -99,7 +99,7 @@ class MemberServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self.port: int = self._listener.getsockname()[1]
-        self._reception: Reception | None = Reception(self._listener, token, tls=tls)
+        self._reception: MemberReception | None = MemberReception(self._listener, token, tls=tls)
         self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         # Who have proved that they know the token, and have not said yet who they are.

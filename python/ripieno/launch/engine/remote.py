@@ -79,7 +79,7 @@ class RemoteChannel(Channel):
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
 
-    def send_packed(self, kind: str, packed: packing.Packed) -> None:
+    def send_packed(self, kind: str, packed: packing.PackedValue) -> None:
         """Send what was packed, to this member and perhaps to others, too."""
         with self._sending:
             try:
@@ -172,7 +172,7 @@ def connect(host: str, port: int, token: bytes, timeout_s: float, *, tls: bool |
             raise
 
 
-class Reception:
+class MemberReception:
     """Where members connect: by `listener`, until that is shut down. One thread at a time may receive.
 
     Whoever connects is heard without waiting for it, by the native module, as at the ports of ranks: a stranger costs

@@ -61,7 +61,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Unreached:
+class UnreachedHost:
     """`source` could not open a connection to `target`, because of `cause`."""
 
     source: Site
@@ -86,7 +86,7 @@ def package_version(package: str) -> str:
         return MISSING
 
 
-def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list[Site], list[Unreached]]:
+def take(engine: Engine, workers: int, *, tls: bool | None = None) -> tuple[list[Site], list[UnreachedHost]]:
     """Start so many tasks in `engine`: where they are, and who cannot reach whom.
 
     Every task tries one task at each address, its own included, encrypted as `tls` says.
@@ -122,12 +122,12 @@ class _Survey(EngineJob):
     def _check(self, join: Join) -> None:
         """Versions that differ are what is looked for."""
 
-    def result(self) -> tuple[list[Site], list[Unreached]]:
+    def result(self) -> tuple[list[Site], list[UnreachedHost]]:
         with self._recovering():
             sites = self._asked("site")
             tried = self._asked("tried", _one_at_each_address(sites))
         unreached = [
-            Unreached(site, target, cause)
+            UnreachedHost(site, target, cause)
             for site, tries in zip(sites, tried, strict=True)
             for target, cause in tries
             if cause
@@ -160,7 +160,7 @@ def _listening(address: str, invitation: Invitation) -> Iterator[int]:
 
 
 def _greet(listener: socket.socket, invitation: Invitation) -> None:
-    for channel in remote.Reception(listener, invitation.token, tls=invitation.tls).members():
+    for channel in remote.MemberReception(listener, invitation.token, tls=invitation.tls).members():
         channel.close()
 
 

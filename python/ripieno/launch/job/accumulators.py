@@ -85,7 +85,7 @@ class JobAccumulator(Accumulator):
 class Adder:
     """What a task sees of an accumulator."""
 
-    def __init__(self, ledger: Ledger, number: int, shape: tuple[int, ...], op: str) -> None:
+    def __init__(self, ledger: AccumulatorTotals, number: int, shape: tuple[int, ...], op: str) -> None:
         self._ledger = ledger
         self._number = number
         self._shape = shape
@@ -109,7 +109,7 @@ class Adder:
         raise InputError(f"{self._ledger.rule}: read it where it was made, later")
 
 
-class Ledger:
+class AccumulatorTotals:
     """What the tasks of one rank add: each thread writes on the page of the task that it is running.
 
     Parameters
@@ -147,7 +147,7 @@ class Ledger:
 
 
 #: Where ranks are threads of a process each has pages of its own.
-PROGRAMS = Ledger("programs, by the thread that runs them")
+PROGRAMS = AccumulatorTotals("programs, by the thread that runs them")
 
 
 def _adder(number: int, shape: tuple[int, ...], op: str) -> Adder:

@@ -28,7 +28,7 @@ _LAST_MESSAGES = {"result": "the result", "returned": "the result", "error": "th
 
 
 @dataclass(eq=False)
-class Member:
+class RankConnection:
     """A rank as its launcher knows it.
 
     Attributes
@@ -69,13 +69,13 @@ class Member:
         return False
 
 
-def tell(member: Member, kind: str, value: Any = None) -> None:
+def tell(member: RankConnection, kind: str, value: Any = None) -> None:
     """Send a message; whoever listens to `member` learns of its end there."""
     with suppress(HungUp):
         member.channel.send(kind, value)
 
 
-class Conversation:
+class ResultCollector:
     """What the members have said so far.
 
     Parameters
@@ -159,7 +159,7 @@ class Conversation:
         """Whether a rank has failed on its own account: its program has raised something."""
         return any(report.victim is None for report in self.reports.values())
 
-    def is_silent(self, member: Member) -> bool:
+    def is_silent(self, member: RankConnection) -> bool:
         """Whether others have said of it that it is."""
         return member.rank in self._silent
 
@@ -241,7 +241,7 @@ class Conversation:
             waits.append(0.0 if self.complete else LOOK_S)
         return min(waits, default=None)
 
-    def _look_after(self, awaited: list[Member], now: float, still_s: float) -> None:
+    def _look_after(self, awaited: list[RankConnection], now: float, still_s: float) -> None:
         """Whoever has stood still for a while is lost, also if none of the others waits for it."""
         still = {member.rank: member for member in awaited if member.stands_still()}
         self._still_since = {rank: self._still_since.get(rank, now) for rank in still}
@@ -249,7 +249,7 @@ class Conversation:
             if now - since >= still_s:
                 self._lose(still[rank], f"its process has been stopped for {still_s:g} s")
 
-    def hear(self, member: Member) -> dict[str, Any] | None:
+    def hear(self, member: RankConnection) -> dict[str, Any] | None:
         """Take one message from `member`, whose channel or whose end has shown up; an event is returned."""
         try:
             # A process that has ended may still have left messages, and must be heard before it is called dead.
@@ -284,7 +284,7 @@ class Conversation:
         self._do_without_failed()
         return None
 
-    def hear_witness(self, member: Member) -> bool:
+    def hear_witness(self, member: RankConnection) -> bool:
         """As `hear`, once there is an error to raise; whether that was its last word."""
         try:
             kind, load = member.channel.receive_packed()
@@ -304,7 +304,7 @@ class Conversation:
             return False
         return True
 
-    def _unreadable(self, member: Member, kind: str, error: Exception) -> None:
+    def _unreadable(self, member: RankConnection, kind: str, error: Exception) -> None:
         """The launching process cannot unpickle a message: that is a failure of the program."""
         report = _unreadable_report(member, kind, error)
         if kind in _LAST_MESSAGES:
@@ -315,7 +315,7 @@ class Conversation:
         else:
             report.throw()
 
-    def _returned(self, member: Member, returned: Returned) -> None:
+    def _returned(self, member: RankConnection, returned: Returned) -> None:
         self.replies[member.rank] = returned.value
         self._without[member.rank] = returned.without
         if returned.failure is not None:
@@ -333,7 +333,7 @@ class Conversation:
         """Whether a rank, if there is such a one, is not needed."""
         return any(each.rank == rank and self._is_spared(each) for each in self._members)
 
-    def _is_spared(self, member: Member) -> bool:
+    def _is_spared(self, member: RankConnection) -> bool:
         """Whether a replica of it lives and has not failed, which goes on in its place."""
         others = (self._members[rank] for rank in self._replicas_of(member.rank) if rank != member.rank)
         return self._awaited == "result" and any(each.loss is None and each.rank not in self.reports for each in others)
@@ -345,7 +345,7 @@ class Conversation:
             if member.loss is None and any(replica in self.replies for replica in replicas if replica != rank):
                 self._lose(member, report.cause)
 
-    def _until_silence_counts(self, silent: list[Member], now: float) -> float:
+    def _until_silence_counts(self, silent: list[RankConnection], now: float) -> float:
         """How long to wait; whoever was to speak and did not in time is lost."""
         if any(member.rank not in self._accused for member in silent):
             self._silent_since = None
@@ -361,7 +361,7 @@ class Conversation:
                 self._lose(member, self._accused[member.rank].cause)
         return max(left_s, 0.0)
 
-    def _lose(self, member: Member, cause: str) -> None:
+    def _lose(self, member: RankConnection, cause: str) -> None:
         """Go on without a member, or raise if that cannot be."""
         if not (self._outlives or self._is_spared(member)):
             member.loss = cause
@@ -370,11 +370,11 @@ class Conversation:
         if not self._is_spared(member) and self._loss is None:
             self._loss = RankFailed(member.rank, member.host, cause)
 
-    def _lost_before(self, member: Member) -> str:
+    def _lost_before(self, member: RankConnection) -> str:
         lost = ((rank, self._members[rank].loss) for rank in self._replicas_of(member.rank) if rank != member.rank)
         return "".join(f"; before that its replica, rank {rank}: {loss}" for rank, loss in lost if loss is not None)
 
-    def _exchanged(self, member: Member, text: str) -> None:
+    def _exchanged(self, member: RankConnection, text: str) -> None:
         self._exchange[member.rank] = text
         if len(self._exchange) == len(self._members):
             texts = [self._exchange[rank] for rank in range(len(self._members))]
@@ -382,7 +382,7 @@ class Conversation:
             for each in self._members:
                 tell(each, "exchange", texts)
 
-    def _reported(self, member: Member, report: FailureReport) -> None:
+    def _reported(self, member: RankConnection, report: FailureReport) -> None:
         self.reports[member.rank] = report
         victim = report.victim
         if victim is None:
@@ -393,7 +393,7 @@ class Conversation:
             self._lose(member, victim.cause)
 
     def _blame(
-        self, member: Member, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False
+        self, member: RankConnection, report: FailureReport, victim: RankFailed, *, unless_it_returns: bool = False
     ) -> None:
         """Another rank has failed, as this one tells, which may have gone on itself."""
         if victim.was_silent:
@@ -407,11 +407,11 @@ class Conversation:
             self.expect(report.throw, SILENT_S if victim.was_silent else CULPRIT_S)
             self._blamed = victim.rank if unless_it_returns else None
 
-    def _dead(self, member: Member) -> None:
+    def _dead(self, member: RankConnection) -> None:
         self._lose(*self._ending_of(member))
 
 
-def _unreadable_report(member: Member, kind: str, error: Exception) -> FailureReport:
+def _unreadable_report(member: RankConnection, kind: str, error: Exception) -> FailureReport:
     message = _LAST_MESSAGES.get(kind, f"a message ({kind})")
     cause = SerializationError(
         f"{message} of rank {member.rank} cannot be unpickled in the launching process: {type(error).__name__}: {error}"

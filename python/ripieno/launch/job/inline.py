@@ -16,9 +16,9 @@ from ripieno.errors import CommunicatorClosed, InputError, RankFailed, Serializa
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.job import EventListener, Job, unsendable
-from ripieno.launch.job.programs import Events, Seat
+from ripieno.launch.job.programs import Events, RankSession
 from ripieno.launch.job.stand_ins import forget, standing_for
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.parcel import handed_over
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
@@ -33,7 +33,7 @@ class InlineJob(Job):
         threads: int,
         on_event: EventListener | None,
         trace: Trace | None,
-        watch: Watch | None = None,
+        watch: JobWatch | None = None,
         **options: Any,
     ) -> None:
         super().__init__(1, threads, trace, on_event, watch=watch)
@@ -41,7 +41,7 @@ class InlineJob(Job):
         events = Events()
         events.send = self._hear
         meet = partial(single_rank, threads=threads, on_event=events, **options)
-        self._seat = Seat(meet(), meet, events=events)
+        self._seat = RankSession(meet(), meet, events=events)
         self._local: dict[str, Any] = {}
         self._watch.leave_lines()
         self._watch.begins(type(self).__name__, self._place, threads, self._seat.comm.hosts)

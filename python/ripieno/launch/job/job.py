@@ -20,9 +20,9 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
 from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
 from ripieno.launch.job.broadcast import Broadcast
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import parcel
-from ripieno.wire.packing import Packed
+from ripieno.wire.packing import PackedValue
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -72,7 +72,7 @@ class Job(ABC):
         trace: Trace | None,
         on_event: EventListener | None,
         replicas: int = 1,
-        watch: Watch | None = None,
+        watch: JobWatch | None = None,
     ) -> None:
         self.workers = workers
         self.threads = threads
@@ -85,7 +85,7 @@ class Job(ABC):
         self.epoch = 0
         self._owner_pid = os.getpid()
         self._trace = trace
-        self._watch = watch or Watch()
+        self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
         # By number; and what each rank has added to them in the program that ran last.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
@@ -484,7 +484,7 @@ class Job(ABC):
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
-    def _sealed(self, value: Any) -> Packed:
+    def _sealed(self, value: Any) -> PackedValue:
         """The value as rank 0 hands it on, or `SerializationError`."""
         return parcel.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
 

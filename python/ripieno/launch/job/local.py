@@ -23,19 +23,19 @@ from ripieno import host
 from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
 from ripieno.launch.binding import Binding, places
-from ripieno.launch.job.conversation import CULPRIT_S, Member, tell
+from ripieno.launch.job.conversation import CULPRIT_S, RankConnection, tell
 from ripieno.launch.job.job import EventListener
-from ripieno.launch.job.process_job import GOODBYE_S, ProcessJob, State
+from ripieno.launch.job.process_job import GOODBYE_S, JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.replicas import replicas_environment
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import HEARTBEAT_S, MEETING_S, STILL_S, check_room
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import MESSAGE_S, HungUp, pair
 from ripieno.launch.process.interruption import held_back
 from ripieno.launch.process.output import LinePump
-from ripieno.launch.process.parcel import Parcel
+from ripieno.launch.process.parcel import SharedMessage
 from ripieno.wire.borrowed import Borrowed
 
 # Workers try whether they can read this process's memory.
@@ -46,7 +46,7 @@ START_S = 60.0
 
 
 @dataclass(eq=False)
-class _Worker(Member):
+class _Worker(RankConnection):
     process: subprocess.Popen[bytes]
     pid_fd: int | None
 
@@ -81,7 +81,7 @@ class LocalJob(ProcessJob[_Worker]):
         on_failure: OnFailure = "raise",
         spares: int = 0,
         prefix_output: bool = False,
-        watch: Watch | None = None,
+        watch: JobWatch | None = None,
         **options: Any,
     ) -> None:
         super().__init__(
@@ -175,7 +175,7 @@ class LocalJob(ProcessJob[_Worker]):
         check_room(workers, self._spare_count)
         # Too few cores are told before anybody leaves.
         places(self._binding, [self.threads] * workers, host.cores())
-        if self._state not in (State.READY, State.APART):
+        if self._state not in (JobState.READY, JobState.APART):
             super()._resize(workers)
             return
         self.epoch += 1
@@ -188,7 +188,7 @@ class LocalJob(ProcessJob[_Worker]):
             self._start("rank", range(len(staying), workers), staying)
             self._take_places(staying)
             self.workers = workers
-        self._state, self._has_others = State.APART, True
+        self._state, self._has_others = JobState.APART, True
         with self._recovering():
             self._come_together()
 
@@ -236,7 +236,7 @@ class LocalJob(ProcessJob[_Worker]):
 
     def _send(self, request: RunRequest) -> None:
         lend = all(worker.can_read for worker in self._living())
-        with Parcel(request, lend=lend) as parcel:
+        with SharedMessage(request, lend=lend) as parcel:
             for worker in self._living():
                 # If it has ended, that is noticed later, with the cause.
                 with suppress(HungUp):

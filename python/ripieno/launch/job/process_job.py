@@ -20,10 +20,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
-from ripieno.launch.job.conversation import Conversation, Member, tell
+from ripieno.launch.job.conversation import RankConnection, ResultCollector, tell
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import held_back, interruptible
 from ripieno.launch.process.report import other_rank
 
@@ -35,10 +35,10 @@ GOODBYE_S = 5.0
 RESPAWNS = 3
 
 
-M = TypeVar("M", bound=Member)
+M = TypeVar("M", bound=RankConnection)
 
 
-class State(Enum):
+class JobState(Enum):
     """What a job's ranks are ready for."""
 
     READY = "its ranks wait for programs"
@@ -68,18 +68,18 @@ class ProcessJob(Job, Generic[M]):
         on_event: EventListener | None,
         trace: Trace | None,
         on_failure: OnFailure = "raise",
-        watch: Watch | None = None,
+        watch: JobWatch | None = None,
     ) -> None:
         super().__init__(workers, threads, trace, on_event, replicas, watch)
         self.members: list[M] = []
         self._on_failure = on_failure
         # The thread that waits, or has waited last, for a program.
         self._runner = 0
-        self._state = State.GONE
+        self._state = JobState.GONE
         # Whether ranks have taken the place of others, which had the values that are kept.
         self._has_others = False
         # Of the program that runs, or ran last.
-        self._heard = Conversation("result", self.members, replicas, self._ending_of)
+        self._heard = ResultCollector("result", self.members, replicas, self._ending_of)
 
     @abstractmethod
     def _form(self) -> None:
@@ -108,10 +108,10 @@ class ProcessJob(Job, Generic[M]):
         """
         return False
 
-    def _conversation(self, awaited: str, within_s: float | None = None) -> Conversation:
+    def _conversation(self, awaited: str, within_s: float | None = None) -> ResultCollector:
         # Elsewhere an engine ends all ranks with the first.
         on_failure = self._on_failure if awaited == "result" and self._SURVIVES else "raise"
-        return Conversation(
+        return ResultCollector(
             awaited,
             self.members,
             self.replicas,
@@ -135,7 +135,7 @@ class ProcessJob(Job, Generic[M]):
             self._end()
             self._finish()
             raise
-        self._state = State.READY
+        self._state = JobState.READY
         self._tell_hosts()
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -173,12 +173,12 @@ class ProcessJob(Job, Generic[M]):
         with self._recovering():
             try:
                 hearing = self._watch.hearing(bool(self._listeners), self.workers)
-                self._state = State.BUSY
+                self._state = JobState.BUSY
                 directory = current_directory() if self._SHARES_FILES else None
                 self._send((program, args, kwargs, hearing, goes_on, directory))
                 unsent = None
             except SerializationError as error:
-                self._state = State.READY
+                self._state = JobState.READY
                 unsent = error
             if unsent is None:
                 return self._replies("result")
@@ -187,17 +187,17 @@ class ProcessJob(Job, Generic[M]):
 
     def _come_together(self) -> None:
         """Be ready: members that live meet anew, others are started in the place of those that have ended."""
-        if self._state is State.APART:
+        if self._state is JobState.APART:
             # One may have died since.
-            self._state = State.BUSY
+            self._state = JobState.BUSY
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
                     tell(member, "meet", (member.rank, len(self.members)))
                 self._replies("ready", self._meeting_s() + self._starting_s())
-                self._state = State.READY
+                self._state = JobState.READY
                 self._tell_hosts()
                 self._give_again(self._has_others)
-        if self._state is not State.READY:
+        if self._state is not JobState.READY:
             self._form_again()
 
     def _give_again(self, are_others: bool) -> None:
@@ -220,10 +220,10 @@ class ProcessJob(Job, Generic[M]):
         """End the members and start others, which get the values that `broadcast` gave to those before."""
         self.epoch += 1
         with held_back():
-            if self._state is State.READY:
+            if self._state is JobState.READY:
                 self._say_goodbye()
             self._end()
-        self._state = State.GONE
+        self._state = JobState.GONE
         if self._on_failure == "raise":
             self.lost.clear()
         try:
@@ -231,7 +231,7 @@ class ProcessJob(Job, Generic[M]):
         except BaseException:
             self._end()
             raise
-        self._state = State.READY
+        self._state = JobState.READY
         self._tell_hosts()
         self._give_again(True)
 
@@ -241,11 +241,11 @@ class ProcessJob(Job, Generic[M]):
         try:
             yield
         except BaseException as error:
-            if self._state is not State.GONE and any(member.channel.closed for member in self._living()):
+            if self._state is not JobState.GONE and any(member.channel.closed for member in self._living()):
                 # Another thread has ended the members while this one waited.
-                self._state = State.GONE
+                self._state = JobState.GONE
                 raise CommunicatorClosed("the job was closed: its process ends") from None
-            if self._state is not State.GONE:
+            if self._state is not JobState.GONE:
                 # Whatever happens here, no reply of this program may be taken for one of the next.
                 try:
                     if isinstance(error, Exception) and not self._was_closed:
@@ -263,11 +263,11 @@ class ProcessJob(Job, Generic[M]):
         if self._on_failure == "shrink":
             self.workers -= len(lost)
         if self._was_closed or not self._is_whole() or not all_wait or (lost and not self._close_ranks(lost)):
-            self._state = State.GONE
+            self._state = JobState.GONE
             self._end()
         else:
             self._has_others |= bool(lost)
-            self._state = State.APART
+            self._state = JobState.APART
         self._heard.replies.clear()
 
     def _note_lost(self) -> None:
@@ -307,7 +307,7 @@ class ProcessJob(Job, Generic[M]):
             raise
 
     def _forget(self, names: list[str]) -> None:
-        if self._state is not State.GONE:
+        if self._state is not JobState.GONE:
             for member in self._living():
                 tell(member, "forget", names)
 
@@ -320,9 +320,9 @@ class ProcessJob(Job, Generic[M]):
 
     def _close(self) -> None:
         with held_back():
-            if self._state in (State.READY, State.APART):
+            if self._state in (JobState.READY, JobState.APART):
                 self._say_goodbye()
-            self._state = State.GONE
+            self._state = JobState.GONE
             self._end()
 
     def _living(self) -> list[Any]:
@@ -372,13 +372,13 @@ class ProcessJob(Job, Generic[M]):
             self._note_lost()
         if conversation.apart or (self.replicas == 1 and len(self._living()) < len(self.members)):
             self._part()
-        elif self._state is State.BUSY:
-            self._state = State.READY
+        elif self._state is JobState.BUSY:
+            self._state = JobState.READY
         # They are the caller's, who may let go of them before the next program.
         conversation.replies.clear()
         return results
 
-    def _listen(self, conversation: Conversation) -> None:
+    def _listen(self, conversation: ResultCollector) -> None:
         """Until it is complete."""
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():

@@ -18,7 +18,7 @@ from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.processes import end_fork, flush_output
-from ripieno.launch.process.pulse import Pulse
+from ripieno.launch.process.pulse import Telemetry
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.racks import rack_of_this_host
@@ -30,7 +30,7 @@ _END_IS_CALLED = re.compile(r"called allreduce\(uint8 × 11, xor\b[^)]*\)(?: as 
 Exchange = Callable[[str], list[str]]
 
 
-class Source(Protocol):
+class ProgramSource(Protocol):
     """Where programs come from and what they say goes to: a channel."""
 
     def send(self, kind: str, value: Any = None) -> None: ...
@@ -90,7 +90,7 @@ class Returned:
     without: tuple[int, ...] = ()
 
 
-class Hearing(NamedTuple):
+class EventOptions(NamedTuple):
     """Who hears of a program while it runs.
 
     Attributes
@@ -107,7 +107,7 @@ class Hearing(NamedTuple):
 
 #: A program, its arguments by place and by name, who hears of it, whether ranks keep what programs before it have put
 #: by, and the directory of the caller, if ranks find files by its names.
-RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], Hearing, bool, str | None]
+RunRequest = tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], EventOptions, bool, str | None]
 
 
 @dataclass(frozen=True)
@@ -140,8 +140,8 @@ class Events:
     send: Callable[[str, Any], None]
 
     def __init__(self) -> None:
-        self.hearing = Hearing(False)
-        self._pulse: Pulse | None = None
+        self.hearing = EventOptions(False)
+        self._pulse: Telemetry | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
         if self.hearing.is_heard:
@@ -150,7 +150,7 @@ class Events:
             self._pulse.event(event)
 
     @contextmanager
-    def of_program(self, comm: Communicator, hearing: Hearing) -> Iterator[None]:
+    def of_program(self, comm: Communicator, hearing: EventOptions) -> Iterator[None]:
         """A program runs, of which `hearing` says who hears."""
         end = self.begin(comm, hearing)
         try:
@@ -158,12 +158,12 @@ class Events:
         finally:
             end()
 
-    def begin(self, comm: Communicator, hearing: Hearing) -> Callable[[], None]:
+    def begin(self, comm: Communicator, hearing: EventOptions) -> Callable[[], None]:
         """As `of_program`, whose end is what is returned."""
         self.hearing = hearing
         if hearing.pulse_s is None:
             return _nothing
-        self._pulse = self._pulse or Pulse(lambda kind, value: self.send(kind, value))
+        self._pulse = self._pulse or Telemetry(lambda kind, value: self.send(kind, value))
         self._pulse.begin(comm, hearing.pulse_s)
         return self._pulse.end
 
@@ -172,7 +172,7 @@ def _nothing() -> None:
     """Nobody watches."""
 
 
-class Seat:
+class RankSession:
     """A rank's place among the others, where it stays while programs come and go.
 
     Parameters
@@ -264,18 +264,18 @@ def current_directory() -> str | None:
         return None
 
 
-def serve(channel: Source, seat: Seat) -> None:
+def serve(channel: ProgramSource, seat: RankSession) -> None:
     """Do what comes over `channel` until it says that this is all; `HungUp` if it ends before."""
     _ready(channel, seat)
     while _serve_one(channel, seat):
         flush_output()
 
 
-def _ready(channel: Source, seat: Seat) -> None:
+def _ready(channel: ProgramSource, seat: RankSession) -> None:
     channel.send("ready", seat.comm.hosts[seat.comm.rank])
 
 
-def _serve_one(channel: Source, seat: Seat) -> bool:
+def _serve_one(channel: ProgramSource, seat: RankSession) -> bool:
     """Do what comes next; False if that is the end. What came, and what became of it, is let go of then."""
     try:
         kind, value = channel.receive()
@@ -297,12 +297,12 @@ def _serve_one(channel: Source, seat: Seat) -> bool:
 
 
 def _run(
-    channel: Source,
-    seat: Seat,
+    channel: ProgramSource,
+    seat: RankSession,
     program: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    hearing: Hearing,
+    hearing: EventOptions,
     goes_on: bool,
     directory: str | None,
 ) -> None:
@@ -341,7 +341,7 @@ def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _send_result(channel: Source, rank: int, kind: str, result: Any, message: Any) -> None:
+def _send_result(channel: ProgramSource, rank: int, kind: str, result: Any, message: Any) -> None:
     try:
         channel.send(kind, message)
     except SerializationError as error:
@@ -356,7 +356,7 @@ def _in_terms_of_programs(error: BaseException) -> BaseException:
     return error
 
 
-def _fail(channel: Source, comm: Communicator, error: BaseException) -> None:
+def _fail(channel: ProgramSource, comm: Communicator, error: BaseException) -> None:
     inner = error.__traceback__
     while inner is not None and inner.tb_frame.f_globals is globals():
         inner = inner.tb_next

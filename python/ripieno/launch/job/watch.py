@@ -9,8 +9,8 @@ from typing import Any
 
 from ripieno.dashboard import current
 from ripieno.host import usable_cores
-from ripieno.launch.job.programs import Hearing
-from ripieno.launch.process.pulse import PULSE_VARIABLE, Lines
+from ripieno.launch.job.programs import EventOptions
+from ripieno.launch.process.pulse import PULSE_VARIABLE, LogLines
 
 logger = logging.getLogger("ripieno.launch")
 
@@ -20,7 +20,7 @@ PULSE_COST_S = 0.6e-3
 SHARE = 0.005
 
 
-class Watch:
+class JobWatch:
     """Of one job.
 
     Parameters
@@ -31,7 +31,7 @@ class Watch:
 
     def __init__(self, is_asked: bool = False) -> None:
         self.dashboard, self._is_own = current(is_asked)
-        self._lines = Lines()
+        self._lines = LogLines()
         # Of those that have met last.
         self._lost: set[int] = set()
         if self.dashboard is not None:
@@ -41,11 +41,11 @@ class Watch:
     def _board(self) -> Any:
         return None if self.dashboard is None else self.dashboard.board
 
-    def hearing(self, is_heard: bool, workers: int) -> Hearing:
+    def hearing(self, is_heard: bool, workers: int) -> EventOptions:
         """Who hears of a program on so many ranks."""
         if self.dashboard is None:
-            return Hearing(is_heard)
-        return Hearing(is_heard, pulse_s(workers))
+            return EventOptions(is_heard)
+        return EventOptions(is_heard, pulse_s(workers))
 
     def environment(self, workers: int) -> dict[str, str]:
         """What tells so many scripts that somebody watches."""

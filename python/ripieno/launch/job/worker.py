@@ -72,7 +72,7 @@ def _serve(
         # The launcher ends this process: an end of its own could be taken for the cause.
         threading.Event().wait()
         return
-    seat = programs.Seat(comm, meet, replicas, events, begins_again)
+    seat = programs.RankSession(comm, meet, replicas, events, begins_again)
     with standing_for({}):
         programs.serve(channel, seat)
     seat.close()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ripieno.launch.process.parcel import Parcel, open_inline, open_shared
+from ripieno.launch.process.parcel import SharedMessage, open_inline, open_shared
 from ripieno.launch.process.processes import fill_standard_descriptors
 
 # Who has begun a message, or whom the launching process sends one, may stand still for this long.
@@ -47,10 +47,10 @@ class Channel:
 
     def send(self, kind: str, value: Any = None) -> None:
         """Pack and send `value`."""
-        with Parcel(value, writable=True) as parcel:
+        with SharedMessage(value, writable=True) as parcel:
             self.send_parcel(kind, parcel)
 
-    def send_parcel(self, kind: str, parcel: Parcel) -> None:
+    def send_parcel(self, kind: str, parcel: SharedMessage) -> None:
         """Send a parcel that may go to others too."""
         header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None, parcel.writable)
         with self._sending:
@@ -101,7 +101,7 @@ class Channel:
         self.hang_up()
         self._socket.close()
 
-    def _send(self, header: bytes, parcel: Parcel) -> None:
+    def _send(self, header: bytes, parcel: SharedMessage) -> None:
         if parcel.inline is not None:
             self._socket.sendall(header + parcel.inline)
             return

@@ -29,7 +29,7 @@ SHARED_FROM_BYTES = 64 * 1024
 _READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 
-class Parcel:
+class SharedMessage:
     """A packed value: `inline` bytes, or `size_bytes` in the memory behind `fd`.
 
     Parameters
@@ -61,7 +61,7 @@ class Parcel:
         if fd is not None:
             os.close(fd)
 
-    def __enter__(self) -> Parcel:
+    def __enter__(self) -> SharedMessage:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,7 +95,7 @@ def pack(
     files_by_name: bool = True,
     read_only: bool = False,
     lend: bool = False,
-) -> packing.Packed:
+) -> packing.PackedValue:
     """Pickle `value` for another process, leaving the memory of its arrays where it is.
 
     `persistent_id` is that of `pickle.Pickler`: what it names is left out, for the receiver to put in. A process of
@@ -113,7 +113,7 @@ def pack(
         pickler.dump(value)
     except Exception as error:
         raise SerializationError(f"{type(error).__name__}: {error}") from error
-    return packing.Packed(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
+    return packing.PackedValue(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
 
 
 def handed_over(value: Any) -> Any:
@@ -142,7 +142,7 @@ def handed_over(value: Any) -> Any:
     return opener.load()
 
 
-def _in_memory(packed: packing.Packed, size_bytes: int, writable: bool) -> int:
+def _in_memory(packed: packing.PackedValue, size_bytes: int, writable: bool) -> int:
     fd = os.memfd_create("ripieno-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size_bytes)

@@ -42,7 +42,7 @@ T = TypeVar("T")
 Send = Callable[[str, Any], None]
 
 
-class Pulse:
+class Telemetry:
     """A rank's, from its first program that is watched on.
 
     Parameters
@@ -64,7 +64,7 @@ class Pulse:
         self._busy_s = 0.0
         self._thread: threading.Thread | None = None
         self._events: deque[tuple[float, dict[str, Any]]] = deque(maxlen=EVENT_COUNT)
-        self._lines = Lines()
+        self._lines = LogLines()
         # What pulses have told of each peer.
         self._told: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
 
@@ -144,7 +144,7 @@ class Pulse:
         return reading
 
 
-class Lines:
+class LogLines:
     """Lines of the log of this process, noted while they are made: handlers stay as the program sets them up."""
 
     def __init__(self) -> None:

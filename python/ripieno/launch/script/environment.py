@@ -20,7 +20,7 @@ from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
-from ripieno.launch.job.programs import Events, Hearing
+from ripieno.launch.job.programs import EventOptions, Events
 from ripieno.launch.limits import MEETING_S
 from ripieno.launch.process import running
 from ripieno.launch.process.processes import fill_standard_descriptors
@@ -79,7 +79,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         _send("met", None)
     if _events is not None:
         # Before the communicator is closed.
-        atexit.register(_events.begin(_current, Hearing(False, _pulse_s)))
+        atexit.register(_events.begin(_current, EventOptions(False, _pulse_s)))
     _tell_peers_of_uncaught_exceptions()
     bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
     return _current

@@ -37,7 +37,7 @@ _PORT_COUNT = 10_000
 
 
 @dataclass(frozen=True)
-class Meeting:
+class MeetingPlace:
     """Where ranks meet: at a store (host and port of rank 0), or else in a directory, which may be the job's own."""
 
     directory: Path = Path()
@@ -45,7 +45,7 @@ class Meeting:
     store: tuple[str, int] | None = None
 
 
-def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> Meeting:
+def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> MeetingPlace:
     """Where the ranks of `job` meet, the same on all of them.
 
     Raises
@@ -55,17 +55,17 @@ def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -
     """
     has_token = bool(variables.get("RIPIENO_TOKEN"))
     if variables.get("RIPIENO_DIRECTORY"):
-        return Meeting(Path(variables["RIPIENO_DIRECTORY"]))
+        return MeetingPlace(Path(variables["RIPIENO_DIRECTORY"]))
     host = variables.get("MASTER_ADDR") or place.root
     if has_token and host:
-        return Meeting(store=(host, _port(place, variables, job)))
+        return MeetingPlace(store=(host, _port(place, variables, job)))
     if job is None:
         raise RendezvousError(_what_is_missing(place, variables))
     if not place.on_one_host:
-        return Meeting(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
+        return MeetingPlace(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
     # Other users can make folders there, and know how jobs are named: the name of the next one must not be computable.
     digest = hmac.digest(token_file.secret_of_user(), _digest(place, job), "sha256")
-    return Meeting(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
+    return MeetingPlace(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
 
 
 @contextmanager

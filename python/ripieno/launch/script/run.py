@@ -16,12 +16,12 @@ from ripieno.host import cores, usable_cores
 from ripieno.launch.binding import Binding, places
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.job.replicas import replicas_environment
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import pair
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.script import launchers
-from ripieno.launch.script.vigil import REPORT_S, Rank, Vigil, named
+from ripieno.launch.script.vigil import REPORT_S, ScriptRank, Supervisor, named
 
 # How often to start anew because somebody else took the port that rank 0 was to listen on.
 PORT_ATTEMPT_COUNT = 3
@@ -109,7 +109,7 @@ def run_here(script: Script) -> None:
     os.execve(sys.executable, [sys.executable, *script.flags, *target, *script.arguments], environment)
 
 
-def run(script: Script, world_size: int, watch: Watch | None = None) -> int:
+def run(script: Script, world_size: int, watch: JobWatch | None = None) -> int:
     """Run `script` as `world_size` ranks; returns the exit code.
 
     It is 0 if all ranks end well, else that of the rank that failed first (128 + signal if it was killed). With
@@ -122,10 +122,10 @@ def run(script: Script, world_size: int, watch: Watch | None = None) -> int:
         The cores are not enough for what the ranks are to be bound to.
     """
     places(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
-    watch = watch or Watch()
+    watch = watch or JobWatch()
     try:
         for _ in range(PORT_ATTEMPT_COUNT):
-            ranks: list[Rank] = []
+            ranks: list[ScriptRank] = []
             failed = _run_once(script, world_size, ranks, watch)
             if failed is None or not _port_was_taken(failed):
                 break
@@ -139,7 +139,7 @@ def threads_environment(threads: int) -> dict[str, str]:
     return {**process.thread_environment(threads), "RIPIENO_THREADS": str(threads)}
 
 
-def _run_once(script: Script, world_size: int, ranks: list[Rank], watch: Watch) -> Rank | None:
+def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: JobWatch) -> ScriptRank | None:
     """Run all ranks, which are added to `ranks`, to their end; the one that failed first, if any."""
     pump = LinePump(watch.output) if script.prefix else None
     # Bound but not listening, this socket keeps the port from everyone but rank 0.
@@ -163,7 +163,7 @@ def _run_once(script: Script, world_size: int, ranks: list[Rank], watch: Watch) 
                 pump.start()
             watch.begins(script.target, f"processes of {socket.gethostname()}", 0, [socket.gethostname()] * world_size)
             with watch.program(script.target):
-                return Vigil(ranks, script, watch).until_the_end()
+                return Supervisor(ranks, script, watch).until_the_end()
         finally:
             process.end([each.process for each in ranks], patience_s=0.0)
             for each in ranks:
@@ -172,7 +172,7 @@ def _run_once(script: Script, world_size: int, ranks: list[Rank], watch: Watch) 
                 pump.close()
 
 
-def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> Rank:
+def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> ScriptRank:
     channel, theirs = pair(REPORT_S)
     pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     unbuffered = {} if pump is None else {"PYTHONUNBUFFERED": "1"}
@@ -190,14 +190,14 @@ def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | N
         )
     if pump is not None:
         pump.add(f"rank {rank}", child)
-    return Rank(rank, child, channel)
+    return ScriptRank(rank, child, channel)
 
 
-def _port_was_taken(failed: Rank) -> bool:
+def _port_was_taken(failed: ScriptRank) -> bool:
     return failed.rank == 0 and failed.report is not None and os.strerror(errno.EADDRINUSE) in failed.report.cause
 
 
-def _explain(failed: Rank, ranks: list[Rank], script: Script) -> int:
+def _explain(failed: ScriptRank, ranks: list[ScriptRank], script: Script) -> int:
     """Say once what went wrong, and what the ranks were at; returns the exit code."""
     report, status = failed.report, failed.status
     if report is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ripieno.launch.job.replicas import replicas_of
-from ripieno.launch.job.watch import Watch
+from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, HungUp
 from ripieno.launch.process.interruption import interruptible
@@ -38,7 +38,7 @@ LOOK_S = 0.5
 
 
 @dataclass
-class Rank:
+class ScriptRank:
     """A rank of the script, and what is known of it.
 
     Attributes
@@ -88,7 +88,7 @@ class Rank:
         self.report = FailureReport(self.rank, socket.gethostname(), cause, "")
 
 
-class Vigil:
+class Supervisor:
     """Waits for the ranks of a script, and says on stderr who is done without, and who must be let go on.
 
     Parameters
@@ -101,12 +101,12 @@ class Vigil:
         Hears of pulses, and of who is lost.
     """
 
-    def __init__(self, ranks: Sequence[Rank], script: Script, watch: Watch) -> None:
+    def __init__(self, ranks: Sequence[ScriptRank], script: Script, watch: JobWatch) -> None:
         self._ranks = ranks
         self._script = script
         self._watch = watch
         self._selector = selectors.DefaultSelector()
-        self._first: Rank | None = None
+        self._first: ScriptRank | None = None
         # Those that the others go on without.
         self._lost: set[int] = set()
         self._failed_at: float | None = None
@@ -116,7 +116,7 @@ class Vigil:
         self._suspended_at: float | None = None
         self._said_at: float | None = None
 
-    def until_the_end(self) -> Rank | None:
+    def until_the_end(self) -> ScriptRank | None:
         """Until all have ended, or some time after the first has failed; that one, unless others go on without it."""
         with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
             for each in self._ranks:
@@ -125,7 +125,7 @@ class Vigil:
                 left_s = self._left_s()
                 if self._all_end_without_the_stopped() if left_s is None else left_s <= 0:
                     break
-                heard: list[Rank] = []
+                heard: list[ScriptRank] = []
                 for key, _ in ready(LOOK_S if left_s is None else left_s):
                     self._hear(key, ends)
                     heard.append(key.data)
@@ -152,7 +152,7 @@ class Vigil:
 
     def _hear(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
         """Take what a rank says, that it hangs up, or that it has ended."""
-        rank: Rank = key.data
+        rank: ScriptRank = key.data
         if rank.hung_up_at is not None:
             self._selector.unregister(key.fileobj)
             self._take_end(rank)
@@ -176,16 +176,16 @@ class Vigil:
         else:
             rank.report = value
 
-    def _take_end(self, rank: Rank) -> None:
+    def _take_end(self, rank: ScriptRank) -> None:
         rank.status = rank.process.wait()
         if self._script.independent and rank.rank == 0 and rank.status in range(256):
             self._over_at = time.monotonic()
 
-    def _without_an_end(self) -> list[Rank]:
+    def _without_an_end(self) -> list[ScriptRank]:
         """Those that have hung up without ending, and are not waited for any more."""
         now, found = time.monotonic(), []
         for end, key in list(self._selector.get_map().items()):
-            rank: Rank = key.data
+            rank: ScriptRank = key.data
             if rank.hung_up_at is not None and now > rank.hung_up_at + REPORT_S:
                 self._selector.unregister(end)
                 if rank.report is None:
@@ -193,7 +193,7 @@ class Vigil:
                 found.append(rank)
         return found
 
-    def _take_failure(self, rank: Rank) -> None:
+    def _take_failure(self, rank: ScriptRank) -> None:
         """A rank has failed that the others do not go on without yet."""
         if not rank.victim:
             self._watch.lost(rank.rank, rank.cause)
@@ -206,7 +206,7 @@ class Vigil:
         if self._first is None or (self._first.victim and not rank.victim):
             self._first = rank
 
-    def _is_done_without(self, rank: Rank) -> bool:
+    def _is_done_without(self, rank: ScriptRank) -> bool:
         """Whether the others go on without a rank that has failed; says so."""
         going_on = self._replica_of(rank)
         if going_on is not None:
@@ -221,21 +221,21 @@ class Vigil:
         self._say(f"{named(rank.rank, self._script)}: {rank.cause}; the others go on without it")
         return True
 
-    def _replica_of(self, rank: Rank) -> int | None:
+    def _replica_of(self, rank: ScriptRank) -> int | None:
         """A replica, which has not failed, of a rank that has ended without a word."""
         if not rank.status or rank.report is not None:
             return None
         replicas = replicas_of(rank.rank, len(self._ranks), self._script.replicas)
         return next((replica for replica in replicas if not self._ranks[replica].failed), None)
 
-    def _is_left_behind(self, rank: Rank) -> bool:
+    def _is_left_behind(self, rank: ScriptRank) -> bool:
         """Whether those that are left may go on without `rank`: it has died, or others have failed before it.
 
         Before they have met they cannot.
         """
         return self._script.on_failure == "shrink" and rank.has_met and (rank.report is None or rank.victim)
 
-    def _stopped_ahead_of_the_meeting(self) -> list[Rank]:
+    def _stopped_ahead_of_the_meeting(self) -> list[ScriptRank]:
         """Those that have just failed because they are stopped, and have been for a while, as others wait to meet them.
 
         Nobody is looked at unless somebody waits.
@@ -274,14 +274,14 @@ class Vigil:
             self._say(f"ripieno: {what}: let them go on by kill -CONT {pids}, or interrupt this")
         return False
 
-    def _need_not_end(self, left: list[Rank]) -> bool:
+    def _need_not_end(self, left: list[ScriptRank]) -> bool:
         """Whether others have ended well in the place of those that are left."""
         if self._script.on_failure == "shrink":
             return any(each.status == 0 for each in self._ranks)
         replicas = [replicas_of(each.rank, len(self._ranks), self._script.replicas) for each in left]
         return all(any(self._ranks[replica].status == 0 for replica in those) for those in replicas)
 
-    def _culprit(self) -> Rank | None:
+    def _culprit(self) -> ScriptRank | None:
         """Who failed first, of those that were not done without."""
         first = self._first
         if first is not None and first.report is not None and first.report.victim is not None:

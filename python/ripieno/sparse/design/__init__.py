@@ -3,7 +3,7 @@
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 """
 
-from ripieno.sparse.design.explain import Data, Explanation, explain, price, volumes
+from ripieno.sparse.design.explain import DesignComparison, HeldData, explain, price, volumes
 from ripieno.sparse.design.live import LiveExplanation, explain_configured
 
-__all__ = ["Data", "Explanation", "LiveExplanation", "explain", "explain_configured", "price", "volumes"]
+__all__ = ["DesignComparison", "HeldData", "LiveExplanation", "explain", "explain_configured", "price", "volumes"]

@@ -11,7 +11,7 @@ from ripieno._native import DensityCurve, PacketCurve
 
 
 @dataclass(frozen=True)
-class Data:
+class HeldData:
     """What ranks hold.
 
     Parameters
@@ -47,7 +47,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class DesignComparison:
     """Designs side by side. Print it.
 
     Parameters
@@ -63,7 +63,7 @@ class Explanation:
         "up" "density", "rows", "packet_bytes", "seconds".
     """
 
-    data: Data
+    data: HeldData
     packets: PacketCurve
     least_packet_bytes: float
     designs: dict[str, dict[str, Any]]
@@ -89,8 +89,8 @@ class Explanation:
 
 
 def explain(
-    data: Data, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
-) -> Explanation:
+    data: HeldData, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
+) -> DesignComparison:
     """Design a network for some data, and price what else could be taken.
 
     Parameters
@@ -120,11 +120,11 @@ def explain(
     priced = {name: price(data, packets, which) for name, which in named.items()}
     cheapest = _native.design_candidates(data.ranks, *data.sets, data.row_bytes, packets)[0]
     designs = {"by packet": priced.pop("by packet"), "cheapest": cheapest, **priced}
-    return Explanation(data, packets, least, designs)
+    return DesignComparison(data, packets, least, designs)
 
 
-def price(data: Data, packets: PacketCurve, degrees: str) -> dict[str, Any]:
-    """What these degrees are predicted to cost: a design, see `Explanation`."""
+def price(data: HeldData, packets: PacketCurve, degrees: str) -> dict[str, Any]:
+    """What these degrees are predicted to cost: a design, see `DesignComparison`."""
     return _native.design_estimate(data.ranks, degrees, *data.sets, data.row_bytes, packets)
 
 
@@ -133,6 +133,6 @@ def levels(design: dict[str, Any]) -> list[dict[str, Any]]:
     return [*([design["fold"]] if design["fold"] else []), *design["layers"], design["bottom"]]
 
 
-def volumes(design: dict[str, Any], data: Data) -> Sequence[float]:
+def volumes(design: dict[str, Any], data: HeldData) -> Sequence[float]:
     """Bytes that all ranks together hold above each layer on the way down, and below the last (figure 5)."""
     return [level["holder_count"] * data.row_bytes * level["down"]["rows"] for level in levels(design)]

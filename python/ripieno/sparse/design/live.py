@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._native import DensityCurve, PacketCurve
-from ripieno.sparse.design.explain import Data, Explanation, explain, levels
+from ripieno.sparse.design.explain import DesignComparison, HeldData, explain, levels
 
 DIRECTIONS = ("down", "up")
 
@@ -33,7 +33,7 @@ class LiveExplanation:
         different times.
     """
 
-    explanation: Explanation
+    explanation: DesignComparison
     rows: dict[str, list[float]]
     deviation: dict[str, float | None]
     seconds: float | None
@@ -70,7 +70,7 @@ def explain_configured(
 
 def data_of(
     reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve
-) -> tuple[Data, NDArray[np.float64], dict[str, float | None]]:
+) -> tuple[HeldData, NDArray[np.float64], dict[str, float | None]]:
     """The data that a configured reduction has, as what ranks hold at its levels tells.
 
     Also the means of a rank by level and direction, and how far the densities are from the nearest power law.
@@ -84,7 +84,7 @@ def data_of(
     curves, deviation = {}, {}
     for direction, rows in zip(DIRECTIONS, means.T, strict=True):
         curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
-    data = Data(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
+    data = HeldData(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
     return data, means, deviation
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.sparse.design.explain import Data, Explanation, levels
+from ripieno.sparse.design.explain import DesignComparison, HeldData, levels
 from ripieno.sparse.design.live import LiveExplanation
 from ripieno.units import bytes_text, duration_text
 
@@ -16,7 +16,7 @@ WIDTH = 150
 LEFT = ("", "degrees")
 
 
-def of(explanation: Explanation) -> str:
+def of(explanation: DesignComparison) -> str:
     """The data, the packets, the designs that were chosen layer by layer, and all beside each other."""
     target, data = _console(), explanation.data
     law = "" if data.out.alpha is None else f", alpha {data.out.alpha:g}, lambda {data.out.lambda_0:.4g}"
@@ -75,12 +75,12 @@ def _law(name: str, curve: Any, deviation: float | None) -> str:
     return f"{told} like a power law of exponent {curve.alpha:.2f} (within {deviation:.1%})"
 
 
-def _packets(explanation: Explanation) -> str:
+def _packets(explanation: DesignComparison) -> str:
     least, best = explanation.least_packet_bytes, explanation.packets.best_throughput
     return f"packets: efficient from {bytes_text(least)}, at best {bytes_text(best)}/s"
 
 
-def _layers(design: dict[str, Any], data: Data) -> Table:
+def _layers(design: dict[str, Any], data: HeldData) -> Table:
     """Layer by layer on the way down; the way up carries the same."""
     table = _table(("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"))
     for name, level in _named(design):
@@ -97,7 +97,7 @@ def _layers(design: dict[str, Any], data: Data) -> Table:
     return table
 
 
-def _beside(explanation: Explanation) -> Table:
+def _beside(explanation: DesignComparison) -> Table:
     table = _table(("", "degrees", "packets", "sent", "predicted", "of the cheapest"))
     least_s = explanation.designs["cheapest"]["seconds"]
     for name, design in explanation.designs.items():
