@@ -41,11 +41,18 @@ def _write_csv(columns: Columns, path: Path) -> None:
         else column
         for name, column in columns.items()
     }
-    pa.csv.write_csv(pa.table(table), path)
+    # Arrow takes no names of files that are no UTF-8.
+    with open(path, "wb") as file:
+        pa.csv.write_csv(pa.table(table), file)
+
+
+def _write_parquet(columns: Columns, path: Path) -> None:
+    with open(path, "wb") as file:
+        pq.write_table(pa.table(dict(columns)), file)
 
 
 _WRITERS: dict[str, Callable[[Columns, Path], None]] = {
-    ".parquet": lambda columns, path: pq.write_table(pa.table(dict(columns)), path),
+    ".parquet": _write_parquet,
     ".csv": _write_csv,
     ".npz": _write_npz,
 }

@@ -18,6 +18,7 @@ import numpy as np
 
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.files.sources import absolute
 from ripieno.keyed.combiners import combiner_of
 from ripieno.launch import Job
 from ripieno.launch.job.accumulators import Amounts, fold
@@ -156,7 +157,7 @@ class MapReduce(Progress):
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
         if checkpoint is not None:
-            self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm)
+            self._open(Path(absolute(checkpoint)), fingerprint({**functions, "combine": combine}), comm)
 
     @property
     def workers(self) -> int:
