@@ -37,7 +37,7 @@ def is_list(kind: pa.DataType) -> bool:
     """Return whether a type is that of lists of numbers."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
         return False
-    return pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+    return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
 
 
 def list_column(schema: pa.Schema, where: str) -> pa.Field | None:

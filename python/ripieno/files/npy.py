@@ -143,13 +143,16 @@ def read_sparse(archive: zipfile.ZipFile) -> Any:
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0 or data.dtype.kind not in "biuf":
         raise ValueError(f"shape {sizes.tolist()} and values of type {data.dtype}, expected rows, columns and numbers")
     shape = (int(sizes[0]), int(sizes[1]))
-    parts = [read_member(archive, name) for name in (("row", "col") if kind == "coo" else ("indices", "indptr"))]
+    parts: list[Any] = [
+        read_member(archive, name) for name in (("row", "col") if kind == "coo" else ("indices", "indptr"))
+    ]
     for part in parts:
         if part.ndim != 1 or part.dtype.kind not in "iu":
             raise ValueError(f"indices of type {part.dtype} and shape {part.shape}, expected whole numbers in a row")
     if kind == "coo":
         return coo_matrix((data, (parts[0], parts[1])), shape)
-    matrix = (csr_matrix if kind == "csr" else csc_matrix)((data, *parts), shape)
+    entries: Any = (data, parts[0], parts[1])
+    matrix = csr_matrix(entries, shape) if kind == "csr" else csc_matrix(entries, shape)
     # Conversions and kernels would write where wrong indices point.
     matrix.check_format(full_check=True)
     return matrix

@@ -191,14 +191,14 @@ class CsvEdges(EdgeLines):
                 found = "a missing value" if value is None else value
                 raise InputError(f"{self.path}, line {line}, column {name!r}: {found}{EXPECTED}")
 
-        ids = [table[name].fill_null(-1).to_numpy() for name in ends]
-        for name, column in zip(ends, ids, strict=True):
+        sources, targets = (table[name].fill_null(-1).to_numpy() for name in ends)
+        for name, column in zip(ends, (sources, targets), strict=True):
             check(name, (column < 0) | (column > LARGEST_ID))
         if weight is None:
-            return Edges(*ids)
+            return Edges(sources, targets)
         weights = table[names[weight]].to_numpy()
         check(names[weight], ~np.isfinite(weights))
-        return Edges(*ids, weights)
+        return Edges(sources, targets, weights)
 
 
 def is_packed(path: str) -> bool:
