@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from ripieno.algorithms.als.program import ALSOptions, start_factors
 from ripieno.algorithms.als.ratings import RatingSide, even_cuts
 from ripieno.algorithms.fit_checkpoint import NOTHING_TOLD
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
+from ripieno.input import cutting
 from ripieno.kernels import scatter, solve_factors
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
@@ -456,3 +458,23 @@ def test_examples_of_the_docstrings_hold():
     found = doctest.testmod(als)
 
     assert found.attempted and not found.failed
+
+
+def test_ids_of_strings_that_end_in_nul_are_refused_and_whole_fractions_are_ids(tmp_path):
+    with pytest.raises(rp.InputError, match=r"users: 'a\\x00' ends in a NUL character"):
+        rp.ALS(rank=1).fit((["a", "a\0", "b"], ["x", "y", "x"], [1.0, 2, 3]))
+    model = rp.ALS(rank=1, random_state=0).fit(([1.0, 2.0], pd.Categorical([7, 9]), [1.0, 2]))
+    assert (model.user_ids_.tolist(), model.item_ids_.tolist()) == ([1, 2], [7, 9])
+
+
+def test_ratings_are_fractions_from_the_first_file_and_byte_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(cutting, "SAMPLE_BYTES", 1 << 10)
+    monkeypatch.setattr(cutting, "SAMPLE_BYTES_MIN", 1 << 10)
+    rows = [(user, item, 1 + (user + item) % 5 - 0.5 * (user > 90)) for user in range(100) for item in range(9)]
+    text = "".join(f"{user},{item},{rating:g}\n" for user, item, rating in rows)
+    expected = rp.ALS(rank=2, max_iter=2, random_state=0).fit(tuple(np.array(rows).T)).objective_
+    for name, header in (("named.csv", "userId,movieId,rating\n"), ("bare.csv", "")):
+        (tmp_path / name).write_text(header + text)
+        model = rp.ALS(rank=2, max_iter=2, random_state=0).fit(tmp_path / name)
+        assert model.report_.rating_count == len(rows)
+        assert model.objective_ == pytest.approx(expected)

@@ -195,7 +195,7 @@ def test_networkx_graphs_keep_their_nodes_and_kind():
 BAD = {
     "malformed.txt": ("# x\n1 2\n\n3 x\n4 5\n", "line 4: expected a vertex id, a whole number: '3 x'"),
     "negative.txt": ("1 2\n-3 1\n", "line 2: a negative vertex id"),
-    "short.csv": ("src,dst\n1,2\n3\n", "line 3: too few fields"),
+    "short.csv": ("src,dst\n1,2\n3\n", "line 3: 1 values, expected 2"),
     "huge.txt": ("99999999999999999999 1\n", "line 1: a vertex id above"),
     "third.txt": ("1 2 3\n", "weighted=False"),
     "words.txt": ("from to\n1 2\n", "line 1: expected a vertex id"),
@@ -217,6 +217,53 @@ def test_ends_are_not_guessed_among_several_names(names, tmp_path):
             Graph(path)
 
 
+def test_fields_in_quotes_hold_delimiters_and_line_ends_whoever_reads_them(tmp_path):
+    rows_ = [f'"Hall, {i}, 9\n{i},5",{i},{i + 1},"a ""b"", 7",{i / 2}' for i in range(60)]
+    content = '"Note, long",Source,Target,Label,Weight\n' + "\n".join(rows_) + "\n"
+    (tmp_path / "g.csv").write_text(content)
+    (tmp_path / "g.csv.gz").write_bytes(gzip.compress(content.encode()))
+    expected = [(i, i + 1, i / 2) for i in range(60)]
+    for path in tmp_path.iterdir():
+        for count in (1, 2, 5, 40):
+            assert rows(Graph(path), count) == expected
+
+
+@pytest.mark.parametrize("name", ["m.mtx", "m.txt", "m.edges", "m.mtx.gz"])
+def test_matrix_market_is_what_its_banner_says(name, tmp_path):
+    path = tmp_path / name
+
+    def write(field, symmetry, body):
+        content = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n% a comment\n{body}".encode()
+        path.write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+        return path
+
+    real = Graph(write("real", "general", "5 5 3\n1 2 0.5\n2 3 1.5\n5 1 2\n"))
+    assert rows(real, 2) == [(0, 1, 0.5), (1, 2, 1.5), (4, 0, 2.0)]
+    assert (real.vertex_count, real.weighted) == (5, True)
+    assert rows(Graph(write("pattern", "symmetric", "5 5 2\n2 1\n5 5\n")), 2) == [(0, 1, 1.0), (1, 0, 1.0), (4, 4, 1.0)]
+    assert rows(Graph(write("integer", "skew-symmetric", "2 2 1\n2 1 3\n")), 1) == [(0, 1, -3.0), (1, 0, 3.0)]
+    for field, symmetry, body, message in (
+        ("complex", "general", "2 2 1\n1 2 3 4\n", "of coordinate complex: expected"),
+        ("real", "general", "2 3 1\n1 2 3\n", "expected a square matrix"),
+        ("real", "general", "2 2 900000000000\n1 2 3\n", "is damaged: 900,000,000,000 entries in"),
+        ("real", "general", "2 2 1\n1 9 3\n", "is damaged"),
+    ):
+        with pytest.raises(rp.InputError, match=message):
+            Graph(write(field, symmetry, body)).read_share(0, 1)
+    with pytest.raises(rp.InputError, match="has no weights"):
+        Graph(write("pattern", "general", "2 2 1\n1 2\n"), weighted=True)
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["source,target,weight", ":START_ID,:END_ID,weight:double", ":START_ID(City),:END_ID(City),Weight", "_start,_end,w",
+     "startNode,endNode,weight", "from,to,weight", "Source Id,Target Id,weight", "FromNodeId,ToNodeId,weights"],
+)  # fmt: skip
+def test_columns_of_graphs_are_named_as_other_programs_write_them(names, tmp_path):
+    (tmp_path / "g.csv").write_text(f"{names}\n3,4,2.5\n")
+    assert rows(Graph(tmp_path / "g.csv"), 1) == [(3, 4, 2.5)]
+
+
 @pytest.mark.parametrize("name", BAD)
 @pytest.mark.parametrize("gz", ["", ".gz"])
 def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
@@ -236,7 +283,7 @@ def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
         ("empty.csv", b"", "is empty"),
         ("cut.txt.gz", gzip.compress(lines(PAIRS).encode(), mtime=0)[:100], "is damaged"),
         ("plain.txt.gz", b"1 2\n", "is damaged"),
-        ("one.csv", b"a;\nb;\n", "line 2: expected a vertex id"),
+        ("one.csv", b"a;\nb;\n", "line 2, column 'a'.*: 'b' is not int64: expected vertex ids"),
         ("bad.parquet", b"PAR1", "Parquet"),
         ("bad.npz", b"PK", ".npz"),
         ("bad.npy", b"1 2\n", ".npy"),

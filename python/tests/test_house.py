@@ -90,6 +90,7 @@ INNER_ROOMS = {
         "shares",
         "checksums",
         "lines",
+        "delimited",
         "matrix",
         "split",
         "formats",

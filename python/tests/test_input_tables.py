@@ -8,6 +8,7 @@ import pickle
 
 import fsspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -16,7 +17,8 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
-from ripieno.input import divide, splits
+from ripieno.input import cutting, divide, splits
+from ripieno.input.matrix import open_source
 
 COUNTS = range(1, 21)
 CSVS = {
@@ -132,18 +134,79 @@ def test_columns_of_csv_have_the_same_types_in_all_splits(tmp_path):
     (tmp_path / "d.csv").write_text("zip,day,when,n\n" + "01234,2020-01-01,2020-01-01T10:00:00Z,word\n")
     with pytest.raises(rp.InputError, match=r"files have different types of columns: .*n.*; name one, as in types"):
         splits([tmp_path / "c.csv", tmp_path / "d.csv"])
+
+
+def test_the_whole_of_a_file_decides_the_types_of_its_columns(tmp_path, monkeypatch):
     late = tmp_path / "late.csv"
-    late.write_text("n\n" + "1\n" * 600_000 + "x\n")
+    late.write_text("n,m\n" + "1,1\n" * 300_000 + "2.5,x\n")
+    read = pa.concat_tables(part.read() for part in splits(late, count=2))
+    assert read.schema.types == [pa.float64(), pa.string()]
+    assert (read["n"][-1].as_py(), read["m"][-1].as_py(), len(read)) == (2.5, "x", 300_001)
+    monkeypatch.setattr(cutting, "SAMPLE_BYTES", 1 << 20)
     with pytest.raises(
-        rp.InputError, match=r"late.csv, line 600,002, column 'n' \(1 of 1\): 'x' is not int64; name its type"
+        rp.InputError, match=r"late.csv, line 300,002, column 'n' \(1 of 2\): '2.5' is not int64; name its type"
     ):
         [part.read() for part in splits(late, count=2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("alice,book,3.5\nbob,pen,4\n", ["f0", "f1", "f2"], 2),
+        ("NA,book,3.5\nbob,pen,4\n", ["f0", "f1", "f2"], 2),
+        ("1,2\n3,4\n", ["f0", "f1"], 2),
+        ("who,what\nbob,pen\n", ["who", "what"], 1),
+        ('"a, b";"c\nd"\n1;2\n', ["a, b", "c\nd"], 1),
+        ("a (x, y);b, c\n1;2\n3;4\n", ["a (x, y)", "b, c"], 2),
+        ("\N{BOM}a,b\r1,2\r3,4\r", ["a", "b"], 2),
+        ("0,1,target\n5,6,7\n", ["0", "1", "target"], 1),
+        ('"2019","town"\n5,6\n', ["2019", "town"], 1),
+    ],
+)
+def test_a_header_is_words_above_numbers_or_words_alone(tmp_path, text, names, rows):
+    (tmp_path / "a.csv").write_text(text, newline="")
+    read = splits(tmp_path / "a.csv")[0].read()
+    assert (read.column_names, len(read)) == (names, rows)
+
+
+def test_a_folder_of_spark_is_its_data_files_and_one_of_hive_is_refused(tmp_path, monkeypatch):
+    for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.csv.crc", "_committed_1.csv"):
+        (tmp_path / name).write_text("crc")
+    for name, text in (("part-0.csv", "a,b\n1,2\n"), ("part-1.csv", "a,b\n"), ("part-2.csv", "")):
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for source in (tmp_path, f"{tmp_path}/*", f"file://{tmp_path}", ".", "*"):
+        parts = splits(source)
+        assert pa.concat_tables(part.read() for part in parts).to_pydict() == {"a": [1], "b": [2]}
+        assert {part.path for part in parts} == {str(tmp_path / "part-0.csv")}
+    assert open_source(f"{tmp_path}/*").names == [str(tmp_path / "part-0.csv")]
+    (tmp_path / "hive" / "year=2024").mkdir(parents=True)
+    for read in (splits, open_source, rp.Graph):
+        with pytest.raises(
+            rp.InputError, match=r"hive: this folder has folders such as year=2024, .* the column 'year'"
+        ):
+            read(tmp_path / "hive")
+
+
+def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 4.0], "b": [3.0, 5.0, 6.0]}, index=pd.Index([7, 8, 9], name="key"))
+    frame.to_parquet(tmp_path / "named.parquet")
+    frame.rename_axis(None).to_parquet(tmp_path / "unnamed.parquet")
+    frame.reset_index(drop=True).to_parquet(tmp_path / "range.parquet")
+    for path in tmp_path.iterdir():
+        assert splits(path)[0].read().column_names == ["a", "b"]
+        assert open_source(path).column_names == ("a", "b")
+        assert rp.KMeans(1).fit(path).cluster_centers_.shape == (1, 2)
+    assert splits(tmp_path / "named.parquet", columns=["key"])[0].read()["key"].to_pylist() == [7, 8, 9]
+    assert rp.KMeans(1).fit(pa.Table.from_pandas(frame)).n_features_in_ == 2
+    model = rp.Ridge(0.0).fit(tmp_path / "named.parquet", "key")
+    assert model.predict(tmp_path / "named.parquet") == pytest.approx([7, 8, 9])
 
 
 def test_what_is_no_csv_is_named(tmp_path):
     path = tmp_path / "a.csv"
     for text, message in [
-        ("a,b\n1,2\n3\n", "a.csv, line 3: Expected 2 columns, got 1"),
+        ("a,b\n1,2\n3\n", "a.csv, line 3: 1 values, expected 2"),
         ("a,a\n1,2\n", "two columns named 'a'"),
         ('a,b\n1,"2\n3,4\n5,6\n', "a quote in a record from byte 4 on has no end"),
         ("\n", "a.csv has no record and no header: it holds nothing but line ends"),
@@ -168,8 +231,8 @@ def test_what_is_no_csv_is_named(tmp_path):
     ("wrong", "message"),
     [
         ("7,many,z", r"column 'count' \(2 of 3\): 'many' is not int64; name its type, as in types="),
-        ("7,", "Expected 3 columns, got 2: 7,"),
-        ("7,1,2,3", "Expected 3 columns, got 4: 7,1,2,3"),
+        ("7,", "2 values, expected 3"),
+        ("7,1,2,3", "4 values, expected 3"),
     ],
 )
 def test_a_record_that_is_wrong_is_told_by_line_and_column(tmp_path, wrong, message, count, ending):

@@ -7,16 +7,19 @@ import re
 
 import fsspec
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ripieno.algorithms.als import table as ratings
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.files.results import save_array
 from ripieno.input.matrix import open_source
+from ripieno.input.matrix.libsvm import LibsvmFiles
 
 X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
 BYTES = (X * 255).astype(np.uint8)
@@ -320,6 +323,65 @@ def test_a_bad_file_is_named_in_one_sentence(tmp_path, name):
         rp.KMeans(1).fit(str(tmp_path / name))
 
     assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("code", ["NA", "?", "null", "-", "", "missing"])
+@pytest.mark.parametrize("line", [1, 3])
+def test_a_missing_value_is_named_with_its_line_in_a_file_without_a_header(code, line, tmp_path):
+    rows = ["2,3", "4,5", "6,7"]
+    rows[line - 1] = f"{code},1"
+    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+    with pytest.raises(rp.InputError, match=rf"rows\.csv, line {line}[,:]"):
+        rp.KMeans(1).fit(tmp_path / "rows.csv")
+
+
+def test_columns_of_lists_are_matrices_in_files_and_frames(tmp_path):
+    rows = X.astype(np.float64)
+    table = pa.table({"id": np.arange(len(X)), "text": ["t"] * len(X), "vector": rows.tolist()})
+    pq.write_table(table, tmp_path / "lists.parquet", row_group_size=7)
+    read = np.concatenate([open_source(tmp_path / "lists.parquet").read_share(rank, 3).points for rank in range(3)])
+    np.testing.assert_array_equal(read, rows)
+    center = rows.mean(axis=0)
+    for source in (tmp_path / "lists.parquet", table.slice(0), table.to_pandas(), pl.from_arrow(table)):
+        np.testing.assert_allclose(rp.KMeans(1).fit(source).cluster_centers_[0], center)
+    uneven = pa.table({"vector": [*rows.tolist()[:4], [1.0, 2.0]]})
+    pq.write_table(uneven, tmp_path / "uneven.parquet")
+    with pytest.raises(rp.InputError, match=r"uneven\.parquet, column 'vector', row 4: a list of 2 values, expected"):
+        open_source(tmp_path / "uneven.parquet").read_share(0, 1)
+    with pytest.raises(rp.InputError, match="which of the columns 'vector', 'age' is the matrix"):
+        rp.KMeans(1).fit(uneven.append_column("age", pa.array([0.5] * 5)))
+
+
+def test_stored_members_of_archives_are_compared_with_their_checksums(tmp_path):
+    np.savez(tmp_path / "x.npz", X)
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[bytes(content).index(X[3].tobytes())] ^= 1
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(rp.InputError, match=r"x\.npz is not a readable \.npz file: Bad CRC-32"):
+        open_source(tmp_path / "x.npz")
+
+
+def test_paths_are_those_of_the_directory_where_the_call_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    np.save(tmp_path / "x.npy", X)
+    (tmp_path / "g.txt").write_text("0 1\n")
+    (tmp_path / "s.libsvm").write_text("1 0:1\n")
+    (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n")
+    monkeypatch.chdir(tmp_path)
+    expected = str(tmp_path / "x.npy")
+    for name in ("x.npy", "~/x.npy", f"file://{expected}", "../" + tmp_path.name + "/x.npy"):
+        assert open_source(name).names == [expected]
+        assert [part.path for part in rp.input.splits(name)] == [expected]
+    assert rp.Graph("g.txt").names == [str(tmp_path / "g.txt")]
+    assert LibsvmFiles.open("s.libsvm").paths == (str(tmp_path / "s.libsvm"),)
+    assert ratings.opened("r.csv", None).paths == (str(tmp_path / "r.csv"),)
+    assert rp.KMeans(1, checkpoint="kept")._keeping().folder == str(tmp_path / "kept")
+
+
+def test_a_line_of_more_columns_than_are_read_is_named(tmp_path):
+    (tmp_path / "wide.csv").write_text(",".join(["1.5"] * 300_000) + "\n")
+    with pytest.raises(rp.InputError, match=r"wide\.csv: its first line has 300,000 fields: expected at most 100,000"):
+        open_source(tmp_path / "wide.csv")
 
 
 def test_a_file_that_ends_early_is_named(tmp_path):

@@ -175,3 +175,35 @@ def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
     assert SparseFiles.find([str(tmp_path / "rows.npy")]) is None
     with pytest.raises(InputError, match=r"rows\.npz and .*rows\.npy are of different kinds"):
         SparseFiles.find([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
+
+
+def test_indices_of_64_bits_give_the_same_clusters(matrix):
+    long = matrix.copy()
+    long.indices, long.indptr = long.indices.astype(np.int64), long.indptr.astype(np.int64)
+    model = fitted(matrix)
+    assert fitted(long).inertia_ == model.inertia_
+    np.testing.assert_array_equal(model.predict(long), model.labels_)
+    wide = csr_matrix(([1.0], ([0], [2**31])), shape=(1, 2**31 + 1))
+    with pytest.raises(InputError, match="columns, expected at most"):
+        rp.KMeans(1).fit(wide)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"indices": [0, 10, 2]}, "indices must be < 10"),
+        ({"indices": [0, -1, 2]}, "indices must be >= 0"),
+        ({"indptr": [0, 1, 2**30]}, "index pointer"),
+        ({"indptr": [0, 5, 3]}, "."),
+        ({"indptr": [-5, 1, 3]}, "should start with 0"),
+        ({"data": [1.0]}, "same size|length"),
+        ({"shape": [2, -1]}, "shape"),
+        ({"shape": [10**15, 10]}, "index pointer size"),
+        ({"data": ["x", "y", "z"]}, "expected rows, columns and numbers"),
+    ],
+)
+def test_a_sparse_file_is_checked_before_it_is_used(change, message, tmp_path):
+    parts = {"data": [1.0, 2, 3], "indices": [0, 1, 2], "indptr": [0, 1, 3], "shape": [2, 10], "format": b"csr"}
+    np.savez(tmp_path / "s.npz", **{name: np.array(part) for name, part in (parts | change).items()})
+    with pytest.raises(InputError, match=rf"s\.npz is no sparse matrix of SciPy: .*({message})"):
+        rp.KMeans(1).fit(tmp_path / "s.npz")

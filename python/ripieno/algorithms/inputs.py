@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.errors import InputError
+from ripieno.files.frames import is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
 from ripieno.input import Split
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
@@ -54,7 +55,8 @@ def open_rows_or_sparse(
         dtype=np.float64,
         accept_sparse="csr",
         ensure_all_finite=False,
-        accept_large_sparse=False,
+        # Indices of 64 bits are made 32 bits long; how many columns there are is what counts.
+        accept_large_sparse=True,
     )
     return InMemorySparse.of(csr_matrix(matrix))
 
@@ -116,12 +118,31 @@ def rows_in_memory(X: Any) -> Any:
         raise InputError("X: splits are input of fit only: expected rows or files")
     if hasattr(X, "__dask_graph__"):
         return X.compute()
-    if hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__"):
-        return pa.table(X)
+    if isinstance(X, pa.Table) or (hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")):
+        return _table_in_memory(without_index(pa.table(X)))
     if hasattr(X, "collect") and hasattr(X, "collect_schema") and not hasattr(X, "__array__"):
         raise InputError(f"X: a {type(X).__name__} has no rows yet: expected what its collect() gives")
+    if hasattr(X, "__arrow_c_stream__") and hasattr(X, "to_arrow"):
+        # A frame of polars, whose columns scikit-learn takes unless they hold lists.
+        table = X.to_arrow()
+        return _table_in_memory(table) if any(is_list(kind) for kind in table.schema.types) else X
+    if hasattr(X, "iloc") and getattr(X, "ndim", 0) == 2 and len(X):
+        first = X.iloc[0]
+        lists = [at for at, value in enumerate(first) if isinstance(value, list | np.ndarray)]
+        if lists:
+            return _table_in_memory(pa.Table.from_pandas(X, preserve_index=False))
     check_unmasked(X, "X")
     return X
+
+
+def _table_in_memory(table: pa.Table) -> Any:
+    """Return a table as it is, or its column of lists as an array."""
+    lists = list_column(table.schema, "X")
+    if lists is None or not len(table):
+        return table
+    column = table[lists.name]
+    width = lists.type.list_size if pa.types.is_fixed_size_list(lists.type) else len(column[0])
+    return list_matrix(column, width, f"X, column {lists.name!r}")
 
 
 def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, target: int | None = None) -> None:
@@ -152,7 +173,7 @@ def open_with_target(estimator: BaseEstimator, X: Files, name: str, *, reset: bo
     InputError
         There is no such column, or the others are not those that the estimator was fitted on.
     """
-    source = open_source(X)
+    source = open_source(X).including(name)
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     return source, target
@@ -163,7 +184,7 @@ def open_again(
 ) -> tuple[Dataset | RowsInMemory, int | None]:
     """Rows to predict for, and the column of files among them, if it is there, that holds the target."""
     if in_files(X) and target_name is not None:
-        source = open_source(X)
+        source = open_source(X).including(target_name)
         if target_name in (source.column_names or ()):
             return open_with_target(estimator, source, target_name, reset=False)
     return open_rows(estimator, X, reset=False), None

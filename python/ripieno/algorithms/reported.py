@@ -146,7 +146,7 @@ class ShownReport:
         check_format(path, (".html", ".htm"))
         html = page_of(self)
         with new_file(path) as part:
-            Path(part).write_text(html, encoding="utf-8")
+            Path(part).write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,6 +327,9 @@ def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | N
     count = min(len(data), ROW_COUNT)
     chosen = np.arange(count) * len(data) // count
     rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
+    if rows.dtype.hasobject:
+        # A column of lists, beside others that are no numbers.
+        return None, None
     return rows, np.asarray(labels[chosen], np.int64)
 
 

@@ -15,6 +15,7 @@ from ripieno._types import OnFailure, Rows
 from ripieno.algorithms.fit_checkpoint import Keeping
 from ripieno.algorithms.reported import Measured, RankFacts
 from ripieno.errors import InputError
+from ripieno.files.sources import absolute
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class IterativeEstimator(WorkerEstimator):
         """What workers are told of the parameters; InputError if they are bad."""
         if self.every is not None:
             check_count("every", self.every, "expected a whole number >= 1, or None")
-        folder = None if self.checkpoint is None else os.fspath(self.checkpoint)
+        folder = None if self.checkpoint is None else absolute(self.checkpoint)
         return Keeping(folder, None if self.every is None else int(self.every))
 
 

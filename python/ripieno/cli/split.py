@@ -119,7 +119,7 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
         nodes=nodes,
         racks=None if options["racks"] is None else _racks_of(nodes, options["racks"]),
         format=options["format"],
-        header=not options["no_header"],
+        header=False if options["no_header"] else None,
         delimiter=options["delimiter"],
         record_bytes=options["record_bytes"],
         dtype=options["dtype"],

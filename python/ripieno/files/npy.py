@@ -27,6 +27,8 @@ _HEADER_BYTES_MAX = 10_000
 _PIECE_BYTES = 1 << 20
 # A small archive can be made that unpacks to any size: larger arrays are compared with the memory that there is.
 _UNCHECKED_BYTES = 1 << 28
+#: Formats of sparse matrices of SciPy that are read.
+SPARSE_FORMATS = ("csr", "csc", "coo")
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -112,3 +114,51 @@ def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
 def member_names(archive: zipfile.ZipFile) -> list[str]:
     """The arrays of an .npz archive."""
     return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def check_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> None:
+    """Read a member to its end, which compares its bytes with its checksum; errors as in `BROKEN_ARCHIVE`."""
+    with archive.open(info) as stream:
+        while stream.read(_PIECE_BYTES):
+            pass
+
+
+def check_sparse_format(archive: zipfile.ZipFile) -> str:
+    """Return the format of a sparse matrix that SciPy has saved; `ValueError` if it is not read."""
+    text = read_member(archive, "format").item()
+    kind = text.decode() if isinstance(text, bytes) else str(text)
+    if kind not in SPARSE_FORMATS:
+        raise ValueError(f"a sparse matrix in {kind} format, expected {', '.join(SPARSE_FORMATS)}")
+    return kind
+
+
+def read_sparse(archive: zipfile.ZipFile) -> Any:
+    """Return a sparse matrix that SciPy has saved, checked: its indices lie within its shape, its pointers ascend.
+
+    Raises
+    ------
+    ValueError
+        Its parts do not make a matrix. Others: as in `BROKEN_ARCHIVE`.
+    """
+    # Only where there is such a file: SciPy takes a while to import.
+    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
+
+    kind = check_sparse_format(archive)
+    data = read_member(archive, "data")
+    sizes = read_member(archive, "shape")
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0 or data.dtype.kind not in "biuf":
+        raise ValueError(f"shape {sizes.tolist()} and values of type {data.dtype}, expected rows, columns and numbers")
+    shape = (int(sizes[0]), int(sizes[1]))
+    parts: list[Any] = [
+        read_member(archive, name) for name in (("row", "col") if kind == "coo" else ("indices", "indptr"))
+    ]
+    for part in parts:
+        if part.ndim != 1 or part.dtype.kind not in "iu":
+            raise ValueError(f"indices of type {part.dtype} and shape {part.shape}, expected whole numbers in a row")
+    if kind == "coo":
+        return coo_matrix((data, (parts[0], parts[1])), shape)
+    entries: Any = (data, parts[0], parts[1])
+    matrix = csr_matrix(entries, shape) if kind == "csr" else csc_matrix(entries, shape)
+    # Conversions and kernels would write where wrong indices point.
+    matrix.check_format(full_check=True)
+    return matrix

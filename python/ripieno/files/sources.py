@@ -12,11 +12,11 @@ import lzma
 import os
 import stat
 import zlib
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any, TypeGuard
+from typing import IO, TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ripieno.errors import InputError
 
@@ -37,6 +37,13 @@ CHANGING = ("size", "mtime", "created", "modificationTime", "last_modified", "La
 
 
 PathLike = str | os.PathLike[str]
+Opened = TypeVar("Opened")
+#: Names that begin so are no data in a folder: _SUCCESS, _metadata, _committed_123, .part-0.crc.
+HIDDEN = (".", "_")
+
+
+class EmptyFile(InputError):
+    """A file without rows, which is an error if no other file has some."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +93,52 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
     for item in items:
         if not isinstance(item, str | os.PathLike):
             raise InputError(f"{item!r}: expected a path or URL, or a list of these")
-    files = [file for item in items for file in (_remote(item) if is_url(item) else _local(os.fspath(item)))]
+    files = [file for item in items for file in (_remote(item) if is_url(item) else _local(item))]
     for file in files:
         end = suffix(file.path)
         if end in ARCHIVES:
             raise InputError(f"{file.path}: {end} files are archives, which cannot be split: unpack it first")
         if end in NEEDS and file.compression is None:
             raise InputError(f"{file.path}: {end} files need a package: pip install {NEEDS[end]}, or unpack it first")
+    return files
+
+
+def absolute(path: PathLike) -> str:
+    """Return a path that names the same file in every process, whatever its working directory: URLs stay as they are.
+
+    A leading ``~`` stands for the home directory, unless a file here has that very name.
+    """
+    if is_url(path):
+        return path
+    name = os.fspath(path)
+    if name.startswith("~") and not os.path.lexists(name):
+        name = os.path.expanduser(name)
+    # An empty name is no file; `abspath` would make it the working directory.
+    return os.path.abspath(name) if name else name
+
+
+def absolutes(paths: PathLike | Sequence[PathLike]) -> list[str]:
+    """Return one path or several as a list of absolute paths."""
+    items: Sequence[Any] = paths if isinstance(paths, list | tuple) else [paths]
+    return [absolute(item) for item in items]
+
+
+def with_rows(paths: Iterable[str], open_one: Callable[[str], Opened]) -> list[Opened]:
+    """Open files, and leave out the empty ones.
+
+    Raises
+    ------
+    EmptyFile
+        All files are empty. The error names the first one.
+    """
+    files, empty = [], []
+    for path in paths:
+        try:
+            files.append(open_one(path))
+        except EmptyFile as error:
+            empty.append(error)
+    if empty and not files:
+        raise empty[0]
     return files
 
 
@@ -203,30 +249,52 @@ def blamed_on(path: str, at: str = "") -> Iterator[None]:
         raise InputError(f"{path} cannot be read{at}: {error}") from error
 
 
-def expand(name: str, kinds: Collection[str] | None = None) -> list[str]:
-    """The files that a path, a folder, a glob or a URL of these stands for.
+def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
+    """Return the files that a path, a folder, a glob or a URL of these stands for, as absolute paths or URLs.
 
-    Of a folder it is those of certain kinds, or all but hidden ones.
+    Of a folder these are the files of certain kinds, or all files. Names that begin with "_" or "." are left out of
+    folders, and of globs that do not ask for them.
 
     Raises
     ------
     InputError
-        There are none.
+        There are none, or a folder has nothing but folders such as ``year=2024``.
     """
     if is_url(name):
         return [file.path for file in _remote(name, kinds)]
+    name = absolute(name)
     if os.path.isdir(name):
-        files = [path for path in Path(name).iterdir() if path.is_file() and not path.name.startswith(".")]
-        paths = sorted(str(path) for path in files if kinds is None or path.suffix.lower() in kinds)
+        entries = [entry for entry in Path(name).iterdir() if not entry.name.startswith(HIDDEN)]
+        paths = sorted(str(path) for path in entries if path.is_file() and (kinds is None or suffix(path) in kinds))
         if not paths:
+            _check_not_hive(name, [entry.name for entry in entries if entry.is_dir()])
             raise InputError(f"{name}: this folder has no file{_of_kinds(kinds)}")
         return paths
     if os.path.exists(name) or not glob.has_magic(name):
         return [name]
-    paths = sorted(glob.glob(name, recursive=True))
+    paths = sorted(path for path in glob.glob(name, recursive=True) if _is_asked_for(path, name))
     if not paths:
         raise InputError(f"{name}: no file matches")
     return paths
+
+
+def _check_not_hive(folder: str, names: Sequence[str]) -> None:
+    """Refuse a folder of ``key=value`` folders: the values are a column that no file holds."""
+    named = sorted(name for name in names if "=" in name)
+    if named:
+        key = named[0].partition("=")[0]
+        raise InputError(
+            f"{folder}: this folder has folders such as {named[0]}, whose names are the column {key!r}, which is not "
+            f"read: expected files that have all columns; to read them without {key!r}, ask for {folder}/*/*"
+        )
+
+
+def _is_asked_for(path: str, pattern: str) -> bool:
+    """Whether a path that matches a pattern has no hidden name, or the pattern has one, too."""
+    # The names before the first wildcard stand in both.
+    fixed = next(at for at, name in enumerate(PurePath(pattern).parts) if glob.has_magic(name))
+    asked, found = (any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path))
+    return asked or not found
 
 
 def size_bytes(path: str) -> int:
@@ -268,7 +336,7 @@ def unpacked_bytes(file: File) -> int:
         return sum(map(len, iter(lambda: stream.read(READ_BYTES), b"")))
 
 
-def _local(path: str) -> list[File]:
+def _local(path: PathLike) -> list[File]:
     files = []
     for name in expand(path):
         with blamed_on(name):
@@ -289,10 +357,12 @@ def _size_bytes(path: str) -> int:
 
 
 def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
+    if url.startswith("file://"):
+        url = "file://" + absolute(url.removeprefix("file://"))
     with blamed_on(url):
         system, name = file_system(url)
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
-            return _local(name)
+            return [File(path, _size_bytes(path)) for path in expand(name, kinds)]
         entries = _entries(system, url, name, kinds)
     # Names are paths behind the host for some file systems, and whole URLs for others.
     head = url.rstrip("/").removesuffix(name.rstrip("/"))
@@ -310,15 +380,18 @@ def _entries(
     system: fsspec.AbstractFileSystem, url: str, name: str, kinds: Collection[str] | None
 ) -> list[dict[str, Any]]:
     if glob.has_magic(name):
-        found, kinds = system.glob(name, detail=True).values(), None
+        matches = system.glob(name, detail=True).values()
+        found, kinds = [entry for entry in matches if _is_asked_for(entry["name"], name)], None
     else:
         entry = system.info(name)
         if entry["type"] == "file":
             return [entry]
         found = system.ls(name, detail=True)
-    files = [entry for entry in found if entry["type"] == "file" and not PurePath(entry["name"]).name.startswith(".")]
+        found = [entry for entry in found if not PurePath(entry["name"]).name.startswith(HIDDEN)]
+    files = [entry for entry in found if entry["type"] == "file"]
     files = [entry for entry in files if kinds is None or suffix(entry["name"]) in kinds]
     if not files:
+        _check_not_hive(url, [PurePath(entry["name"]).name for entry in found if entry["type"] == "directory"])
         raise InputError(f"{url}: no file{_of_kinds(kinds) or ' matches'}")
     return sorted(files, key=lambda entry: entry["name"])
 

@@ -80,7 +80,9 @@ def _write_npz(columns: Columns, path: Path) -> None:
 def _write_parquet(columns: Columns, path: Path) -> None:
     import pyarrow.parquet
 
-    pyarrow.parquet.write_table(_table(columns), path)
+    # Arrow takes no file names that are not UTF-8.
+    with open(path, "wb") as file:
+        pyarrow.parquet.write_table(_table(columns), file)
 
 
 def _write_arrow(columns: Columns, path: Path) -> None:
@@ -110,7 +112,8 @@ def _text_writer(delimiter: str) -> Callable[[Columns, Path], None]:
             else column
             for name, column in columns.items()
         }
-        pyarrow.csv.write_csv(_table(table), path, pyarrow.csv.WriteOptions(delimiter=delimiter))
+        with open(path, "wb") as file:
+            pyarrow.csv.write_csv(_table(table), file, pyarrow.csv.WriteOptions(delimiter=delimiter))
 
     return write
 

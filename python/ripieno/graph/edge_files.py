@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -9,10 +10,13 @@ from ripieno.errors import InputError
 from ripieno.graph.edges import Edges
 from ripieno.input.shares import FileShare
 
-# In small letters, without "_", "id" and "node": FromNodeId and from_id are names of `from`.
+# In small letters, without "_", blanks, "id" and "node", and without a type of Neo4j: FromNodeId and from_id are
+# names of `from`, weight:double of `weight`.
 SOURCE_NAMES = ("source", "src", "from", "u", "row")
 TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
 WEIGHT_NAMES = ("weight", "weights", "w")
+#: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId"; "end" alone says nothing.
+NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
 
 
 class EdgeFile(Protocol):
@@ -32,10 +36,6 @@ class EdgeFile(Protocol):
 
     def read(self, share: FileShare) -> Edges:
         """The edges of a share."""
-
-
-class EmptyFile(InputError):
-    """A file without edges: an error if there is no other."""
 
 
 class EdgeColumns(NamedTuple):
@@ -86,4 +86,11 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
 
 
 def _short(name: str) -> str:
-    return name.strip().lower().replace("_", "").removesuffix("id").removesuffix("node")
+    # Neo4j: ":START_ID(City)" has the space of the ids behind it, "weight:double" its type.
+    plain = re.sub(r"\(.*\)$", "", name.strip().lower())
+    if not plain.startswith(":"):
+        plain = plain.partition(":")[0]
+    ends = NEO4J_ENDS.fullmatch(plain)
+    if ends and plain not in ("start", "end"):
+        return "source" if ends[1] == "start" else "target"
+    return re.sub(r"[_ ]", "", plain).removesuffix("id").removesuffix("node")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,12 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, expand, is_url, names_text, size_bytes, suffix
-from ripieno.graph.edge_files import EdgeFile, EmptyFile
+from ripieno.files.sources import EmptyFile, PathLike, expand, is_url, names_text, size_bytes, suffix, with_rows
+from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges, settled_directions
 from ripieno.graph.homes import Home
 from ripieno.graph.layout import End
+from ripieno.graph.matrix_market import MatrixMarketEdges
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.tables import NpyEdges, NpzEdges, ParquetEdges
@@ -43,7 +43,7 @@ FORMATS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
 }
 #: What the end of a name says, without that of a compression.
 SUFFIXES = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"} | dict.fromkeys(
-    ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist"), "text"
+    ("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist", ".mtx"), "text"
 )
 DUPLICATES = ("once", "sum")
 
@@ -72,7 +72,7 @@ class Files:
     @property
     def vertex_count(self) -> int | None:
         """As many as the largest matrix has rows, if there is one."""
-        counts = [file.vertex_count for file in self.files if isinstance(file, NpzEdges)]
+        counts = [file.vertex_count for file in self.files if isinstance(file, NpzEdges | MatrixMarketEdges)]
         return max((count for count in counts if count is not None), default=None)
 
     def read_share(self, rank: int, world_size: int) -> Edges:
@@ -285,15 +285,8 @@ def _open_files(source: PathLike | Sequence[PathLike], weighted: bool | None, fo
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
-    paths = [path for item in items for path in expand(os.fspath(item))]
-    files, empty = [], []
-    for path in paths:
-        try:
-            files.append(_open_file(path, weighted, format))
-        except EmptyFile as error:
-            empty.append(error)
-    if not files:
-        raise empty[0]
+    paths = [path for item in items for path in expand(item)]
+    files = with_rows(paths, lambda path: _open_file(path, weighted, format))
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)

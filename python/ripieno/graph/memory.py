@@ -125,10 +125,13 @@ def _frame(source: Any, weighted: bool | None) -> Edges:
     # Here, for PyArrow takes half a second to import.
     import pyarrow as pa
 
+    from ripieno.files.frames import without_index
+
     where = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
     try:
         # The index of pandas is no column.
         table = pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else pa.table(source)
+        table = without_index(table)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"a graph cannot be made of {where}: expected a frame of edges: {error}") from error
     chosen = [table.column_names[at] for at in choose_columns(where, table.column_names, weighted) if at is not None]

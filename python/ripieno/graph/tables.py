@@ -12,14 +12,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.npy import BROKEN_ARCHIVE, map_array, member_names, read_member
-from ripieno.graph.edge_files import EdgeColumns, EmptyFile, choose_columns
+from ripieno.files.frames import index_columns
+from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, map_array, member_names, read_member, read_sparse
+from ripieno.files.sources import EmptyFile
+from ripieno.graph.edge_files import EdgeColumns, choose_columns
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import checked, matrix_edges
 from ripieno.input.matrix.parquet import read_footer, read_rows
 from ripieno.input.shares import FileShare
-
-MATRIX_FORMATS = ("csr", "csc", "coo")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class ParquetEdges:
     def open(cls, path: str, weighted: bool | None) -> ParquetEdges:
         """Read the footer."""
         groups, schema = read_footer(path)
-        names = tuple(schema.names)
+        index = index_columns(schema)
+        names = tuple(name for name in schema.names if name not in index)
         if not sum(groups):
             raise EmptyFile(f"{path} is empty")
         return cls(path, names, choose_columns(path, names, weighted), groups)
@@ -111,10 +112,9 @@ class NpzEdges:
         """Read the names of the arrays."""
         with _archive(path) as archive:
             names = tuple(member_names(archive))
-            kind = _text(read_member(archive, "format")) if "format" in names else None
-        if kind is not None:
-            if kind not in MATRIX_FORMATS:
-                raise InputError(f"{path}: a sparse matrix in {kind} format, expected {', '.join(MATRIX_FORMATS)}")
+            if "format" in names:
+                check_sparse_format(archive)
+        if "format" in names:
             return cls(path, names, None, weighted is not False)
         columns = choose_columns(path, names, weighted)
         return cls(path, names, columns, columns.weight is not None)
@@ -136,7 +136,7 @@ class NpzEdges:
         """The edges of a share."""
         with _archive(self.path) as archive:
             if self.columns is None:
-                edges = matrix_edges(_matrix(archive), weighted=self.weighted, where=self.path)
+                edges = matrix_edges(read_sparse(archive), weighted=self.weighted, where=self.path)
             else:
                 chosen = [read_member(archive, self.names[at]) for at in self.columns if at is not None]
                 edges = checked(*chosen, where=self.path)
@@ -162,24 +162,3 @@ def _archive(path: str) -> Iterator[zipfile.ZipFile]:
         raise
     except BROKEN_ARCHIVE as error:
         raise InputError(f"{path} is not a readable .npz file: {error}") from error
-
-
-def _text(array: NDArray[Any]) -> str:
-    text = array.item()
-    return text.decode() if isinstance(text, bytes) else str(text)
-
-
-def _matrix(archive: zipfile.ZipFile) -> Any:
-    """A sparse matrix that SciPy has saved; `ValueError` if its parts do not make one."""
-    # Only where there is such a file: SciPy takes a while to import.
-    from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
-
-    kind, shape, data = (read_member(archive, name) for name in ("format", "shape", "data"))
-    rows, columns = (int(length) for length in shape)
-    if _text(kind) == "coo":
-        return coo_matrix((data, (read_member(archive, "row"), read_member(archive, "col"))), (rows, columns))
-    made = csr_matrix if _text(kind) == "csr" else csc_matrix
-    matrix = made((data, read_member(archive, "indices"), read_member(archive, "indptr")), (rows, columns))
-    # Conversions would write where wrong indices point.
-    matrix.check_format(full_check=True)
-    return matrix

@@ -8,60 +8,53 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
+import sys
 import zlib
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
 
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
 import ripieno._native as _native
 from ripieno.errors import InputError
-from ripieno.graph.edge_files import EdgeColumns, EmptyFile, choose_columns
+from ripieno.files.sources import EmptyFile
+from ripieno.graph.edge_files import EdgeColumns, EdgeFile, choose_columns
 from ripieno.graph.edges import Edges
+from ripieno.graph.matrix_market import BANNER, MatrixMarketEdges, is_matrix_market
+from ripieno.graph.memory import LARGEST_ID
 from ripieno.input import lines
-from ripieno.input.matrix.text import is_number
+from ripieno.input.delimited import MARK, QUOTED_CHARACTERS, Dialect, line_of, read_table, sniff
 from ripieno.input.shares import FileShare
 
 WINDOW_BYTES = 32 << 20
 DEALT_BYTES = 1 << 20
 FIRST_LINE_BYTES = 1 << 16
-QUOTED_CHARACTERS = 40
-MARK = b"\xef\xbb\xbf"
+COMMENTS = (b"#", b"%")
+#: Lines that are no records of CSV: comments, and lines of nothing but spaces.
+NO_EDGE = re.compile(rb"^ *(?:[#%].*)?$", re.MULTILINE)
+BLANK = re.compile(rb"^ +$", re.MULTILINE)
+EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID}, and finite weights"
 #: What a third field is, if edges are said to have weights, or not.
 THIRD = {True: "weight", False: "ignored", None: "refused"}
 DAMAGED = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 @dataclass(frozen=True)
-class TextEdges:
-    """Lines of edges in a file; `columns` says which fields are read, None that blanks divide them.
-
-    Parameters
-    ----------
-    path : str
-    body
-        The byte, of the unpacked text, at which the lines begin.
-    delimiter, columns
-        Of delimited columns; None where blanks divide the fields.
-    third
-        What a third field is: "weight", "ignored" or "refused"; of no meaning with columns.
-    """
+class EdgeLines(ABC):
+    """Lines of edges in a file, which begin at byte `body` of the unpacked text."""
 
     path: str
     body: int
-    delimiter: str | None
-    columns: EdgeColumns | None
-    third: str
-
-    @classmethod
-    def open(cls, path: str, weighted: bool | None) -> TextEdges:
-        """Read as much as tells what the fields are."""
-        _, begin, _ = _first_line(path)
-        return cls(path, begin, None, None, THIRD[weighted])
 
     @property
+    @abstractmethod
     def weighted(self) -> bool:
         """Whether edges have weights."""
-        return self.third == "weight" if self.columns is None else self.columns.weight is not None
 
     @property
     def size_bytes(self) -> int:
@@ -77,68 +70,145 @@ class TextEdges:
             A line is no edge, or the file is damaged; names file and line.
         """
         try:
-            windows = self._dealt(share) if self._packed else self._cut(share)
+            windows = self._dealt(share) if is_packed(self.path) else self._cut(share)
             return Edges.joined([self._parse(*window) for window in windows], weighted=self.weighted)
         except DAMAGED as error:
             raise InputError(f"{self.path} is damaged: {error}") from error
 
+    def _dealt(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
+        with _unpacked(self.path) as file:
+            for number, window in enumerate(self._windows(file)):
+                if number % share.reader_count == share.reader:
+                    yield window
+
+    @abstractmethod
+    def _cut(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
+        """Yield the windows of a share, of a file that is not packed, and where each begins."""
+
+    @abstractmethod
+    def _windows(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        """Yield all windows of the unpacked text, and where each begins."""
+
+    @abstractmethod
+    def _parse(self, begin: int, text: bytes) -> Edges:
+        """Return the edges of a window."""
+
+
+@dataclass(frozen=True)
+class TextEdges(EdgeLines):
+    """Lines whose fields blanks divide; `third` says what a third field is: "weight", "ignored" or "refused"."""
+
+    third: str
+
+    @classmethod
+    def open(cls, path: str, weighted: bool | None) -> EdgeFile:
+        """Read the first line; a file that begins as one of MatrixMarket is one, whatever its name says."""
+        try:
+            with _unpacked(path) as file:
+                if is_matrix_market(file.read(len(BANNER))):
+                    file.seek(0)
+                    return MatrixMarketEdges.open(path, file, weighted)
+        except DAMAGED as error:
+            raise InputError(f"{path} is damaged: {error}") from error
+        return cls(path, _first_line(path), THIRD[weighted])
+
     @property
-    def _packed(self) -> bool:
-        return self.path.lower().endswith(".gz")
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.third == "weight"
 
     def _cut(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
         with open(self.path, "rb") as file:
             yield from lines.blocks(file, *share.of(self.size_bytes), WINDOW_BYTES, self.body)
 
-    def _dealt(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
-        with _unpacked(self.path) as file:
-            file.seek(self.body)
-            begin, number = self.body, 0
-            while text := lines.whole_lines(file, DEALT_BYTES):
-                if number % share.reader_count == share.reader:
-                    yield begin, text
-                begin += len(text)
-                number += 1
+    def _windows(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        yield from lines.blocks(file, self.body, sys.maxsize, DEALT_BYTES, self.body)
 
     def _parse(self, begin: int, text: bytes) -> Edges:
         try:
-            if self.columns is None:
-                parsed = _native.parse_pairs(text, self.third)
-            else:
-                assert self.delimiter is not None
-                parsed = _native.parse_columns(text, ord(self.delimiter), *self.columns)
+            sources, targets, weights, lone = _native.parse_pairs(text, self.third)
         except ValueError as error:
             offset, reason = error.args
             line = text[offset : offset + FIRST_LINE_BYTES].split(b"\n")[0].decode(errors="replace").strip()
             quoted = line[:QUOTED_CHARACTERS] + "…" * (len(line) > QUOTED_CHARACTERS)
-            raise InputError(f"{self.path}, line {self._line_number(begin + offset)}: {reason}: {quoted!r}") from None
-        sources, targets, weights, lone = parsed
+            number = line_of(self.path, compression(self.path), begin + offset)
+            raise InputError(f"{self.path}, line {number}: {reason}: {quoted!r}") from None
         return Edges(sources, targets, weights if self.weighted else None, lone)
 
-    def _line_number(self, offset: int) -> int:
-        number = 1
-        with _unpacked(self.path) as file:
-            while offset > 0 and (block := file.read(min(offset, WINDOW_BYTES))):
-                number += block.count(b"\n")
-                offset -= len(block)
-        return number
 
+@dataclass(frozen=True)
+class CsvEdges(EdgeLines):
+    """Delimited columns, of which the ends and perhaps a weight are read; fields in quotes may hold line ends."""
 
-class CsvEdges(TextEdges):
-    """The same with columns, if there are any delimiters."""
+    dialect: Dialect
+    columns: EdgeColumns
 
     @classmethod
-    def open(cls, path: str, weighted: bool | None) -> TextEdges:
-        """Read as much as tells what the columns are."""
-        line, begin, end = _first_line(path)
-        delimiter = next((mark for mark in ",;\t" if mark in line), None)
-        if delimiter is None:
-            return super().open(path, weighted)
-        fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        has_names = not any(is_number(field) for field in fields[:2])
-        names: Sequence[str] = fields if has_names else [""] * len(fields)
-        columns = choose_columns(path, names, weighted)
-        return cls(path, end if has_names else begin, delimiter, columns, THIRD[weighted])
+    def open(cls, path: str, weighted: bool | None) -> EdgeFile:
+        """Read as much as tells what the columns are; a file without delimiters is text."""
+        try:
+            dialect = sniff(path, compression(path), comments=COMMENTS)
+        except DAMAGED as error:
+            raise InputError(f"{path} is damaged: {error}") from error
+        if dialect is None:
+            raise EmptyFile(f"{path} is empty: it has no line with an edge")
+        if len(dialect.names) < 2:
+            return TextEdges.open(path, weighted)
+        names = dialect.names if dialect.has_header else [""] * len(dialect.names)
+        return cls(path, dialect.body, dialect, choose_columns(path, names, weighted))
+
+    @property
+    def weighted(self) -> bool:
+        """Whether edges have weights."""
+        return self.columns.weight is not None
+
+    def _cut(self, share: FileShare) -> Iterator[tuple[int, bytes]]:
+        start, stop = share.of(self.size_bytes)
+        with open(self.path, "rb") as file:
+            begin = lines.record_start(file, start, self.body)
+            yield from lines.records(self.path, file, begin, stop, WINDOW_BYTES)
+
+    def _windows(self, file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+        yield from lines.records(self.path, file, self.body, sys.maxsize, DEALT_BYTES)
+
+    def _parse(self, begin: int, text: bytes) -> Edges:
+        # Where there are quotes, a line that looks like a comment may be the middle of a field.
+        if b'"' not in text and any(mark in text for mark in (*COMMENTS, b"\n ")):
+            text = (NO_EDGE if 0 in self.columns else BLANK).sub(b"", text)
+        if not text.strip():
+            return Edges.joined([], weighted=self.weighted)
+        names = self.dialect.unique_names
+        ends, weight = [names[at] for at in self.columns[:2]], self.columns.weight
+        types = dict.fromkeys(ends, pa.int64()) | ({} if weight is None else {names[weight]: pa.float64()})
+        table = read_table(
+            text, begin, self.dialect, pa.schema(types), self.path, compression(self.path), hint=EXPECTED
+        )
+
+        def check(name: str, wrong: NDArray[np.bool_]) -> None:
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                line, value = line_of(self.path, compression(self.path), begin, text, row + 1), table[name][row].as_py()
+                found = "a missing value" if value is None else value
+                raise InputError(f"{self.path}, line {line}, column {name!r}: {found}{EXPECTED}")
+
+        sources, targets = (table[name].fill_null(-1).to_numpy() for name in ends)
+        for name, column in zip(ends, (sources, targets), strict=True):
+            check(name, (column < 0) | (column > LARGEST_ID))
+        if weight is None:
+            return Edges(sources, targets)
+        weights = table[names[weight]].to_numpy()
+        check(names[weight], ~np.isfinite(weights))
+        return Edges(sources, targets, weights)
+
+
+def is_packed(path: str) -> bool:
+    """Return whether the name of a file says that it is gzipped."""
+    return path.lower().endswith(".gz")
+
+
+def compression(path: str) -> str | None:
+    """Return fsspec's name of a file's compression."""
+    return "gzip" if is_packed(path) else None
 
 
 def _unpacked(path: str) -> IO[bytes]:
@@ -147,18 +217,18 @@ def _unpacked(path: str) -> IO[bytes]:
     return open(path, "rb")
 
 
-def _first_line(path: str) -> tuple[str, int, int]:
-    """The first line that says something, and the bytes at which it begins and ends."""
+def _first_line(path: str) -> int:
+    """Return the byte at which the text begins, behind a byte order mark, of a file that has a line with an edge."""
     try:
         with _unpacked(path) as file:
-            begin = len(MARK) if file.read(len(MARK)) == MARK else 0
-            file.seek(begin)
+            body = len(MARK) if file.read(len(MARK)) == MARK else 0
+            file.seek(body)
             in_comment = False
             while line := file.readline(FIRST_LINE_BYTES):
-                in_comment = in_comment or line.lstrip().startswith((b"#", b"%"))
+                in_comment = in_comment or line.lstrip().startswith(COMMENTS)
                 if line.strip() and not in_comment:
-                    return line.decode().strip("\r\n"), begin, file.tell()
-                begin += len(line)
+                    line.decode()
+                    return body
                 # A longer line comes in pieces.
                 in_comment = in_comment and not line.endswith(b"\n")
     except DAMAGED as error:

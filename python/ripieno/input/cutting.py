@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from ripieno.input.matrix.records import RecordType
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.input.split import Format, FormatOptions, Split
 
+#: How much of all files is read to know the types of columns, and how much of each at least.
+SAMPLE_BYTES = 32 << 20
+SAMPLE_BYTES_MIN = 1 << 20
 #: Bytes of a split where nothing else is asked for.
 SPLIT_BYTES = 64 << 20
 #: Names of text; those without an end are, too, as those of Hadoop's results.
@@ -35,7 +39,7 @@ def splits(
     count: int | None = None,
     bytes: int | None = None,
     format: str | None = None,
-    header: bool = True,
+    header: bool | None = None,
     types: Mapping[str, str] | None = None,
     columns: Sequence[str] | None = None,
     delimiter: str | None = None,
@@ -61,12 +65,14 @@ def splits(
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default the names of the files decide: .csv and .tsv; .npy; .parquet and .pq; .txt, .text, .log, .t12, .md,
         .jsonl, .ndjson and names without an ending are text. Files that are described as records are binary.
-    header : bool, default=True
-        Whether a CSV file begins with the names of its columns; without, they are f0, f1, …
+    header : bool, optional
+        Whether a CSV file begins with the names of its columns; without, they are f0, f1, … By default the first record
+        is a header if it has words above columns of numbers, or words alone.
     types : mapping of str to str, optional
-        Arrow types of columns of CSV, such as {"zip": "string"}; by default the first MiB decides.
+        Arrow types of columns of CSV, such as {"zip": "string"}; by default the first 32 MiB of all files decide,
+        and at least the first MiB of each file.
     columns : sequence of str, optional
-        The columns of CSV or Parquet that are read; by default all.
+        The columns of CSV or Parquet that are read; by default all but the index of pandas in Parquet.
     delimiter : str, optional
         The ASCII character between the fields of CSV. By default a tab if the name ends in .tsv, otherwise the most
         frequent of commas, semicolons and tabs outside quotes in the first record.
@@ -152,7 +158,8 @@ def checked_delimiter(delimiter: str | None) -> str | None:
 
 def open_formats(files: Sequence[File], name: str | None, options: FormatOptions) -> list[Format]:
     """How the records lie in each file; columns of CSV have the same types in all files that have the same columns."""
-    formats = [_open_format(file, name, options) for file in files]
+    sample_bytes = max(SAMPLE_BYTES_MIN, SAMPLE_BYTES // max(1, len(files)))
+    formats = [_open_format(file, name, replace(options, sample_bytes=sample_bytes)) for file in files]
     tables = {at: format for at, format in enumerate(formats) if isinstance(format, Csv)}
     for at, table in zip(tables, of_same_types(list(tables.values())), strict=True):
         formats[at] = table

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, blamed_on, is_url, size_bytes
+from ripieno.files.sources import PathLike, absolute, blamed_on, is_url, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.formats import FORMATS
 from ripieno.input.split import Format, Split
@@ -42,7 +42,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     InputError
         It is no partition file, or one of another version.
     """
-    path = Path(path)
+    path = Path(absolute(path))
     # A pipe that nobody writes to is never opened.
     size_bytes(str(path))
     with blamed_on(str(path)):

@@ -51,11 +51,13 @@ class Format(Protocol):
 class FormatOptions:
     """What the user says about the columns of files that have some, and the records of those that say nothing."""
 
-    header: bool = True
+    header: bool | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
     delimiter: str | None = None
     record: RecordType | None = None
+    #: How much of a file of CSV is read to know the types of its columns.
+    sample_bytes: int = 1 << 20
 
     def chosen(self, path: str, names: Sequence[str]) -> tuple[str, ...] | None:
         """The columns to read; an error if a file lacks one."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
+from ripieno.files.sources import absolute
 from ripieno.keyed.combiners import combiner_of
 from ripieno.launch import Job
 from ripieno.launch.job.accumulators import Amounts, fold
@@ -167,7 +168,9 @@ class MapReduce(StepProgress):
         self._load_again: Callable[[RankTeam], None] | None = None
         self._value: SerializedValue | None = None
         if checkpoint is not None:
-            self._open(Path(checkpoint), fingerprint({**functions, "combine": combine}), comm, trusted=trusted)
+            self._open(
+                Path(absolute(checkpoint)), fingerprint({**functions, "combine": combine}), comm, trusted=trusted
+            )
 
     @property
     def workers(self) -> int:

@@ -140,7 +140,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
             if len({value for each in measured for value in each.get(name, ())}) > 1
         ],
     )
-    path.write_text(html, encoding="utf-8")
+    path.write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
 def _check(runs: Sequence[ComparedRun]) -> None:

@@ -55,7 +55,7 @@ def write_report(
         What repeats the fit, if not what the report says.
     """
     html = _kmeans_page(fit, parameters=parameters, inertia=inertia, inputs=inputs, patches=patches, command=command)
-    path.write_text(html, encoding="utf-8")
+    path.write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
 def _kmeans_page(
@@ -167,7 +167,7 @@ def write_fit_report(
         words=words,
         command=command,
     )
-    path.write_text(html, encoding="utf-8")
+    path.write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
 def _page(

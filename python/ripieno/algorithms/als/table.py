@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +13,10 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, names_text
+from ripieno.files.frames import without_index
+from ripieno.files.sources import absolutes, names_text
 from ripieno.input import Split, share, splits
+from ripieno.input.formats.csv import Csv
 from ripieno.input.matrix import is_path_like
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
@@ -110,13 +111,13 @@ class OwnRatings:
 class RatingFiles:
     """Tables in files, of which each rank reads its splits."""
 
-    paths: PathLike | Sequence[PathLike]
+    paths: tuple[str, ...]
     columns: Sequence[str] | None
 
     @property
     def name(self) -> str:
         """The first file, and how many more."""
-        return names_text([self.paths] if isinstance(self.paths, str | os.PathLike) else self.paths)
+        return names_text(self.paths)
 
     def read(self) -> Triples:
         """All ratings."""
@@ -132,11 +133,21 @@ class RatingFiles:
         return numbered_by_all(comm, own)
 
     def _splits(self, count: int) -> list[Split]:
-        cut = splits(self.paths, count=count)
+        cut = splits(self.paths, count=count, columns=self.columns)
         other = next((split for split in cut if split.format.name not in ("csv", "parquet")), None)
         if other is not None:
             raise InputError(f"{other.path} is read as {other.format.name}: expected a table: .parquet, .csv or .tsv")
-        return cut
+        return [self._with_fractions(split) for split in cut]
+
+    def _with_fractions(self, split: Split) -> Split:
+        """Return a split whose ratings are read as fractions: whole numbers at its begin say nothing of its end."""
+        if not isinstance(split.format, Csv):
+            return split
+        types = dict(split.format.types)
+        rating = _chosen(list(split.format.schema.names), self.columns, split.path)[2]
+        if types[rating] != "string":
+            types[rating] = "double"
+        return replace(split, format=replace(split.format, types=tuple(types.items())))
 
     def _read(self, split: Split) -> Triples:
         return _of_table(split.read(), self.columns, split.path)
@@ -151,7 +162,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
         They are nothing that is known.
     """
     if is_path_like(ratings):
-        return RatingFiles(ratings, columns)
+        return RatingFiles(tuple(absolutes(ratings)), columns)
     if hasattr(ratings, "tocoo"):
         entries = ratings.tocoo()
         if len(entries.shape) != 2:
@@ -173,6 +184,7 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
             # The index of pandas is no column.
             is_pandas = hasattr(ratings, "iloc")
             table = pa.Table.from_pandas(ratings, preserve_index=False) if is_pandas else pa.table(ratings)
+            table = table if columns else without_index(table)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{where} is no table of ratings: {error}") from error
         return _of_table(table, columns, where)
@@ -188,7 +200,10 @@ def as_ids(ids: Any, what: str) -> pa.Array:
         They are neither whole numbers nor strings, or one is missing.
     """
     try:
-        found = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.atleast_1d(ids))
+        found: Any = ids
+        if not isinstance(ids, pa.Array | pa.ChunkedArray):
+            # NumPy strips NUL from the end of strings.
+            found = pa.array(ids if isinstance(ids, list | tuple) else np.atleast_1d(ids))
         if isinstance(found, pa.ChunkedArray):
             found = found.combine_chunks()
         kind = found.type.value_type if pa.types.is_dictionary(found.type) else found.type
@@ -196,15 +211,26 @@ def as_ids(ids: Any, what: str) -> pa.Array:
             raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
         if pa.types.is_integer(kind):
             return found.cast(pa.int64())
+        if pa.types.is_floating(kind) and pc.all(pc.equal(pc.floor(found), found)).as_py():
+            # pandas makes whole numbers fractions where some are missing.
+            return found.cast(pa.float64()).cast(pa.int64())
         if pa.types.is_null(kind) or not len(found):
             return pa.array([], pa.int64())
         if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-            return found.cast(pa.large_string())
+            return _checked_texts(found.cast(pa.large_string()), what)
     except (pa.ArrowException, TypeError, ValueError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{what}: {error}") from error
     raise InputError(f"{what} of type {kind}: expected whole numbers or strings")
+
+
+def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
+    """Return strings, of which none ends in NUL: NumPy, which holds a model's ids, takes such an end for padding."""
+    padded = pc.ends_with(ids, "\0")
+    if pc.any(padded).as_py():
+        raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without")
+    return ids
 
 
 def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:

@@ -40,7 +40,7 @@ def divide(
     nodes: Sequence[str] = (),
     racks: Mapping[str, str] | None = None,
     format: str | None = None,
-    header: bool = True,
+    header: bool | None = None,
     delimiter: str | None = None,
     record_bytes: int | None = None,
     dtype: DTypeLike | None = None,
@@ -72,7 +72,7 @@ def divide(
         The rack of every node: replicas of a partition are put into different ones.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default what the names of the files say; of all files the same.
-    header : bool, default=True
+    header : bool, optional
         Whether CSV begins with the names of the columns. Every partition gets them.
     delimiter, record_bytes, dtype, shape : optional
         As for `splits`.

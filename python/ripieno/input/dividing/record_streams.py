@@ -14,7 +14,7 @@ from ripieno.files.sources import File, blamed_on, opened, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
-from ripieno.input.formats.csv import Csv, records
+from ripieno.input.formats.csv import Csv
 from ripieno.input.formats.parquet import Parquet
 from ripieno.input.formats.rows import ArrayRows, Binary, Npy
 from ripieno.input.formats.text import Text
@@ -88,7 +88,7 @@ class Records:
         """All records in order, some at a time."""
         for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
             with opened(file.path, file.compression) as stream, blamed_on(file.path):
-                for _, text in records(file.path, stream, format.body, stop, size):
+                for _, text in lines.records(file.path, stream, format.body, stop, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
@@ -153,6 +153,7 @@ class Tables:
 
     def __init__(self, files: Sequence[File], formats: Sequence[Parquet]) -> None:
         self._paths = [file.path for file in files]
+        self._format = formats[0]
         self.length = 0
         for at, path in enumerate(self._paths):
             with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
@@ -176,7 +177,7 @@ class Tables:
 
     def format(self, file: File) -> Parquet:
         """How they lie there."""
-        return Parquet()
+        return self._format
 
 
 MATERIALS: dict[str, Any] = {"text": TextLines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}

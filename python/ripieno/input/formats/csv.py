@@ -6,37 +6,27 @@ counted, so a file that is cut is read once to know where.
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
 from ripieno.files.sources import File, blamed_on, opened
+from ripieno.input import lines
+from ripieno.input.delimited import Dialect, explained, read_table, sniff
 from ripieno.input.formats.cuts import grouped, piece_size
-from ripieno.input.lines import whole_lines
 
 if TYPE_CHECKING:
     from ripieno.input.split import FormatOptions, Range, Split
 
-MARK = b"\xef\xbb\xbf"
-#: How much of a file is read to know the types of its columns, and at once to find cuts.
-SAMPLE_BYTES = 1 << 20
+#: How much is read at once to find cuts.
 WINDOW_BYTES = 1 << 20
 TYPES_HINT = 'types={"column": "string"}'
-QUOTED_CHARACTERS = 40
-#: What Arrow says of a field that is no value of its column's type, and of a record that has too many or too few.
-_NO_VALUE = re.compile(
-    r"In CSV column #(?P<column>\d+): (Row #(?P<row>\d+): )?CSV conversion error to (?P<type>.+?): "
-    r"invalid value '(?P<text>.*)'",
-    re.DOTALL,
-)
-_NO_RECORD = re.compile(r"CSV parse error: Row #(?P<row>\d+): (?P<what>.*)", re.DOTALL)
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 
 
@@ -68,26 +58,24 @@ class Csv:
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Csv:
         """Read the header, and enough records to know the types of the columns."""
-        with opened(file.path, file.compression) as stream, blamed_on(file.path):
-            begin = len(MARK) if stream.read(len(MARK)) == MARK else 0
-            lines = records(file.path, stream, begin, sys.maxsize, 1)
-            begin, head = next(((at, line) for at, line in lines if line.strip(b"\r\n")), (begin, b""))
-            sample = next(records(file.path, stream, begin + len(head), sys.maxsize, SAMPLE_BYTES), (0, b""))[1]
-        if not head:
+        delimiter = options.delimiter or ("\t" if file.inner_suffix == ".tsv" else None)
+        dialect = sniff(file.path, file.compression, delimiter=delimiter, header=options.header)
+        if dialect is None:
             raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
-        delimiter = options.delimiter or _delimiter_of(file, head)
-        # Arrow takes a header alone for nothing if its line has no end.
-        end = b"\n" * (not head.endswith(b"\n"))
+        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            records = lines.records(file.path, stream, dialect.body, sys.maxsize, options.sample_bytes)
+            begin, sample = next(records, (dialect.body, b""))
+        names = dialect.names
         try:
             schema = pa.csv.read_csv(
-                pa.BufferReader(head + end + sample),
-                pa.csv.ReadOptions(autogenerate_column_names=not options.header, use_threads=False),
-                pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+                pa.BufferReader(sample or b"\n"),
+                pa.csv.ReadOptions(column_names=names, use_threads=False),
+                pa.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
             ).schema
         except pa.ArrowInvalid as error:
-            raise InputError(_explained(error, file.path, file.compression, begin, head + sample, ())) from error
+            raise InputError(explained(error, file.path, file.compression, begin, sample, names)) from error
         types = _types(file.path, schema, options)
-        return cls(begin + len(head) * options.header, delimiter, types, options.chosen(file.path, schema.names))
+        return cls(dialect.body, dialect.delimiter, types, options.chosen(file.path, names))
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Ranges of about as many bytes, each from where a record begins."""
@@ -95,7 +83,7 @@ class Csv:
         if count == 1:
             return [(self.body, file.size_bytes, length)] if length else []
         with opened(file.path) as stream, blamed_on(file.path):
-            pieces = records(
+            pieces = lines.records(
                 file.path, stream, self.body, file.size_bytes, min(piece_size(length, count), WINDOW_BYTES)
             )
             cuts = grouped((len(text) for _, text in pieces), length, count)
@@ -111,7 +99,7 @@ class Csv:
         place = split.place()
         with split.opened(place) as file:
             stop = sys.maxsize if split.compression else split.stop
-            pieces = records(place, file, max(split.start, self.body), stop, block_bytes)
+            pieces = lines.records(place, file, max(split.start, self.body), stop, block_bytes)
             while True:
                 with blamed_on(place):
                     begin, text = next(pieces, (0, b""))
@@ -131,72 +119,9 @@ class Csv:
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
 
     def _table(self, path: str, compression: str | None, begin: int, text: bytes) -> pa.Table:
-        schema = self.schema
-        try:
-            return pa.csv.read_csv(
-                pa.BufferReader(text),
-                pa.csv.ReadOptions(
-                    column_names=[name for name, _ in self.types], use_threads=False, block_size=len(text) + 1
-                ),
-                pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                pa.csv.ConvertOptions(column_types=schema, include_columns=schema.names),
-            )
-        except pa.ArrowInvalid as error:
-            names = [name for name, _ in self.types]
-            raise InputError(_explained(error, path, compression, begin, text, names)) from error
-
-
-def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """The records of bytes `start .. stop`, from where one begins, in blocks of whole ones, and where these begin."""
-    file.seek(start)
-    begin = start
-    while begin < stop and (text := whole_lines(file, min(least_bytes, stop - begin))):
-        lines, is_inside = [text], text.count(b'"') % 2 == 1
-        while is_inside:
-            line = file.readline()
-            if not line:
-                raise InputError(
-                    f"{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
-                )
-            lines.append(line)
-            is_inside ^= line.count(b'"') % 2 == 1
-        text = b"".join(lines)
-        yield begin, text
-        begin += len(text)
-
-
-def _explained(
-    error: pa.ArrowInvalid, path: str, compression: str | None, begin: int, text: bytes, names: Sequence[str]
-) -> str:
-    """Arrow's words on records from byte `begin` on, with the line of the file, and the column by name and position."""
-    value = _NO_VALUE.fullmatch(str(error))
-    length = _NO_RECORD.fullmatch(str(error))
-    row = (value or length or {"row": None})["row"]
-    if row is None:
-        return f"{path}, records from byte {begin:,} on: {error}"
-    line = f"{path}, line {_line_of(path, compression, begin, text, int(row)):,}"
-    if length:
-        return f"{line}: {length['what']}"
-    assert value is not None
-    at = int(value["column"])
-    return (
-        f"{line}, column {names[at]!r} ({at + 1} of {len(names)}): {value['text'][:QUOTED_CHARACTERS]!r} is not "
-        f"{value['type']}; name its type, as in {TYPES_HINT}"
-    )
-
-
-def _line_of(path: str, compression: str | None, begin: int, text: bytes, row: int) -> int:
-    """The line at which the `row`-th record begins, of those from byte `begin` on that are not empty, from 1."""
-    with opened(path, compression) as file, blamed_on(path):
-        line, left = 1, begin
-        while left and (block := file.read(min(left, WINDOW_BYTES))):
-            line, left = line + block.count(b"\n"), left - len(block)
-    for _, record in records(path, io.BytesIO(text), 0, len(text), 1):
-        row -= bool(record.strip(b"\r\n"))
-        if row == 0:
-            break
-        line += record.count(b"\n")
-    return line
+        dialect = Dialect(self.delimiter, tuple(name for name, _ in self.types), False, self.body)
+        hint = f"; name its type, as in {TYPES_HINT}"
+        return read_table(text, begin, dialect, self.schema, path, compression, hint=hint)
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
@@ -233,14 +158,6 @@ def arrow_type(name: str) -> pa.DataType:
     """
     zoned = _ZONED.fullmatch(name)
     return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)
-
-
-def _delimiter_of(file: File, head: bytes) -> str:
-    """What a file's name says, or the mark that its first record has most of outside quotes."""
-    if file.inner_suffix == ".tsv":
-        return "\t"
-    unquoted = re.sub(rb'"[^"]*"', b"", head)
-    return max(",;\t", key=lambda mark: unquoted.count(mark.encode()))
 
 
 def _types(path: str, schema: pa.Schema, options: FormatOptions) -> tuple[tuple[str, str], ...]:

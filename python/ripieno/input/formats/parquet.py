@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.errors import InputError
+from ripieno.files.frames import index_columns
 from ripieno.files.sources import File, blamed_on, opened, size_bytes
 from ripieno.input.formats.cuts import grouped
 
@@ -24,7 +25,7 @@ FOOTER_END_BYTES = 8
 
 @dataclass(frozen=True)
 class Parquet:
-    """Columns, of which the ones named are read; by default all."""
+    """Columns, of which the ones named are read; by default all but the index of pandas."""
 
     columns: tuple[str, ...] | None = None
 
@@ -38,7 +39,11 @@ class Parquet:
         if file.compression is not None:
             raise InputError(f"{file.path}: Parquet is compressed inside and is read from its end: unpack it first")
         with opened(file.path) as stream, _checked(file.path), pq.ParquetFile(stream) as table:
-            return cls(options.chosen(file.path, table.schema_arrow.names))
+            schema = table.schema_arrow
+            index = index_columns(schema)
+            if options.columns is None and index:
+                return cls(tuple(name for name in schema.names if name not in index))
+            return cls(options.chosen(file.path, schema.names))
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Row groups, as even by bytes as they make it."""

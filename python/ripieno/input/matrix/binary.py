@@ -6,15 +6,15 @@ Files behind a URL cannot be mapped: their rows are read.
 from __future__ import annotations
 
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.npy import BROKEN_ARCHIVE, read_array, read_header
-from ripieno.files.sources import File, blamed_on, is_url, opened, size_bytes
+from ripieno.files.npy import BROKEN_ARCHIVE, check_member, read_array, read_header
+from ripieno.files.sources import EmptyFile, File, blamed_on, is_url, opened, size_bytes
 from ripieno.input.matrix.records import RecordType
 
 MEMBER_NAME = "vectors"
@@ -144,10 +144,15 @@ class NpzFile:
         with opened(path) as file, blamed_on(path):
             try:
                 with zipfile.ZipFile(file) as archive:
-                    members = [_member(archive, info, file, path) for info in archive.infolist()]
+                    chosen = _choose([_member(archive, info, file, path) for info in archive.infolist()], path)
+                    if chosen.offset and chosen.member is not None:
+                        # Rows that are mapped are never compared with the checksum of the member.
+                        check_member(archive, archive.getinfo(chosen.member))
+            except InputError:
+                raise
             except BROKEN_ARCHIVE as error:
                 raise InputError(f"{path} is not a readable .npz file: {error}") from error
-        return _choose(members, path)
+        return replace(chosen, member=None) if chosen.offset else chosen
 
 
 def _choose(members: list[NpyFile | str], path: str) -> NpyFile:
@@ -159,7 +164,7 @@ def _choose(members: list[NpyFile | str], path: str) -> NpyFile:
         )
     chosen = (named or arrays)[0]
     kernel_dtype(chosen.stored, path)
-    return chosen if chosen.offset == 0 else NpyFile(path, chosen.shape, chosen.stored, chosen.fortran, chosen.offset)
+    return chosen
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes], path: str) -> NpyFile | str:
@@ -196,5 +201,5 @@ def _header(stream: IO[bytes], path: str) -> tuple[tuple[int, int], np.dtype[Any
     if len(shape) != 2:
         raise InputError(f"{path}: an array of shape {shape}, expected two dimensions, (rows, columns)")
     if 0 in shape:
-        raise InputError(f"{path} is empty: its shape is {shape}")
+        raise EmptyFile(f"{path} is empty: its shape is {shape}")
     return shape, dtype, fortran

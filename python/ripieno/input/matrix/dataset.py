@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, expand, names_text, size_bytes, suffix
+from ripieno.files.sources import EmptyFile, PathLike, expand, names_text, size_bytes, suffix, with_rows
 from ripieno.input.matrix import binary, parquet, text
 from ripieno.input.matrix.records import RecordType
 from ripieno.input.shares import even_range, file_shares
@@ -63,6 +63,8 @@ class DataFile(RowSource, Protocol):
         """Rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
 
 
+#: The most columns of sparse rows, whose indices have 32 bits.
+COLUMNS_MAX = 2**31 - 1
 #: What opens a file of each kind.
 FORMATS: dict[str, Callable[[str], DataFile]] = {
     ".npy": binary.NpyFile.open,
@@ -142,6 +144,11 @@ class Dataset:
         """What the values of a row are called, if a file says so."""
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
+    def including(self, name: str) -> Dataset:
+        """Return the same files with a column among the values that is an index of pandas in Parquet."""
+        files = (file.including(name) if isinstance(file, parquet.ParquetFile) else file for file in self.files)
+        return Dataset(tuple(files))
+
     def read_share(self, rank: int, world_size: int) -> RowShare:
         """Read one worker's rows, memory-mapped where they lie in one .npy file.
 
@@ -216,6 +223,8 @@ class InMemorySparse(Lendable):
     @classmethod
     def of(cls, matrix: csr_matrix) -> InMemorySparse:
         """The parts of a matrix, in the order of columns, of which no two are in one place."""
+        if matrix.shape[1] > COLUMNS_MAX:
+            raise InputError(f"X: {matrix.shape[1]:,} columns, expected at most {COLUMNS_MAX:,}")
         if not matrix.has_canonical_format:
             matrix = matrix.copy()
             matrix.sum_duplicates()
@@ -351,16 +360,16 @@ def open_source(source: PathLike | Sequence[PathLike] | BinaryFiles | Dataset) -
     if isinstance(source, BinaryFiles):
         record = RecordType.of(source.record_bytes, source.dtype)
         assert record is not None, "a length says what records are"
-        files = tuple(_open_records(path, record) for path in _paths(source.source, None))
+        files = with_rows(_paths(source.source, None), lambda path: _open_records(path, record))
     else:
-        files = tuple(_open_file(path) for path in _paths(source, FORMATS))
+        files = with_rows(_paths(source, FORMATS), _open_file)
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
     _check_names(files)
-    opened = Dataset(files)
+    opened = Dataset(tuple(files))
     rows = "as many rows as will be found" if opened.row_count is None else f"{opened.row_count} rows"
     logger.info("%s: %s of %d columns", names_text(opened.names), rows, opened.column_count)
     return opened
@@ -388,12 +397,12 @@ def _check_names(files: Sequence[DataFile]) -> None:
 def _paths(source: PathLike | Sequence[PathLike], kinds: Collection[str] | None) -> Iterator[str]:
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     for item in items:
-        yield from expand(os.fspath(item), kinds)
+        yield from expand(item, kinds)
 
 
 def _open_records(path: str, record: RecordType) -> DataFile:
     if size_bytes(path) == 0:
-        raise InputError(f"{path} is empty")
+        raise EmptyFile(f"{path} is empty")
     return binary.NpyFile.of_records(path, record)
 
 
@@ -405,5 +414,5 @@ def _open_file(path: str) -> DataFile:
             "BinaryFiles(…, record_bytes=COUNT)"
         )
     if size_bytes(path) == 0:
-        raise InputError(f"{path} is empty")
+        raise EmptyFile(f"{path} is empty")
     return kind(path)

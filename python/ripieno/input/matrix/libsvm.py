@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, blamed_on, is_url, names_text, opened, size_bytes
+from ripieno.files.sources import PathLike, absolutes, blamed_on, is_url, names_text, opened, size_bytes
 from ripieno.input.lines import blocks
 from ripieno.input.shares import even_range, file_shares
 from ripieno.wire.borrowed import Lendable
@@ -92,8 +92,7 @@ class LibsvmFiles:
         InputError
             A file is missing, or compressed.
         """
-        listed: Sequence[Any] = paths if isinstance(paths, list | tuple) else [paths]
-        names = [os.fspath(path) for path in listed]
+        names = absolutes(paths)
         for name in names:
             if name.endswith(COMPRESSED):
                 raise InputError(f"{name}: workers read parts of libsvm files: unpack it first")

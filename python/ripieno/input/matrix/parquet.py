@@ -1,8 +1,9 @@
-"""Parquet: every numeric column is a value of the row, or one column holds fixed-size lists; read by row group."""
+"""Parquet: every numeric column is a value of the row, or one column holds lists of one length; read by row group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,8 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import blamed_on, is_url, opened
+from ripieno.files.frames import index_columns, is_list, list_column, list_matrix
+from ripieno.files.sources import EmptyFile, blamed_on, is_url, opened
 from ripieno.input.matrix.binary import kernel_dtype
 
 #: Columns that say where a row comes from and are no part of the vector.
@@ -22,27 +24,39 @@ INDEX_NAMES = ("picture", "row", "col")
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file."""
+    """A Parquet file; `index` names its columns that are the index of pandas, which are no values."""
 
     path: str
     columns: tuple[str, ...]
     column_count: int
     dtype: np.dtype[Any]
     groups: tuple[int, ...]
+    index: tuple[str, ...] = ()
     counted = True
 
     @classmethod
-    def open(cls, path: str) -> ParquetFile:
-        """Read the footer."""
+    def open(cls, path: str, wanted: Collection[str] = ()) -> ParquetFile:
+        """Read the footer; the columns of the index that are `wanted` are values."""
         groups, schema = read_footer(path)
-        fields = [field for field in schema if field.name not in INDEX_NAMES]
-        if not sum(groups) or not fields:
-            raise InputError(f"{path} is empty")
-        width = len(fields)
-        if width == 1 and pa.types.is_fixed_size_list(fields[0].type):
-            width, fields = fields[0].type.list_size, [fields[0].with_type(fields[0].type.value_type)]
+        if not sum(groups):
+            raise EmptyFile(f"{path} is empty")
+        index = tuple(name for name in index_columns(schema) if name not in wanted)
+        schema = pa.schema([field for field in schema if field.name not in (*INDEX_NAMES, *index)])
+        if not len(schema):
+            found = f": {', '.join(map(repr, index))} {'is' if len(index) == 1 else 'are'} the index of pandas"
+            raise InputError(f"{path} has no column of values{found * bool(index)}")
+        lists = list_column(schema, path)
+        if lists is None:
+            fields, width = list(schema), len(schema)
+        else:
+            fields, width = [lists.with_type(lists.type.value_type)], _list_length(path, lists)
         dtypes = [kernel_dtype(_numpy_dtype(field.type), f"{path}, column {field.name!r}") for field in fields]
-        return cls(path, tuple(field.name for field in fields), width, np.result_type(*dtypes), groups)
+        dtype = np.dtype(np.result_type(*dtypes))
+        return cls(path, tuple(field.name for field in fields), width, dtype, groups, index)
+
+    def including(self, name: str) -> ParquetFile:
+        """Return the same file with a column of the index among the values."""
+        return ParquetFile.open(self.path, (name,)) if name in self.index else self
 
     @property
     def size(self) -> int:
@@ -57,14 +71,12 @@ class ParquetFile:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         """Rows `start .. stop`; only the row groups that hold them are read."""
         table = read_rows(self.path, self.groups, start, stop, self.columns)
+        if is_list(table.schema.types[0]):
+            where = f"{self.path}, column {self.columns[0]!r}"
+            return list_matrix(table.column(0), self.column_count, where, start).astype(self.dtype, copy=False)
         rows = np.empty((len(table), self.column_count), self.dtype)
         for at, column in enumerate(table.columns):
-            if pa.types.is_fixed_size_list(column.type):
-                if column.null_count:
-                    raise InputError(f"{self.path}: column {self.columns[at]!r} has missing values")
-                rows[:] = column.combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(rows.shape)
-            else:
-                rows[:, at] = self._values(column, self.columns[at])
+            rows[:, at] = self._values(column, self.columns[at])
         return rows
 
     def _values(self, column: pa.ChunkedArray, name: str) -> NDArray[Any]:
@@ -113,10 +125,24 @@ def read_rows(path: str, groups: Sequence[int], start: int, stop: int, columns: 
     return table.slice(start - sum(groups[: held.start]), stop - start)
 
 
+def _list_length(path: str, field: pa.Field) -> int:
+    """Return the length of the first list that is there; a type of fixed size says it."""
+    if pa.types.is_fixed_size_list(field.type):
+        length: int = field.type.list_size
+        return length
+    with _opened(path) as file:
+        for batch in file.iter_batches(1, columns=[field.name]):
+            if batch.num_rows and batch.column(0)[0].is_valid and len(batch.column(0)[0]):
+                return len(batch.column(0)[0])
+            break
+    raise InputError(f"{path}, column {field.name!r}: its first list has no values")
+
+
 @contextmanager
 def _opened(path: str) -> Iterator[pq.ParquetFile]:
     if not is_url(path):
-        with pq.ParquetFile(path) as file:
+        # As bytes, for Arrow takes no strings that are no UTF-8.
+        with pa.OSFile(os.fsencode(path)) as local, pq.ParquetFile(local) as file:
             yield file
         return
     with opened(path) as stream, pq.ParquetFile(stream) as file:

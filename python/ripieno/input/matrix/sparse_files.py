@@ -6,9 +6,10 @@ import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scipy.sparse import csr_matrix, load_npz, vstack
+from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
+from ripieno.files.npy import BROKEN_ARCHIVE, read_sparse
 from ripieno.files.sources import blamed_on, expand, opened, suffix
 from ripieno.input.matrix.libsvm import LibsvmFiles
 
@@ -80,8 +81,9 @@ def _matrices(paths: Sequence[str]) -> csr_matrix:
     for path in paths:
         with opened(path) as file, blamed_on(path):
             try:
-                parts.append(csr_matrix(load_npz(file)))
-            except (ValueError, KeyError) as error:
+                with zipfile.ZipFile(file) as archive:
+                    parts.append(csr_matrix(read_sparse(archive)))
+            except (*BROKEN_ARCHIVE, OverflowError, MemoryError) as error:
                 raise InputError(f"{path} is no sparse matrix of SciPy: {error}") from error
         if parts[-1].shape[1] != parts[0].shape[1]:
             raise InputError(f"{path} has {parts[-1].shape[1]} columns, {paths[0]} has {parts[0].shape[1]}")

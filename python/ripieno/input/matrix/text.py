@@ -12,17 +12,16 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import blamed_on, opened, size_bytes
+from ripieno.files.sources import EmptyFile, blamed_on, opened, size_bytes
 from ripieno.input import lines
+from ripieno.input.delimited import QUOTED_CHARACTERS, Dialect, is_number, read_table, sniff
 from ripieno.input.matrix.parquet import INDEX_NAMES
 
 WINDOW_BYTES = 32 << 20
 FIRST_LINE_BYTES = 16 << 20
-QUOTED_CHARACTERS = 40
 NO_NAME = ""
 
 
@@ -64,11 +63,11 @@ class TextFile:
         types = {name: pa.string() if name == "picture" else pa.int64() for name in INDEX_NAMES}
         with opened(self.path) as file:
             file.seek(self.body)
-            return self._table(file, self.body, types)
+            return self._table(file.read(), self.body, types)
 
     def describe(self, start: int, row: int) -> str:
         """Line of the `row`-th row that begins at or after byte `start`."""
-        for number, _ in self._lines(start):
+        for number in self._lines(start):
             if row == 0:
                 return f"{self.path}, line {number}"
             row -= 1
@@ -82,51 +81,32 @@ class TextFile:
         values = [name for name in self.names if name not in self.skipped]
         if not text.strip():
             return np.empty((0, len(values)), self._narrowest)
-        table = self._table(pa.BufferReader(text), begin, dict.fromkeys(values, self._arrow_type))
+        table = self._table(text, begin, dict.fromkeys(values, self._arrow_type))
         rows = np.empty((len(table), len(values)), self._arrow_type.to_pandas_dtype())
         for at, column in enumerate(table.columns):
             rows[:, at] = column.to_numpy()
         return self._narrow(rows)
 
-    def _table(self, source: pa.NativeFile, begin: int, types: dict[str, pa.DataType]) -> pa.Table:
+    def _table(self, text: bytes, begin: int, types: dict[str, pa.DataType]) -> pa.Table:
         """The columns that `types` names, of lines that begin at a byte of the file."""
-        try:
-            return pa.csv.read_csv(
-                source,
-                pa.csv.ReadOptions(column_names=self.names, block_size=WINDOW_BYTES, use_threads=False),
-                pa.csv.ParseOptions(delimiter=self.delimiter, quote_char=self._quote_char),
-                pa.csv.ConvertOptions(column_types=types, include_columns=list(types)),
-            )
-        except pa.ArrowInvalid as error:
-            numbers = [name for name, kind in types.items() if not pa.types.is_string(kind)]
-            raise InputError(self._explain(begin, numbers) or f"{self.path}: {error}") from error
+        dialect = Dialect(self.delimiter, self.names, False, self.body)
+        return read_table(text, begin, dialect, pa.schema(types), self.path, quote_char=self._quote_char)
 
-    def _explain(self, begin: int, numbers: list[str]) -> str | None:
-        """The first line that has not as many fields as the first one, or a word in a column of numbers, in words."""
-        values = [self.names.index(name) for name in numbers]
-        for number, line in self._lines(begin):
-            fields = line.split(self.delimiter)
-            if len(fields) != len(self.names):
-                return f"{self.path}, line {number}: {len(fields)} values, expected {len(self.names)}"
-            wrong = next((at for at in values if not is_number(fields[at]) and fields[at].strip()), None)
-            if wrong is not None:
-                column = f"column {self.names[wrong]!r} ({wrong + 1} of {len(self.names)})"
-                return f"{self.path}, line {number}, {column}: {fields[wrong][:QUOTED_CHARACTERS]!r} is not a number"
-        return None
-
-    def _lines(self, start: int) -> Iterator[tuple[int, str]]:
-        """Numbers and contents of the lines that begin at or after a byte, without empty ones."""
-        at = 0
+    def _lines(self, start: int) -> Iterator[int]:
+        """Numbers of the lines that begin at or after a byte, without empty ones."""
+        at = number = 0
         with opened(self.path) as file, blamed_on(self.path):
-            for number, line in enumerate(file, start=1):
-                if at >= max(start, self.body) and line.strip():
-                    yield number, line.decode(errors="replace").strip("\r\n")
-                at += len(line)
+            for text in file:
+                for line in text.splitlines(keepends=True):
+                    number += 1
+                    if at >= max(start, self.body) and line.strip(b"\r\n"):
+                        yield number
+                    at += len(line)
 
 
 @dataclass(frozen=True)
 class CsvFile(TextFile):
-    """Comma-, semicolon- or tab-separated numbers; a first line with a word in it is a header."""
+    """Comma-, semicolon- or tab-separated numbers; `delimited` says what a header is."""
 
     dtype = np.dtype(np.float64)
     _arrow_type = pa.float64()
@@ -141,24 +121,21 @@ class CsvFile(TextFile):
 
     @classmethod
     def open(cls, path: str) -> CsvFile:
-        """Read the first line."""
-        line, begin, end = _first_line(path)
-        delimiter = next((mark for mark in ",;\t" if mark in line), ",")
-        fields = [field.strip().strip('"') for field in line.split(delimiter)]
-        has_header = not all(is_number(field) or not field for field in fields)
-        if has_header:
-            names, body = tuple(fields), end
-        else:
-            names, body = tuple(f"f{at}" for at in range(len(fields))), begin
-        if len(set(names)) < len(names):
-            names = tuple(f"{name} ({at})" for at, name in enumerate(names))
+        """Read the first records."""
+        dialect = sniff(path)
+        if dialect is None:
+            raise EmptyFile(f"{path} is empty")
+        names = dialect.unique_names
         size = size_bytes(path)
-        if body >= size:
-            raise InputError(f"{path} is empty: it has a header and no rows")
-        skipped = tuple(name for name in names if name in INDEX_NAMES)
+        if dialect.body >= size:
+            raise EmptyFile(f"{path} is empty: it has a header and no rows")
+        # A first column without a name is the index of pandas, or the names of rows of R.
+        skipped = tuple(
+            name for at, name in enumerate(names) if name in INDEX_NAMES or (at == 0 and not name and len(names) > 1)
+        )
         if len(skipped) == len(names):
             raise InputError(f"{path} has no column of values")
-        return cls(path, size, body, delimiter, names, skipped, has_header)
+        return cls(path, size, dialect.body, dialect.delimiter, names, skipped, dialect.has_header)
 
 
 class PatchTextFile(TextFile):
@@ -201,18 +178,9 @@ def _first_line(path: str) -> tuple[str, int, int]:
                 break
             begin = file.tell()
         else:
-            raise InputError(f"{path} is empty")
+            raise EmptyFile(f"{path} is empty")
         mark = len(b"\xef\xbb\xbf") if line.startswith(b"\xef\xbb\xbf") else 0
         try:
             return line[mark:].decode().strip("\r\n"), begin + mark, file.tell()
         except UnicodeDecodeError:
             raise InputError(f"{path} is not text") from None
-
-
-def is_number(field: str) -> bool:
-    """Whether a field of a line is a number, "nan" and "inf" included."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -1,0 +1,83 @@
+"""Tables of Arrow as data: which columns are the index of pandas, and columns of lists as a matrix."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+
+_UNNAMED = re.compile(r"__index_level_\d+__")
+
+
+def index_columns(schema: pa.Schema) -> tuple[str, ...]:
+    """Return the columns of a schema that are the index of a pandas frame: row labels, and no values of the rows."""
+    try:
+        described = (schema.pandas_metadata or {}).get("index_columns", ())
+    except (AttributeError, ValueError):
+        # Metadata of another program, under the same key.
+        described = ()
+    # A range has no column: it is described by its start, stop and step.
+    named = {name for name in described if isinstance(name, str)}
+    return tuple(name for name in schema.names if name in named or _UNNAMED.fullmatch(name))
+
+
+def without_index(table: pa.Table) -> pa.Table:
+    """Return a table without the columns that are the index of a pandas frame."""
+    index = index_columns(table.schema)
+    return table.drop_columns(list(index)) if index else table
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Return whether a type is that of lists of numbers."""
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    return bool(pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+
+
+def list_column(schema: pa.Schema, where: str) -> pa.Field | None:
+    """Return the column of lists that is the matrix, such as that of the embeddings in a vector database, if any.
+
+    Columns of text and whole numbers beside it say what the rows are.
+
+    Raises
+    ------
+    InputError
+        There are several such columns, or columns of fractions beside it.
+    """
+    lists = [field for field in schema if is_list(field.type)]
+    if not lists:
+        return None
+    others = [field.name for field in schema if pa.types.is_floating(field.type)]
+    if len(lists) > 1 or others:
+        names = ", ".join(repr(name) for name in [*(field.name for field in lists), *others])
+        raise InputError(
+            f"{where}: nothing says which of the columns {names} is the matrix: expected one column of lists"
+        )
+    return lists[0]
+
+
+def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0) -> NDArray[Any]:
+    """Return lists as the rows of a matrix, (n, width); the first one is row `first` in messages.
+
+    Raises
+    ------
+    InputError
+        A list is missing, or is of another length.
+    """
+    lists = column.combine_chunks()
+    if isinstance(lists, pa.ChunkedArray):
+        lists = lists.chunk(0) if lists.num_chunks else pa.array([], column.type)
+    lengths = pc.list_value_length(lists).fill_null(-1).to_numpy()
+    wrong = np.flatnonzero(lengths != width)
+    if len(wrong):
+        found = lengths[wrong[0]]
+        what = "a missing value" if found < 0 else f"a list of {found} values"
+        raise InputError(f"{where}, row {first + wrong[0]}: {what}, expected lists of {width} values")
+    values: NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
+    return values.reshape(len(lists), width)
