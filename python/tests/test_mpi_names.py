@@ -143,6 +143,19 @@ def test_a_demonstration_of_mpi4py_runs_as_it_is(demo):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
+def test_a_script_of_mpi4py_without_the_names_is_warned(tmp_path: Path):
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("")
+    (tmp_path / "mpi4py" / "MPI.py").write_text("")
+    path = tmp_path / "script.py"
+    for line, is_warned in (("", True), ("import ripieno as rp; rp.init()", False)):
+        path.write_text(f"from mpi4py import MPI\n{line}\n")
+        command = [sys.executable, "-m", "ripieno", "run", "-n", "2", "script.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("ripieno run -n 2 -m ripieno.mpi script.py") == int(is_warned), done.stderr
+
+
 def run(folder: Path, script: str, workers: int) -> subprocess.CompletedProcess[str]:
     path = folder / "script.py"
     path.write_text(script)
