@@ -175,3 +175,12 @@ def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
     assert SparseFiles.find([str(tmp_path / "rows.npy")]) is None
     with pytest.raises(InputError, match=r"rows\.npz and .*rows\.npy are of different kinds"):
         SparseFiles.find([str(tmp_path / "rows.npy"), str(tmp_path / "rows.npz")])
+
+
+@pytest.mark.parametrize("estimator", [rp.KMeans, rp.MiniBatchKMeans])
+def test_centroids_have_the_type_of_the_entries(world, matrix, estimator):
+    model = estimator(K, random_state=0, max_iter=2, engine=world(2)).fit(matrix.astype(np.float32))
+    assert model.cluster_centers_.dtype == np.float32
+    np.testing.assert_array_equal(model.predict(matrix.astype(np.float32)).shape, model.labels_.shape)
+    if estimator is rp.MiniBatchKMeans:
+        assert model.partial_fit(matrix.astype(np.float32)).cluster_centers_.dtype == np.float32

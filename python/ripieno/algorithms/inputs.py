@@ -50,7 +50,7 @@ def open_rows_or_sparse(
         estimator,
         rows,
         reset=reset,
-        dtype=np.float64,
+        dtype=[np.float64, np.float32],
         accept_sparse="csr",
         ensure_all_finite=False,
         accept_large_sparse=False,

@@ -14,7 +14,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
-from ripieno.algorithms.kmeans.estimator import KMeans
+from ripieno.algorithms.kmeans.estimator import KMeans, as_given
 from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.reported import PlainReport, reported
@@ -70,7 +70,7 @@ class MiniBatchKMeans(KMeans):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The centroids: float64 for float64 input, float32 for float32 and uint8.
+        The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     counts_ : ndarray of shape (n_clusters,), float64
         The weight of the rows that each centroid has got, in all batches.
     labels_ : ndarray of shape (n_samples,), int32
@@ -190,7 +190,7 @@ class MiniBatchKMeans(KMeans):
         weights = checked_weights(sample_weight, source)
         options = self._options(self._starts(source, comm)[0], comm)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm)
-        self._keep_learned(parts)
+        self._keep_learned(parts, source)
         self.n_steps_ = parts[0].step_count
         self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
         return self
@@ -229,7 +229,7 @@ class MiniBatchKMeans(KMeans):
         start: int | NDArray[Any] | Learned
         start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
         parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm)
-        self._keep_learned(parts)
+        self._keep_learned(parts, source)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
         self.n_iter_ = 1 if is_first else self.n_iter_
         return self
@@ -253,8 +253,8 @@ class MiniBatchKMeans(KMeans):
             check_cluster_count(self.n_clusters, source.row_count)
         return super()._own_starts(source)
 
-    def _keep_learned(self, parts: list[MiniBatchPart]) -> None:
-        self.cluster_centers_ = parts[0].learned.centroids
+    def _keep_learned(self, parts: list[MiniBatchPart], source: Dataset | InMemory | InMemorySparse) -> None:
+        self.cluster_centers_ = as_given(parts[0].learned.centroids, source)
         self.counts_ = parts[0].learned.weight_sums
         self.labels_ = np.concatenate([part.labels for part in parts])
         self.inertia_ = parts[0].inertia

@@ -205,17 +205,21 @@ class InMemorySparse(Lendable):
     data: NDArray[np.float64]
     column_count: int
     names: tuple[str, ...] = ()
+    #: The type of the entries as they were given.
+    given_dtype: str = "f8"
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
     @classmethod
     def of(cls, matrix: csr_matrix) -> InMemorySparse:
         """The parts of a matrix, in the order of columns, of which no two are in one place."""
+        given_dtype = matrix.dtype.str
         if not matrix.has_canonical_format:
-            matrix = matrix.copy()
+            matrix = matrix.astype(np.float64)
             matrix.sum_duplicates()
         indices = matrix.indices.astype(np.int32, copy=False)
-        return cls(matrix.indptr, indices, matrix.data.astype(np.float64, copy=False), matrix.shape[1])
+        entries = matrix.data.astype(np.float64, copy=False)
+        return cls(matrix.indptr, indices, entries, matrix.shape[1], given_dtype=given_dtype)
 
     @property
     def row_count(self) -> int:
