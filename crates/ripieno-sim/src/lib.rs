@@ -16,7 +16,7 @@ mod waits;
 
 pub use asked::{Asked, Unanswered};
 pub use cluster::{Cluster, Kind, Link, WireName};
-pub use explain::{Candidate, Explanation, Outcome};
+pub use explain::{Candidate, EXPLAINED_OPERATIONS_MAX, Explanation, Outcome, Unplayed, priced};
 pub use faults::Faults;
 pub use play::{Load, OPERATIONS_MAX, Played, Unplayable, play};
 pub use sparse::play_sparse;
