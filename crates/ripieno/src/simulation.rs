@@ -211,12 +211,12 @@ mod tests {
     #[test]
     fn an_algorithm_that_fits_stands_in_for_the_usual_one() {
         let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let cluster = Cluster::uniform(2600, &model);
-        let found = simulate(&cluster, Collective::Alltoall, None, 2600, 0, &|| false).unwrap();
-        assert_eq!(found.algorithm, "bruck");
-        let named = simulate(&cluster, Collective::Alltoall, Some("direct"), 2600, 0, &|| false);
-        assert!(named.err().unwrap().to_string().starts_with("ranks=2600: expected fewer, for direct: "));
-        let interrupted = simulate(&cluster, Collective::Alltoall, None, 2600, 0, &|| true);
+        let cluster = Cluster::uniform(2400, &model);
+        let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();
+        assert_eq!((found.algorithm, found.left_out[0].0), ("recursive-doubling", "ring"));
+        let named = simulate(&cluster, Collective::Allgather, Some("ring"), 8, 0, &|| false);
+        assert!(named.err().unwrap().to_string().starts_with("ranks=2400: expected fewer, for ring: "));
+        let interrupted = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| true);
         assert_eq!(interrupted.err(), Some(Error::Interrupted));
     }
 
