@@ -700,6 +700,7 @@ def design_estimate(
 # Simulated clusters; links are (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
 # end, kind of link).
 COLLECTIVES: list[str]
+OPERATIONS_MAX: int
 
 @final
 class Cluster:

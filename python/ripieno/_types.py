@@ -11,8 +11,14 @@ import numpy as np
 #: An array and what comes of it, of the same dtype.
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
+#: The name of an operation that combines two elements.
+OpName = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
+#: A function that combines two values; ``sum`` and ``np.max`` mean operations, but take other arguments.
+Combining = Callable[..., Any]
+#: How two elements become one, where functions are those that mean an operation.
+Op = OpName | Combining
 #: How rows of equal keys become one; not "concat", which keeps them all.
-CombineOne = Literal["sum", "prod", "mul", "min", "max", "and", "or", "xor"] | Callable[[Any, Any], Any]
+CombineOne = OpName | Literal["mul"] | Combining
 
 #: What a job does when a rank is lost: tell the caller, or begin the program again with the others, or with new ones.
 OnFailure = Literal["raise", "shrink", "respawn"]

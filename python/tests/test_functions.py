@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import operator
 import shutil
 import subprocess
 from functools import reduce
@@ -81,7 +83,8 @@ def rows_are_never_cut(comm):
     long = comm.allreduce(np.full((2, 30_000), comm.rank + 1.0), op=np.multiply)
     assert_array_equal(long, np.full((2, 30_000), float(np.prod(np.arange(1, comm.world_size + 1)))))
     assert comm.allreduce(np.empty((0, 3)), op=np.add).shape == (0, 3)
-    assert_array_equal(comm.allreduce(np.array([True, False]), op=np.logical_or), [True, False])
+    long = comm.allreduce(np.full((2, 30_000), comm.rank), op=np.gcd)
+    assert_array_equal(long, np.full((2, 30_000), np.gcd.reduce(range(comm.world_size))))
 
 
 def test_rows_are_never_cut(everywhere):
@@ -92,6 +95,8 @@ def objects(comm):
     ranks = list(range(comm.world_size))
     assert comm.allreduce([comm.rank], op=lambda left, right: left + right) == ranks
     assert comm.scan(str(comm.rank), op=lambda left, right: left + right) == "".join(map(str, ranks[: comm.rank + 1]))
+    assert comm.allreduce({comm.rank}, op=operator.or_) == set(ranks)
+    assert comm.allreduce(str(comm.rank), op=max) == str(ranks[-1])
     before = comm.exscan({comm.rank}, op=set.union)
     assert before == (set(ranks[: comm.rank]) if comm.rank else None)
     total = comm.reduce([comm.rank], op=lambda left, right: left + right, root=comm.world_size - 1)
@@ -162,8 +167,8 @@ def test_what_a_function_raises_ends_the_program_with_its_own_words(workers):
 
 def test_ranks_that_combine_by_other_functions_are_told(threads):
     def program(comm):
-        with pytest.raises(rp.CollectiveMismatch, match=r"by function (max|min)imum"):
-            comm.allreduce(np.arange(3.0), op=np.maximum if comm.rank else np.minimum)
+        with pytest.raises(rp.CollectiveMismatch, match=r"by function (hypot|gcd)"):
+            comm.allreduce(np.arange(3.0), op=np.hypot if comm.rank else np.gcd)
 
     threads(2, program)
 
@@ -172,9 +177,9 @@ def test_wrong_arguments_are_named(world):
     def program(comm):
         x = np.arange(6.0)
         for call, message in [
-            (lambda: comm.allreduce(x, op=np.add, algorithm="ring"), "ring.*expected rank-order"),
-            (lambda: comm.allreduce(np.array([object()]), op=np.add), "Python objects"),
-            (lambda: comm.reduce_scatter([1], op=np.add), "expected an array"),
+            (lambda: comm.allreduce(x, op=np.hypot, algorithm="ring"), "ring.*expected rank-order"),
+            (lambda: comm.allreduce(np.array([object()]), op=np.hypot), "Python objects"),
+            (lambda: comm.reduce_scatter([1], op=np.hypot), "expected an array"),
             (lambda: rp.CFunction(0), "expected the address"),
             (lambda: comm.argmin(np.array([1j])), "expected integers or floats"),
             (lambda: comm.argmin(x, index=x), "whole numbers"),
@@ -186,10 +191,95 @@ def test_wrong_arguments_are_named(world):
     world(1).run(program)
 
 
-@pytest.mark.parametrize("result", [lambda left: left[:1], lambda left: left.astype(str)], ids=["too few", "texts"])
-def test_a_function_that_gives_other_rows_is_told(world, result):
-    def program(comm):
-        comm.allreduce(np.arange(6.0), op=lambda left, right: result(left))
+def meanings(comm):
+    p, rank = comm.world_size, comm.rank
+    x = np.arange(5.0) + rank
+    mine = (x, {"a": rank + 1})
+    table = {
+        "sum": (sum, np.add, np.sum, operator.add, operator.iadd),
+        "prod": (math.prod, np.multiply, np.prod, operator.mul),
+        "min": (min, np.minimum, np.min),
+        "max": (max, np.maximum, np.max),
+    }
+    for name, meant in table.items():
+        expected = comm.allreduce(mine, op=name)
+        for function in meant:
+            total, parts = comm.allreduce(mine, op=function)
+            assert_array_equal(total, expected[0], strict=True)
+            assert parts == expected[1]
+            assert_array_equal(comm.allreduce(x, op=function), expected[0])
+            assert_array_equal(comm.exscan(x, op=function), comm.exscan(x, op=name))
+            assert comm.scan(rank + 1, op=function) == comm.scan(rank + 1, op=name)
+            assert_array_equal(comm.reduce(x, op=function), comm.reduce(x, op=name))
+            assert_array_equal(comm.reduce_scatter(x, op=function), comm.reduce_scatter(x, op=name))
+            assert_array_equal(comm.sparse_reduce([0], x[:1], [0], op=function), expected[0][:1])
+            rows = comm.regroup(rp.KeyValues([7], x[:1]), combine=function)
+            assert_array_equal(rows.values, expected[0][: len(rows.values)])
+    assert_array_equal(comm.allreduce(np.array([6, rank]), op=np.bitwise_or), [6, comm.allreduce(rank, op="or")])
+    assert_array_equal(comm.allreduce(np.array([rank > 0, True]), op=all), [False, True])
+    assert comm.allreduce({"any": rank > 0}, op=np.logical_or) == {"any": p > 1}
+    truths = comm.allreduce(np.array([rank, 0.0]), op=np.logical_or)
+    assert_array_equal(truths, [min(p - 1, 1), 0.0], strict=False)
+    assert truths.dtype == np.float64
 
-    with pytest.raises(rp.InputError, match="expected as many rows"):
-        world(2).run(program)
+
+def test_builtins_and_ufuncs_mean_the_operation(everywhere):
+    everywhere(meanings)
+
+
+def complex_numbers(comm):
+    p = comm.world_size
+    for dtype in (np.complex64, np.complex128):
+        values = [np.array([1 + 2j, rank], dtype) for rank in range(p)]
+        mine = values[comm.rank]
+        for op, ufunc in (("sum", np.add), ("prod", np.multiply)):
+            expected, upto, _ = of_ranks(comm, ufunc, values)
+            assert_array_equal(comm.allreduce(mine, op=op), expected, strict=True)
+            assert_array_equal(comm.scan(mine, op=op), upto, strict=True)
+            out = np.empty_like(mine)
+            assert_array_equal(comm.allreduce(mine, op=op, out=out), expected, strict=True)
+            total, count = comm.allreduce((mine, 1.0), op=op)
+            assert_array_equal(total, expected, strict=True)
+            assert count == (p if op == "sum" else 1.0)
+        wide = np.tile(mine, (p, 1))
+        assert_array_equal(comm.reduce_scatter(wide), of_ranks(comm, np.add, values)[0][None])
+        assert_array_equal(comm.sparse_reduce([0], mine[:1], [0]), [p * (1 + 2j)])
+    assert comm.allreduce(1j) == p * 1j
+    with pytest.raises(rp.InputError, match="sums and products only"):
+        comm.allreduce(mine, op="max")
+
+
+def test_complex_numbers_have_sums_and_products(everywhere):
+    everywhere(complex_numbers)
+
+
+def foreign_byte_order(comm):
+    p = comm.world_size
+    big = np.arange(4, dtype=">f8") + comm.rank
+    small = big.astype(np.float64)
+    for op in ("sum", "min", lambda left, right: left + right):
+        assert_array_equal(comm.allreduce(big, op=op), comm.allreduce(small, op=op))
+    assert_array_equal(comm.argmax(big)[0], np.arange(4) + p - 1)
+    assert_array_equal(comm.allgather(big, counts=[4] * p), comm.allgather(small, counts=[4] * p))
+    assert_array_equal(comm.alltoall([big] * p), comm.alltoall([small] * p))
+    assert_array_equal(comm.broadcast(big, root=p - 1), np.arange(4) + p - 1)
+
+
+def test_values_of_foreign_byte_order_arrive_as_they_are(everywhere):
+    everywhere(foreign_byte_order)
+
+
+@pytest.mark.parametrize(
+    ("op", "value", "message"),
+    [
+        (lambda left, right: left[:1], np.arange(6.0), r"gave shape \(1,\).*expected the same"),
+        (lambda left, right: (left + right).astype(str), np.arange(6.0), "gave .*dtype <U.*expected the same"),
+        (lambda left, right: left / right, np.arange(1, 7), "dtype float64 for two blocks .* dtype int64"),
+        (lambda left, right: left < right, 3, "op=<lambda>: gave a bool for operands of type int"),
+        (lambda left, right: None, {3}, "gave a NoneType for operands of type set"),
+    ],
+    ids=["too few", "texts", "another dtype", "truth", "nothing"],
+)
+def test_a_function_that_gives_something_else_is_told(world, op, value, message):
+    with pytest.raises(rp.InputError, match=message):
+        world(2).run(lambda comm: comm.allreduce(value, op=op))

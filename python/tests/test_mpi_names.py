@@ -143,8 +143,168 @@ def test_a_demonstration_of_mpi4py_runs_as_it_is(demo):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
+def test_a_script_of_mpi4py_without_the_names_is_warned(tmp_path: Path):
+    (tmp_path / "mpi4py").mkdir()
+    (tmp_path / "mpi4py" / "__init__.py").write_text("")
+    (tmp_path / "mpi4py" / "MPI.py").write_text("")
+    path = tmp_path / "script.py"
+    for line, is_warned in (("", True), ("import ripieno as rp; rp.init()", False)):
+        path.write_text(f"from mpi4py import MPI\n{line}\n")
+        command = [sys.executable, "-m", "ripieno", "run", "-n", "2", "script.py"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("ripieno run -n 2 -m ripieno.mpi script.py") == int(is_warned), done.stderr
+
+
 def run(folder: Path, script: str, workers: int) -> subprocess.CompletedProcess[str]:
     path = folder / "script.py"
     path.write_text(script)
     command = [sys.executable, "-m", "ripieno", "run", "-n", str(workers), "-m", "ripieno.mpi", str(path)]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+
+
+BUFFERS = """
+import pickle
+from array import array
+
+import numpy as np
+from mpi4py import MPI
+
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+everything = sum(range(1, size + 1))
+
+
+def refused(message, call, *args, **options):
+    try:
+        call(*args, **options)
+    except MPI.Exception as error:
+        assert isinstance(error, ValueError) and message in str(error), error
+    else:
+        raise AssertionError(f"{call.__name__} accepted what it cannot take")
+
+
+# Byte order, complex numbers, the order of the axes
+for dtype in (">f8", ">i4", "c8", "c16", ">c16", "f4"):
+    mine, total = np.full(3, rank + 1, dtype), np.zeros(3, dtype)
+    comm.Allreduce(mine, total)
+    assert (total == everything).all(), (dtype, total)
+    comm.Allreduce(mine, total, op=MPI.PROD)
+    assert (total == np.prod(np.arange(1, size + 1))).all(), (dtype, total)
+    swapped = np.zeros(3, np.dtype(dtype).newbyteorder())
+    comm.Allreduce(mine, swapped)
+    assert (swapped == everything).all(), (dtype, swapped)
+    for call in (comm.Bcast, lambda buffer: comm.Bcast(buffer, root=size - 1)):
+        came = mine.copy() if rank % 2 else mine.astype(swapped.dtype)
+        call(came)
+        assert len(set(comm.allgather(came[0].item()))) == 1, (dtype, came)
+    gathered = np.zeros(3 * size, dtype)
+    comm.Allgather(mine, gathered)
+    assert list(gathered[::3]) == list(range(1, size + 1))
+    comm.Reduce(mine, swapped if rank == 0 else None)
+    assert rank or (swapped == everything).all()
+matrix = np.asfortranarray(np.arange(6.0).reshape(2, 3) * (rank == 0))
+comm.Bcast(matrix)
+assert matrix[1, 2] == 5 and matrix.flags.f_contiguous
+
+# Structured types, strings, booleans
+people = np.zeros(2, [("name", "U5"), ("age", "i2")])
+if rank == 0:
+    people[:] = [("Ada", 36), ("Emmy", 53)]
+comm.Bcast(people)
+assert people[1]["name"] == "Emmy"
+words = np.array(["a", "bcd"] if rank == 0 else ["", "..."], "S3")
+comm.Bcast(words)
+assert list(words) == [b"a", b"bcd"]
+truths = np.array([rank == 0, True])
+comm.Allreduce(MPI.IN_PLACE, truths, op=MPI.LAND)
+assert list(truths) == [size == 1, True]
+counts = np.array([rank, 0])
+comm.Allreduce(None, counts, op=MPI.LOR)
+assert list(counts) == [size > 1, 0]
+best = np.array([(1.5, rank)], MPI.DOUBLE_INT.dtype)
+comm.Allreduce(MPI.IN_PLACE, best, op=MPI.MINLOC)
+assert best[0]["place"] == 0
+
+# None stands for IN_PLACE
+total = np.full(2, rank + 1.0)
+comm.Allreduce(None, total)
+assert (total == everything).all()
+gathered = np.where(np.arange(size) == rank, rank, -1)
+comm.Allgather(None, gathered)
+assert list(gathered) == list(range(size))
+rows = np.full(size, rank)
+comm.Alltoall(None, rows)
+assert list(rows) == list(range(size))
+sums = np.full(2 * size, rank + 1.0)
+comm.Reduce_scatter_block(None, sums)
+assert (sums[:2] == everything).all()
+
+# Unequal parts, displacements
+mine = np.zeros(rank + 1)
+comm.Reduce_scatter(np.ones(size * (size + 1) // 2), mine, None)
+assert (mine == size).all()
+room = np.zeros(6, "i")
+comm.Allreduce([np.arange(4, dtype="i"), (2, 1)], [room, (2, 3), MPI.INT])
+assert list(room) == [0, 0, 0, size, 2 * size, 0]
+spread = np.full(3 * size, -1)
+comm.Allgatherv(np.array([rank]), [spread, ([1] * size, [3 * each for each in range(size)])])
+assert list(spread) == [each // 3 if each % 3 == 0 else -1 for each in range(3 * size)]
+if size > 1 and rank < 2:
+    into = np.zeros(5)
+    comm.Sendrecv([np.arange(4.0), (2, 2)], 1 - rank, recvbuf=[into, (3, 1)], source=1 - rank)
+    assert list(into) == [0, 2, 3, 0, 0]
+sent, came = array("d", [rank] * size), array("d", [0] * size)
+comm.Alltoall(sent, came)
+assert list(came) == list(range(size))
+
+
+class ByDlpack:
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **options):
+        return self.values.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+total = np.zeros(2)
+comm.Allreduce(ByDlpack(np.ones(2)), total)
+assert (total == size).all()
+
+# What does not fit is refused, and nothing is sent
+refused("float64 to send and float32 to receive", comm.Allreduce, np.ones(2), np.zeros(2, "f4"))
+refused("int32 to send and float64 to receive", comm.Allreduce, np.ones(2, "i4"), np.zeros(2))
+refused("4 elements to send and 6 to receive", comm.Allreduce, np.ones(4), np.zeros(6))
+refused("4 elements to send and 6 to receive", comm.Scan, np.ones(4), np.zeros(6))
+refused("some of the 4", comm.Allreduce, [np.ones(4), (2, 3)], np.zeros(2))
+refused("written to", comm.Allreduce, np.ones(2), np.broadcast_to(np.zeros(1), 1))
+refused("contiguous", comm.Allreduce, np.ones(2), np.zeros(4)[::2])
+refused("Python objects", comm.Bcast, np.array([None]))
+refused("expected an array or another buffer", comm.Bcast, 3)
+if size > 1:
+    refused(f"multiple of {size} ranks", comm.Allgather, np.ones(1), np.zeros(size + 1))
+wrong = np.zeros(size, "f4")
+refused("elements of float64 came: expected float32", comm.Allgather, np.ones(1), wrong)
+
+# Requests, statuses, and what can be pickled
+request = comm.isend({"rank": rank}, dest=rank)
+assert request
+request.wait()
+assert not request and request == MPI.REQUEST_NULL
+status = MPI.Status()
+assert comm.recv(source=rank, status=status) == {"rank": rank}
+assert status.Get_count(MPI.BYTE) > 4 and status.Get_count(MPI.DOUBLE) in (1, 2, 3, 4, MPI.UNDEFINED)
+for kept in (MPI.SUM, MPI.MAXLOC, MPI.COMM_WORLD, MPI.COMM_SELF):
+    assert pickle.loads(pickle.dumps(kept)) is kept or pickle.loads(pickle.dumps(kept)) == kept
+assert pickle.loads(pickle.dumps(MPI.DOUBLE)) == MPI.DOUBLE
+print("all well", flush=True)
+"""
+
+
+def test_buffers_are_checked_and_converted(tmp_path: Path):
+    done = run(tmp_path, BUFFERS, 3)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("all well") == 3

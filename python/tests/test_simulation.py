@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import threading
+import time
 import tomllib
 from collections import defaultdict
 from itertools import pairwise
@@ -112,7 +113,16 @@ def test_a_cluster_of_100_000_nodes_is_played(capsys):
     assert found["message_count"] == 99_999 and found["bytes"]["uplink"] == 2399 * GIB
 
 
-def test_what_the_handler_of_a_signal_raises_ends_a_long_simulation():
+@pytest.mark.parametrize(
+    "simulation",
+    [
+        lambda: distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent"),
+        lambda: simulate("allreduce", Cluster(nodes=1000), nbytes=1 << 30, algorithm="ring"),
+        lambda: [explain("allreduce", Cluster(nodes=1000), nbytes=1 << 20) for _ in range(100)],
+    ],
+    ids=["distribute", "simulate", "explain"],
+)
+def test_what_the_handler_of_a_signal_raises_ends_a_long_simulation(simulation):
     class Enough(Exception):
         pass
 
@@ -123,9 +133,27 @@ def test_what_the_handler_of_a_signal_raises_ends_a_long_simulation():
     try:
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
         with pytest.raises(Enough):
-            distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent")
+            simulation()
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
+    begun_s = time.process_time()
+    found = explain("allreduce", Cluster(nodes=20_000), nbytes=1 << 20)
+    assert time.process_time() - begun_s < 5.0
+    ring = next(each for each in found.candidates if each.algorithm == "ring")
+    assert ring.unplayed_operations > 10**9
+    assert ring.seconds == pytest.approx(sum(ring.terms_s))
+    assert re.search(r"ring +~\d+ ms", str(found))
+    assert "the time is that of the formula" in str(found)
+
+
+def test_an_algorithm_that_fits_stands_in_for_the_usual_one():
+    found = simulate("allgather", Cluster(nodes=2400), nbytes=8)
+    assert found.algorithm == "recursive-doubling"
+    assert next(name for name, _ in found.left_out) == "ring"
+    assert re.search(r"left out +ring: about [\d,]+ operations, expected at most 10,000,000", str(found))
 
 
 def test_what_a_simulation_found_is_told_in_words(capsys):

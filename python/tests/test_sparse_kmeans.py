@@ -207,3 +207,12 @@ def test_a_sparse_file_is_checked_before_it_is_used(change, message, tmp_path):
     np.savez(tmp_path / "s.npz", **{name: np.array(part) for name, part in (parts | change).items()})
     with pytest.raises(InputError, match=rf"s\.npz is no sparse matrix of SciPy: .*({message})"):
         rp.KMeans(1).fit(tmp_path / "s.npz")
+
+
+@pytest.mark.parametrize("estimator", [rp.KMeans, rp.MiniBatchKMeans])
+def test_centroids_have_the_type_of_the_entries(world, matrix, estimator):
+    model = estimator(K, random_state=0, max_iter=2, engine=world(2)).fit(matrix.astype(np.float32))
+    assert model.cluster_centers_.dtype == np.float32
+    np.testing.assert_array_equal(model.predict(matrix.astype(np.float32)).shape, model.labels_.shape)
+    if estimator is rp.MiniBatchKMeans:
+        assert model.partial_fit(matrix.astype(np.float32)).cluster_centers_.dtype == np.float32

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use ripieno::simulation::swarm::{Casting, RankOutcome, SimulatedFetch, Swarmed};
 use ripieno::simulation::{
     self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, SimulatedTransfer,
-    SimulationCall,
+    SimulationCall, Unplayed,
 };
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
     module.add("COLLECTIVES", names)?;
+    module.add("OPERATIONS_MAX", simulation::OPERATIONS_MAX)?;
     module.add_class::<Cluster>()?;
     module.add("DISCIPLINES", Discipline::NAMES.to_vec())?;
     let is_streamed = |name: &&str| Discipline::named(name).is_some_and(Discipline::is_streamed);
@@ -92,8 +93,10 @@ fn simulate<'py>(
     transfers: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
     let collective = parse_collective(collective)?;
-    let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root));
-    simulation_dict(py, &cluster.0, &found.map_err(errors::from_collective)?, transfers)
+    let interruption = Interruption::default();
+    let check = interruption.clone().check();
+    let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root, &check));
+    simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }
 
 /// Plays a sparse reduction: its seconds, if it ends, and the bytes that each rank sends.
@@ -106,8 +109,10 @@ fn simulate_sparse(
     sets: Vec<Vec<u64>>,
     row_bytes: usize,
 ) -> PyResult<(Option<f64>, Vec<usize>)> {
-    let found = py.detach(|| simulation::simulate_sparse(&cluster.0, degrees, features, &sets, row_bytes));
-    let played = found.map_err(errors::from_collective)?;
+    let interruption = Interruption::default();
+    let check = interruption.clone().check();
+    let found = py.detach(|| simulation::simulate_sparse(&cluster.0, degrees, features, &sets, row_bytes, &check));
+    let played = found.map_err(|error| interruption.exception(error))?;
     Ok((played.time_s(), played.sent_bytes))
 }
 
@@ -123,8 +128,10 @@ fn explain<'py>(
     root: usize,
 ) -> PyResult<Bound<'py, PyDict>> {
     let collective = parse_collective(collective)?;
-    let found = py.detach(|| simulation::explain(&cluster.0, collective, order, bytes, root));
-    explanation_dict(py, &found.map_err(errors::from_collective)?)
+    let interruption = Interruption::default();
+    let check = interruption.clone().check();
+    let found = py.detach(|| simulation::explain(&cluster.0, collective, order, bytes, root, &check));
+    explanation_dict(py, &found.map_err(|error| interruption.exception(error))?)
 }
 
 /// Plays a dynamic broadcast. `late`, `stopped` and `corrupted` have (rank, second); `fetches` asks for every block as
@@ -194,6 +201,7 @@ fn simulation_dict<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let (dict, played) = (PyDict::new(py), &found.played);
     dict.set_item("algorithm", found.algorithm)?;
+    dict.set_item("left_out", &found.left_out)?;
     dict.set_item("seconds", played.time_s())?;
     dict.set_item("finish_s", &played.finish_s)?;
     dict.set_item("sent_bytes", &played.sent_bytes)?;
@@ -263,9 +271,16 @@ fn candidate_dict<'py>(py: Python<'py>, candidate: &Candidate) -> PyResult<Bound
     dict.set_item("algorithm", candidate.algorithm)?;
     dict.set_item("formula", &candidate.formula)?;
     dict.set_item("terms_s", candidate.terms_s)?;
-    dict.set_item("seconds", played.ok().and_then(|outcome| outcome.time_s))?;
+    let time_s = candidate.time_s();
+    dict.set_item("seconds", time_s.is_finite().then_some(time_s))?;
     dict.set_item("most_sent_bytes", played.ok().map(|outcome| outcome.most_sent_bytes))?;
     dict.set_item("uplink_bytes", played.ok().map(|outcome| outcome.uplink_bytes))?;
-    dict.set_item("impossible", played.err().map(ToString::to_string))?;
+    let (impossible, operation_count) = match played.err() {
+        Some(Unplayed::Impossible(unanswered)) => (Some(unanswered.to_string()), None),
+        Some(&Unplayed::TooLarge { operation_count }) => (None, Some(operation_count)),
+        None => (None, None),
+    };
+    dict.set_item("impossible", impossible)?;
+    dict.set_item("unplayed_operations", operation_count)?;
     Ok(dict)
 }

@@ -1,13 +1,23 @@
 //! The explanation: every algorithm of a collective, its price term by term, and what it takes on a cluster.
 //!
 //! A price is the algorithm's formula on equal links, those between nodes if there are several. It knows no racks; what
-//! the plans take on the cluster itself is played.
+//! the plans take on the cluster itself is played. Algorithms are played in the order of their prices, as long as the
+//! plans have no more than [`EXPLAINED_OPERATIONS_MAX`] operations together. The formula stands for the time of the
+//! others.
 
 use crate::cluster::{Cluster, ConnectionKind};
+use crate::play::Unplayable;
 use crate::request::{NotSimulable, SimulationRequest};
 use ripieno_plan::formula::{self, Terms};
 use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Group, Order, Request, TheoryCase, choose};
+use std::fmt;
+
+/// Operations that one explanation plays, of all algorithms together: about a second of work.
+pub const EXPLAINED_OPERATIONS_MAX: usize = 400_000;
+
+/// Operations times ranks, likewise: an operation takes longer among many ranks.
+const EXPLAINED_WORK_MAX: usize = 100_000_000;
 
 /// All candidates for what is asked.
 #[derive(Clone, Debug)]
@@ -31,12 +41,24 @@ pub struct Candidate {
     pub formula: String,
     /// The formula's terms in alpha, beta and gamma, in seconds; none, where it has no formula.
     pub terms_s: Option<[f64; 3]>,
-    /// What its plans take on the cluster, or why they cannot.
-    pub played: Result<PlanCost, NotSimulable>,
+    /// What its plans take on the cluster, or why that is not known.
+    pub played: Result<PlanCost, Unplayed>,
+}
+
+/// Why it is not known what an algorithm takes on a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unplayed {
+    /// Its plans are too large for an explanation.
+    TooLarge {
+        /// Operations of all plans, estimated.
+        operation_count: usize,
+    },
+    /// It cannot do what is asked for.
+    Impossible(NotSimulable),
 }
 
 /// What plans take on a cluster.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanCost {
     /// Seconds; none, if it never ends.
     pub time_s: Option<f64>,
@@ -46,41 +68,106 @@ pub struct PlanCost {
     pub uplink_bytes: usize,
 }
 
-impl Explanation {
-    /// Prices and plays every algorithm for what is asked.
-    pub fn of(asked: &SimulationRequest, order: Order, cluster: &Cluster) -> Explanation {
-        let p = cluster.topology.size();
-        let group = Group::with_topology(0, cluster.topology.clone());
-        let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
-        let case = TheoryCase::of(&requests);
-        let model = model(cluster);
-        let segment_count = cluster.segment_count(case.n).max(1);
-        let terms = Terms { p, n: case.n, k: segment_count, d: case.peer_count(), model };
-        let candidate = |algorithm: &'static Algorithm| {
-            let played = asked.play(algorithm, order, cluster).map(|played| PlanCost {
-                time_s: played.time_s(),
-                most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
-                uplink_bytes: played.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
-            });
-            Candidate {
-                algorithm: algorithm.name,
-                formula: algorithm.theory.cost.to_string(),
-                terms_s: algorithm.theory.cost.formula().filter(|_| p > 1).map(|text| by_term(text, &terms)),
-                played,
+impl fmt::Display for Unplayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unplayed::TooLarge { operation_count } => {
+                write!(f, "about {operation_count} operations, which are not played")
             }
-        };
-        let mut candidates: Vec<Candidate> = Algorithm::of(asked.collective()).map(candidate).collect();
+            Unplayed::Impossible(unanswered) => unanswered.fmt(f),
+        }
+    }
+}
+
+impl Explanation {
+    /// Prices every algorithm for what is asked, and plays those that fit, unless it is interrupted.
+    pub fn of(
+        asked: &SimulationRequest,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Explanation, Unplayable> {
+        let group = Group::with_topology(0, cluster.topology.clone());
+        let terms = terms(asked, cluster);
+        let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_WORK_MAX / terms.p);
+        let mut candidates = Vec::new();
+        for (algorithm, terms_s) in by_price(asked, &terms) {
+            let played = outcome(asked, algorithm, order, cluster, &mut budget, is_interrupted);
+            if played == Err(Unplayed::Impossible(NotSimulable::Unplayable(Unplayable::Interrupted))) {
+                return Err(Unplayable::Interrupted);
+            }
+            let formula = algorithm.theory.cost.to_string();
+            candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, played });
+        }
         candidates.sort_by(|one, other| one.time_s().total_cmp(&other.time_s()));
         let chosen = choose(asked.collective(), &group, asked.request(0).length_bytes()).name;
-        Explanation { candidates, chosen, model, segment_count }
+        Ok(Explanation { candidates, chosen, model: terms.model, segment_count: terms.k })
     }
 }
 
 impl Candidate {
-    /// Seconds; infinite, where it cannot.
-    fn time_s(&self) -> f64 {
-        self.played.as_ref().ok().and_then(|outcome| outcome.time_s).unwrap_or(f64::INFINITY)
+    /// Seconds, by the formula where the plans are too large to be played; infinite, where it cannot.
+    pub fn time_s(&self) -> f64 {
+        match &self.played {
+            Ok(outcome) => outcome.time_s.unwrap_or(f64::INFINITY),
+            Err(Unplayed::TooLarge { .. }) => price_s(self.terms_s),
+            Err(Unplayed::Impossible(_)) => f64::INFINITY,
+        }
     }
+}
+
+/// The algorithms for what is asked, with the terms of their prices, the cheapest first, those without a formula last.
+pub fn priced(asked: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+    by_price(asked, &terms(asked, cluster))
+}
+
+fn by_price(asked: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
+    let terms_s = |algorithm: &Algorithm| {
+        let formula = algorithm.theory.cost.formula().filter(|_| terms.p > 1);
+        formula.map(|text| by_term(text, terms))
+    };
+    let mut found: Vec<_> =
+        Algorithm::of(asked.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
+    found.sort_by(|(_, one), (_, other)| price_s(*one).total_cmp(&price_s(*other)));
+    found
+}
+
+fn price_s(terms_s: Option<[f64; 3]>) -> f64 {
+    terms_s.map_or(f64::INFINITY, |terms_s| terms_s.iter().sum())
+}
+
+/// Plays an algorithm if its plans have no more operations than `budget`, which they use up.
+fn outcome(
+    asked: &SimulationRequest,
+    algorithm: &Algorithm,
+    order: Order,
+    cluster: &Cluster,
+    budget: &mut usize,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<PlanCost, Unplayed> {
+    let impossible = |unanswered| Unplayed::Impossible(unanswered);
+    let operation_count = asked
+        .operation_count(algorithm, order, cluster)
+        .map_err(|unsuitable| impossible(NotSimulable::Unsuitable(unsuitable)))?;
+    if operation_count > *budget {
+        return Err(Unplayed::TooLarge { operation_count });
+    }
+    *budget -= operation_count;
+    let played = asked.play(algorithm, order, cluster, is_interrupted).map_err(impossible)?;
+    Ok(PlanCost {
+        time_s: played.time_s(),
+        most_sent_bytes: played.sent_bytes.iter().copied().max().unwrap_or(0),
+        uplink_bytes: played.bytes_by_kind(cluster)[ConnectionKind::Uplink as usize].1,
+    })
+}
+
+/// The letters of formulas for what is asked.
+fn terms(asked: &SimulationRequest, cluster: &Cluster) -> Terms {
+    let p = cluster.topology.size();
+    let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
+    let case = TheoryCase::of(&requests);
+    let k = cluster.segment_count(case.n).max(1);
+    Terms { p, n: case.n, k, d: case.peer_count(), model: model(cluster) }
 }
 
 /// The constants of the links between the nodes of a cluster, or in the one that there is.
@@ -109,7 +196,7 @@ mod tests {
         let cluster = Cluster::uniform(8, &model);
         let asked = SimulationRequest::new(Collective::Allreduce, 8, 4096, 0);
 
-        let explained = Explanation::of(&asked, Order::Racks, &cluster);
+        let explained = Explanation::of(&asked, Order::Racks, &cluster, &|| false).unwrap();
 
         let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
         let terms_s = ring.terms_s.unwrap();
@@ -121,16 +208,35 @@ mod tests {
     #[test]
     fn the_fastest_comes_first_and_what_cannot_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
-        let explained = Explanation::of(
-            &SimulationRequest::new(Collective::Allgather, 5, 10, 0),
-            Order::Racks,
-            &Cluster::uniform(5, &model),
-        );
+        let asked = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
+        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
 
         let times: Vec<f64> = explained.candidates.iter().map(Candidate::time_s).collect();
         assert!(times.is_sorted(), "{times:?}");
         let last = explained.candidates.last().unwrap();
         let told = last.played.as_ref().unwrap_err().to_string();
         assert_eq!(told, "neighbour-exchange needs an even number of ranks");
+    }
+
+    #[test]
+    fn plans_that_are_too_large_are_priced_by_their_formulas() {
+        let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
+        let asked = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
+
+        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
+
+        let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
+        assert!(matches!(ring.played, Err(Unplayed::TooLarge { operation_count }) if operation_count > 100_000_000));
+        assert_eq!(ring.time_s(), ring.terms_s.unwrap().iter().sum::<f64>());
+    }
+
+    #[test]
+    fn an_explanation_ends_when_it_is_interrupted() {
+        let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
+        let asked = SimulationRequest::new(Collective::Allreduce, 256, 1 << 20, 0);
+
+        let explained = Explanation::of(&asked, Order::Racks, &Cluster::uniform(256, &model), &|| true);
+
+        assert_eq!(explained.err(), Some(Unplayable::Interrupted));
     }
 }

@@ -15,7 +15,7 @@ pub mod swarm;
 mod waits;
 
 pub use cluster::{Cluster, ConnectionKind, LinkCost, WireName};
-pub use explain::{Candidate, Explanation, PlanCost};
+pub use explain::{Candidate, EXPLAINED_OPERATIONS_MAX, Explanation, PlanCost, Unplayed, priced};
 pub use faults::ClusterFaults;
 pub use play::{OPERATIONS_MAX, Played, Unplayable, WireLoad, play};
 pub use request::{NotSimulable, SimulationRequest};

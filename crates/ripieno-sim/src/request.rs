@@ -4,7 +4,7 @@
 //! alltoall. Every rank asks for the same.
 
 use crate::Cluster;
-use crate::play::{OPERATIONS_MAX, Played, Unplayable, play};
+use crate::play::{OPERATIONS_MAX, Played, UNINTERRUPTED_OPERATIONS, Unplayable, play};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
 use std::fmt;
 
@@ -21,6 +21,9 @@ pub struct SimulationRequest {
     out_neighbours: Vec<Vec<PeerSpan>>,
     in_neighbours: Vec<Vec<PeerSpan>>,
 }
+
+/// Ranks whose plans stand for those of all in an estimate.
+const SAMPLED_RANKS: usize = 8;
 
 /// Why something cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,8 +104,27 @@ impl SimulationRequest {
         }
     }
 
-    /// Plays an algorithm's plans on a cluster.
-    pub fn play(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<Played, NotSimulable> {
+    /// Estimates the operations of all plans together from those of a few ranks, without making the other plans.
+    pub fn operation_count(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<usize, Unsuitable> {
+        let p = cluster.topology.size();
+        let sample_count = SAMPLED_RANKS.min(p);
+        let mut sampled_count = 0;
+        for number in 0..sample_count {
+            let rank = number * p / sample_count;
+            let group = Group::with_topology(rank, cluster.topology.clone()).in_order(order);
+            sampled_count += algorithm.plan(&group, &self.request(rank))?.operations().len();
+        }
+        Ok(sampled_count * p / sample_count)
+    }
+
+    /// Plays an algorithm's plans on a cluster, unless it is interrupted, which is asked from time to time.
+    pub fn play(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Played, NotSimulable> {
         let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
         // Nothing is known to be unsuitable before the plan is made, and every rank finds the same.
         algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
@@ -111,14 +133,20 @@ impl SimulationRequest {
             plans.map(|plan| plan.expect("what suits rank 0 suits all"))
         };
         // Plans are quick to make; what each operation waits for takes longer, and more memory.
-        let mut operation_count = 0;
+        let (mut operation_count, mut checked_count) = (0, 0);
         for plan in plans() {
             operation_count += plan.operations().len();
+            if operation_count >= checked_count + UNINTERRUPTED_OPERATIONS {
+                checked_count = operation_count;
+                if is_interrupted() {
+                    return Err(NotSimulable::Unplayable(Unplayable::Interrupted));
+                }
+            }
             if operation_count > OPERATIONS_MAX {
                 return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
             }
         }
-        play(cluster, plans()).map_err(NotSimulable::Unplayable)
+        play(cluster, plans(), is_interrupted).map_err(NotSimulable::Unplayable)
     }
 }
 

@@ -19,6 +19,7 @@ pub fn play_sparse(
     key_count: u64,
     sets: &[Vec<u64>],
     row_bytes: usize,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Played, Unplayable> {
     let p = cluster.topology.size();
     assert!(p == degrees.world_size() && p == sets.len(), "a set for each rank");
@@ -27,5 +28,5 @@ pub fn play_sparse(
     };
     let machines = sets.iter().enumerate().map(machine).collect();
     let found = Configuring::finish_all(machines).expect("machines understand each other");
-    play(cluster, found.iter().map(|(routes, _)| routes.plan(row_bytes, 1, Op::Sum)))
+    play(cluster, found.iter().map(|(routes, _)| routes.plan(row_bytes, 1, Op::Sum)), is_interrupted)
 }

@@ -21,7 +21,7 @@ fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
 
 fn played(collective: Collective, name: &str, order: Order, bytes: usize, cluster: &Cluster) -> Played {
     let asked = SimulationRequest::new(collective, cluster.topology.size(), bytes, 0);
-    asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster).unwrap()
+    asked.play(Algorithm::by_name(collective, name).unwrap(), order, cluster, &|| false).unwrap()
 }
 
 fn chain(order: Order, cluster: &Cluster) -> Played {

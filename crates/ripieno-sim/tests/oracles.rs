@@ -20,7 +20,7 @@ const BETA_ONLY: Model = Model { alpha_s: 0.0, gamma_s_per_byte: 0.0, ..MODEL };
 const ROUNDING: f64 = 1e-9;
 
 fn played(cluster: &Cluster, plans: &[Plan]) -> Played {
-    play(cluster, plans.iter().cloned()).unwrap()
+    play(cluster, plans.iter().cloned(), &|| false).unwrap()
 }
 
 #[track_caller]

@@ -8,7 +8,7 @@ const ROW_BYTES: usize = 4;
 
 fn seconds(degrees: &str, sets: &[Vec<u64>]) -> f64 {
     let cluster = Cluster::uniform(sets.len(), &MODEL);
-    play_sparse(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES).unwrap().time_s().unwrap()
+    play_sparse(&cluster, &degrees.parse().unwrap(), 64, sets, ROW_BYTES, &|| false).unwrap().time_s().unwrap()
 }
 
 /// Down and up again, each with so many packets of so many rows.

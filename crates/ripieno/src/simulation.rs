@@ -6,55 +6,98 @@ use crate::preferred::Preferred;
 pub use ripieno_plan::simulate::SimulatedTransfer;
 use ripieno_plan::sparse::{Degrees, InvalidDegrees};
 pub use ripieno_plan::swarm::{Discipline, MemberFailure};
-use ripieno_plan::{Collective, Group};
+use ripieno_plan::{Algorithm, Collective, Group, Order};
 pub use ripieno_sim::swarm;
 pub use ripieno_sim::{
-    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, PlanCost, Played, WireLoad,
+    Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, OPERATIONS_MAX, PlanCost, Played,
+    Unplayed, WireLoad,
 };
-use ripieno_sim::{NotSimulable, SimulationRequest, play_sparse};
+use ripieno_sim::{NotSimulable, SimulationRequest, Unplayable, play_sparse, priced};
 use swarm::{Casting, Swarmed, Uncast};
 
 /// A collective that was played on a cluster.
 pub struct SimulationCall {
     /// The algorithm that was asked for, or chosen.
     pub algorithm: &'static str,
+    /// Algorithms that would have run before, but whose plans are too large: the names, and their operations.
+    pub left_out: Vec<(&'static str, usize)>,
     /// What came of it.
     pub played: Played,
 }
 
-/// Plays `collective` on `cluster`; `algorithm` is what a call would name. Bytes are those of the vector; of a rank's
-/// block for allgather, gather and scatter; all that a rank sends for alltoall.
+/// Plays `collective` on `cluster`, unless it is interrupted; `algorithm` is what a call would name. Bytes are those of
+/// the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall. If no algorithm
+/// is named and the plans of the usual one are too large, the algorithm with the least price among those that fit runs.
 pub fn simulate(
     cluster: &Cluster,
     collective: Collective,
     algorithm: Option<&str>,
     bytes: usize,
     root: usize,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<SimulationCall, Error> {
     let (asked, group) = asked(cluster, collective, bytes, root)?;
     let (bytes, preferred) = (asked.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
-    let played = asked.play(choice.algorithm, choice.order, cluster).map_err(|unanswered| match unanswered {
-        NotSimulable::Unsuitable(unsuitable) => argument("algorithm", choice.algorithm.name, unsuitable.needs.text()),
-        NotSimulable::Unplayable(unplayable) => {
-            argument("ranks", group.size(), &format!("fewer, for {}: {unplayable}", choice.algorithm.name))
+    let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
+    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&asked, choice.algorithm, cluster) };
+    let mut left_out = Vec::new();
+    let mut failure = None;
+    for algorithm in candidates {
+        match played(&asked, algorithm, choice.order, cluster, is_interrupted) {
+            Ok(played) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, played }),
+            Err(NotSimulable::Unplayable(Unplayable::Interrupted)) => return Err(Error::Interrupted),
+            Err(unanswered) => {
+                if let NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }) = unanswered {
+                    left_out.push((algorithm.name, operation_count));
+                }
+                failure.get_or_insert((algorithm, unanswered));
+            }
         }
-    })?;
-    Ok(SimulationCall { algorithm: choice.algorithm.name, played })
+    }
+    let (algorithm, unanswered) = failure.expect("every collective has an algorithm");
+    Err(match unanswered {
+        NotSimulable::Unsuitable(unsuitable) => argument("algorithm", algorithm.name, unsuitable.needs.text()),
+        NotSimulable::Unplayable(unplayable) => {
+            argument("ranks", group.size(), &format!("fewer, for {}: {unplayable}", algorithm.name))
+        }
+    })
 }
 
-/// Every algorithm of `collective`, priced and played on `cluster`; `order` is what a call would name, such as
-/// `@given`.
+/// The algorithms to try when none is named: the usual one, then the others, the cheapest first.
+fn usual_first(asked: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
+    let others = priced(asked, cluster).into_iter().map(|(algorithm, _)| algorithm);
+    std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
+}
+
+/// Plays an algorithm, unless an estimate finds its plans too large, which takes less time than to make them.
+fn played(
+    asked: &SimulationRequest,
+    algorithm: &'static Algorithm,
+    order: Order,
+    cluster: &Cluster,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Played, NotSimulable> {
+    let operation_count = asked.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
+    if operation_count > OPERATIONS_MAX {
+        return Err(NotSimulable::Unplayable(Unplayable::TooLarge { operation_count }));
+    }
+    asked.play(algorithm, order, cluster, is_interrupted)
+}
+
+/// Every algorithm of `collective`, priced and, where its plans are small enough, played on `cluster`, unless it is
+/// interrupted; `order` is what a call would name, such as `@given`.
 pub fn explain(
     cluster: &Cluster,
     collective: Collective,
     order: Option<&str>,
     bytes: usize,
     root: usize,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Explanation, Error> {
     let (asked, group) = asked(cluster, collective, bytes, root)?;
     let order = Overrides::default().choice(collective, order, &group, &Preferred::default(), bytes)?.order;
-    Ok(Explanation::of(&asked, order, cluster))
+    Explanation::of(&asked, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
 }
 
 /// A reduction of rows by a butterfly of `degrees` on `cluster`; of the features below `features` every rank
@@ -65,6 +108,7 @@ pub fn simulate_sparse(
     features: u64,
     sets: &[Vec<u64>],
     row_bytes: usize,
+    is_interrupted: &dyn Fn() -> bool,
 ) -> Result<Played, Error> {
     let p = cluster.topology.size();
     let told: Degrees = degrees.parse().map_err(|error: InvalidDegrees| Error::Argument {
@@ -85,8 +129,10 @@ pub fn simulate_sparse(
     if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
         return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
     }
-    play_sparse(cluster, &told, features, sets, row_bytes)
-        .map_err(|unplayable| argument("degrees", degrees, &format!("fewer messages: {unplayable}")))
+    play_sparse(cluster, &told, features, sets, row_bytes, is_interrupted).map_err(|unplayable| match unplayable {
+        Unplayable::Interrupted => Error::Interrupted,
+        _ => argument("degrees", degrees, &format!("fewer messages: {unplayable}")),
+    })
 }
 
 /// More ranks than this share wires by turns, a thousand in the time of the bytes alone: all flows of a swarm concern
@@ -156,7 +202,7 @@ mod tests {
 
     fn told(algorithm: &str, root: usize) -> String {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
-        let found = simulate(&Cluster::uniform(5, &model), Collective::Allgather, Some(algorithm), 8, root);
+        let found = simulate(&Cluster::uniform(5, &model), Collective::Allgather, Some(algorithm), 8, root, &|| false);
         found.map(|found| found.algorithm.to_string()).unwrap_or_else(|error| error.to_string())
     }
 
@@ -169,10 +215,24 @@ mod tests {
     }
 
     #[test]
+    fn an_algorithm_that_fits_stands_in_for_the_usual_one() {
+        let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
+        let cluster = Cluster::uniform(2400, &model);
+        let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();
+        assert_eq!((found.algorithm, found.left_out[0].0), ("recursive-doubling", "ring"));
+        let named = simulate(&cluster, Collective::Allgather, Some("ring"), 8, 0, &|| false);
+        assert!(named.err().unwrap().to_string().starts_with("ranks=2400: expected fewer, for ring: "));
+        let interrupted = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| true);
+        assert_eq!(interrupted.err(), Some(Error::Interrupted));
+    }
+
+    #[test]
     fn sparse_reductions_that_there_cannot_be_are_told() {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
         let told = |degrees: &str, sets: &[Vec<u64>], row_bytes: usize| {
-            simulate_sparse(&Cluster::uniform(4, &model), degrees, 10, sets, row_bytes).unwrap_err().to_string()
+            simulate_sparse(&Cluster::uniform(4, &model), degrees, 10, sets, row_bytes, &|| false)
+                .unwrap_err()
+                .to_string()
         };
         let sets = vec![vec![3, 9]; 4];
         assert_eq!(told("3x2", &sets, 4), "degrees=3x2: expected those of 4 ranks");

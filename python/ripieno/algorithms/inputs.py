@@ -52,7 +52,7 @@ def open_rows_or_sparse(
         estimator,
         rows,
         reset=reset,
-        dtype=np.float64,
+        dtype=[np.float64, np.float32],
         accept_sparse="csr",
         ensure_all_finite=False,
         # Indices of 64 bits are made 32 bits long; how many columns there are is what counts.

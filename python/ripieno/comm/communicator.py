@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._checks import whole
-from ripieno._types import Array
+from ripieno._types import Array, Op
 from ripieno.comm import sparse_trials
 from ripieno.comm.costs import Costs
 from ripieno.comm.exchanges import Exchanges
@@ -39,6 +39,7 @@ from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import packing
+from ripieno.wire.arrays import meant
 from ripieno.wire.calls import Handle, NativeCalls, StagedCall
 
 P = ParamSpec("P")
@@ -213,7 +214,7 @@ class Communicator(
         out_indices: Any,
         values: Any,
         in_indices: Any,
-        op: str = "sum",
+        op: Op = "sum",
         *,
         out: Array,
         size: int | None = None,
@@ -229,7 +230,7 @@ class Communicator(
         out_indices: Any,
         values: Array,
         in_indices: Any,
-        op: str = "sum",
+        op: Op = "sum",
         *,
         size: int | None = None,
         degrees: str | int | Sequence[int] | None = None,
@@ -244,7 +245,7 @@ class Communicator(
         out_indices: Any,
         values: Any,
         in_indices: Any,
-        op: str = "sum",
+        op: Op = "sum",
         *,
         out: NDArray[Any] | None = None,
         size: int | None = None,
@@ -259,7 +260,7 @@ class Communicator(
         out_indices: Any,
         values: Any,
         in_indices: Any,
-        op: str = "sum",
+        op: Op = "sum",
         *,
         out: NDArray[Any] | None = None,
         size: int | None = None,
@@ -287,11 +288,12 @@ class Communicator(
             )
         given = indices_of(out_indices, "out_indices")
         wanted = indices_of(in_indices, "in_indices")
-        rows = rows_of(values, op, len(given))
+        name = meant(op, values)
+        rows = rows_of(values, name, len(given))
         options = options_of(size, degrees, missing, dense_above)
 
         def reduce(values: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
-            _native.sparse_reduce(self._native, given, values, wanted, into, width, op, row, *options, self.threads)
+            _native.sparse_reduce(self._native, given, values, wanted, into, width, name, row, *options, self.threads)
 
         return reduced(reduce, rows, len(wanted), out)
 

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._types import Combining
 from ripieno.errors import InputError
 from ripieno.wire import forms, objects
 from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
 from ripieno.wire.calls import NativeCalls, StagedCall
+from ripieno.wire.operations import check_object, check_rows, name_of
 
 #: What pointers of `ctypes` to functions are.
 _POINTER = ctypes.CFUNCTYPE(None).__mro__[1]
@@ -60,7 +62,7 @@ class CFunction:
 
 
 #: What a reduction may combine by, beside the operations that have a name.
-Function = Callable[[Any, Any], Any] | CFunction
+Function = Combining | CFunction
 
 
 def is_function(op: Any) -> bool:
@@ -151,12 +153,15 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
     form = forms.of_object(f"{what} by function {_name(function)}")
     mine = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
 
+    def combine(left: Any, right: Any) -> Any:
+        return check_object(function, function(left, right), left, right)
+
     def run(native: Any) -> Any:
         if what == "reduce":
             gathered = objects.gather(native, value, root, None)
         else:
             gathered = objects.allgather(native, value, None, form)
-        return reduce(function, gathered[:mine]) if gathered and mine else None
+        return reduce(combine, gathered[:mine]) if gathered and mine else None
 
     return StagedCall(run)
 
@@ -173,13 +178,8 @@ def _on_memory(
 
     def combine(into: int, other: int, length_bytes: int) -> None:
         target = rows_at(into, length_bytes)
-        result = np.asarray(function(target.copy(), rows_at(other, length_bytes).copy()))
-        if result.shape != target.shape or not np.can_cast(result.dtype, dtype, "same_kind"):
-            raise InputError(
-                f"op={_name(function)} gave {result.dtype} of shape {result.shape} for blocks of {dtype} of shape "
-                f"{target.shape}: expected as many rows of this type"
-            )
-        np.copyto(target, result, casting="same_kind")
+        result = function(target.copy(), rows_at(other, length_bytes).copy())
+        np.copyto(target, check_rows("op", function, result, target))
 
     return combine
 
@@ -191,9 +191,7 @@ def _rows(array: NDArray[Any]) -> str:
 def _name(function: Any) -> str:
     if isinstance(function, CFunction):
         return function.name
-    return str(
-        getattr(function, "__qualname__", None) or getattr(function, "__name__", None) or type(function).__name__
-    )
+    return name_of(function)
 
 
 def _is_cffi(op: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._types import Array, Foreign
+from ripieno._types import Array, Foreign, OpName
 from ripieno.comm.functions import Function, is_function, placed
 from ripieno.comm.functions import reduced as functions_reduced
 from ripieno.comm.persistent import PersistentCall
@@ -21,7 +21,6 @@ from ripieno.wire import forms, wholes
 from ripieno.wire.arrays import (
     check_combinable,
     check_fits,
-    check_op,
     checked_counts,
     elements,
     fill,
@@ -35,12 +34,14 @@ from ripieno.wire.arrays import (
     like,
     line,
     map_leaves,
+    meant,
     own,
     reducible,
     split,
     together,
 )
 from ripieno.wire.calls import NativeCalls
+from ripieno.wire.operations import check_op, named
 
 if TYPE_CHECKING:
     from ripieno.keyed import KeyValues, Table
@@ -59,7 +60,7 @@ class Reductions(CallBase):
     def allreduce(
         self,
         value: Any,
-        op: str | Function | None = None,
+        op: OpName | Function | None = None,
         *,
         out: Array,
         algorithm: str | None = None,
@@ -78,14 +79,19 @@ class Reductions(CallBase):
 
     @overload
     def allreduce(
-        self, value: Array, op: str | Function | None = None, *, algorithm: str | None = None, order: str | None = None
+        self,
+        value: Array,
+        op: OpName | Function | None = None,
+        *,
+        algorithm: str | None = None,
+        order: str | None = None,
     ) -> Array: ...
 
     @overload
     def allreduce(
         self,
         value: Foreign,
-        op: str | Function | None = None,
+        op: OpName | Function | None = None,
         *,
         algorithm: str | None = None,
         order: str | None = None,
@@ -96,7 +102,7 @@ class Reductions(CallBase):
 
     @overload
     def allreduce(
-        self, value: T, op: str | Function | None = None, *, algorithm: str | None = None, order: str | None = None
+        self, value: T, op: OpName | Function | None = None, *, algorithm: str | None = None, order: str | None = None
     ) -> T: ...
 
     def allreduce(
@@ -116,9 +122,12 @@ class Reductions(CallBase):
             Same kinds of containers, keys, shapes and dtypes on every rank; if not, `CollectiveMismatch` lists those of
             the ranks. All parts of one dtype travel together. Key-values and tables may differ from rank to rank. Every
             rank gets one row per key, or one partition per id, of those of all ranks.
-        op : {"sum", "prod", "min", "max", "and", "or", "xor"}, optional
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable, optional
             How two elements are combined, by default "sum"; "and", "or", "xor" work on the bits of integers, and on
-            booleans. For rows of key-values also a function, see `regroup`; a table has its own, and no other.
+            booleans. Python's and NumPy's functions mean the operation: ``sum``, ``np.add`` and ``operator.add`` are
+            "sum", ``max`` and ``np.maximum`` are "max". ``np.logical_and`` and its kin combine truth values. Any other
+            function combines the rows of two arrays and returns an array of the same shape and dtype. For rows of
+            key-values see `regroup`; a table has its own operation, and no other.
         out : ndarray, optional
             Receives the result; it may be `value` itself.
         algorithm : str, optional
@@ -158,6 +167,7 @@ class Reductions(CallBase):
         if isinstance(value, KEYED):
             refuse_options(value, out=out, algorithm=algorithm)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads))
+        op = meant(op, value)
         if is_function(op):
             return self._by(op, "allreduce", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
@@ -178,7 +188,7 @@ class Reductions(CallBase):
         value : ndarray
             Read anew by each call.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"}, default="sum"
-            As of `allreduce`.
+            As of `allreduce`, without other functions.
         out : ndarray
             Receives each result; it may be `value` itself, and then nothing is copied.
         algorithm, order : str, optional
@@ -208,6 +218,7 @@ class Reductions(CallBase):
         ...     job.run(program)[0]
         [4.0, 4.0, 4.0]
         """
+        op = named(op)
         check_op(op)
         if not isinstance(value, np.ndarray):
             raise InputError(f"value: expected a NumPy array, got {type(value).__name__}")
@@ -221,7 +232,7 @@ class Reductions(CallBase):
     def reduce(
         self,
         value: Any,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         root: int = 0,
         *,
         out: Array,
@@ -245,7 +256,7 @@ class Reductions(CallBase):
     def reduce(
         self,
         value: Array,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         root: int = 0,
         *,
         out: NDArray[Any] | None = None,
@@ -257,7 +268,7 @@ class Reductions(CallBase):
     def reduce(
         self,
         value: Foreign,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         root: int = 0,
         *,
         out: None = None,
@@ -269,7 +280,7 @@ class Reductions(CallBase):
     def reduce(
         self,
         value: T,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         root: int = 0,
         *,
         out: None = None,
@@ -301,6 +312,7 @@ class Reductions(CallBase):
             and (result := plain.reduced(value, root, op)) is not NotImplemented
         ):
             return result
+        op = meant(op, value)
         if is_function(op):
             return self._by(op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order))
         args = (op, root, in_order(algorithm, order))
@@ -316,19 +328,19 @@ class Reductions(CallBase):
         return self._do(NativeCalls(calls, lambda: fill(out, finish())))
 
     @overload
-    def scan(self, value: Any, op: str | Function = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+    def scan(self, value: Any, op: OpName | Function = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
 
     @overload
     def scan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
 
     @overload
-    def scan(self, value: Array, op: str | Function = "sum", *, algorithm: str | None = None) -> Array: ...
+    def scan(self, value: Array, op: OpName | Function = "sum", *, algorithm: str | None = None) -> Array: ...
 
     @overload
-    def scan(self, value: Foreign, op: str | Function = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+    def scan(self, value: Foreign, op: OpName | Function = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
 
     @overload
-    def scan(self, value: T, op: str | Function = "sum", *, algorithm: str | None = None) -> T: ...
+    def scan(self, value: T, op: OpName | Function = "sum", *, algorithm: str | None = None) -> T: ...
 
     def scan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
@@ -337,24 +349,29 @@ class Reductions(CallBase):
 
         Parameters, results and errors are those of `allreduce`; the order of the combination is that of the ranks.
         """
+        op = meant(op, value)
         if is_function(op):
             return self._by(op, "scan", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
 
     @overload
-    def exscan(self, value: Any, op: str | Function = "sum", *, out: Array, algorithm: str | None = None) -> Array: ...
+    def exscan(
+        self, value: Any, op: OpName | Function = "sum", *, out: Array, algorithm: str | None = None
+    ) -> Array: ...
 
     @overload
     def exscan(self, value: bool, op: Literal["sum", "prod"] = "sum", *, algorithm: str | None = None) -> int: ...
 
     @overload
-    def exscan(self, value: Array, op: str | Function = "sum", *, algorithm: str | None = None) -> Array: ...
+    def exscan(self, value: Array, op: OpName | Function = "sum", *, algorithm: str | None = None) -> Array: ...
 
     @overload
-    def exscan(self, value: Foreign, op: str | Function = "sum", *, algorithm: str | None = None) -> NDArray[Any]: ...
+    def exscan(
+        self, value: Foreign, op: OpName | Function = "sum", *, algorithm: str | None = None
+    ) -> NDArray[Any]: ...
 
     @overload
-    def exscan(self, value: T, op: str | Function = "sum", *, algorithm: str | None = None) -> T: ...
+    def exscan(self, value: T, op: OpName | Function = "sum", *, algorithm: str | None = None) -> T: ...
 
     def exscan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
@@ -364,6 +381,7 @@ class Reductions(CallBase):
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
         value of the dtype for "min" ("max"). Parameters, results and errors are those of `allreduce`.
         """
+        op = meant(op, value)
         if is_function(op):
             return self._by(op, "exscan", value, out=out, algorithm=algorithm)
         work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
@@ -383,7 +401,7 @@ class Reductions(CallBase):
     def reduce_scatter(
         self,
         value: Any,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         *,
         out: Array,
         counts: Sequence[int] | None = None,
@@ -395,7 +413,7 @@ class Reductions(CallBase):
     def reduce_scatter(
         self,
         value: Array,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -406,7 +424,7 @@ class Reductions(CallBase):
     def reduce_scatter(
         self,
         value: Foreign,
-        op: str | Function = "sum",
+        op: OpName | Function = "sum",
         *,
         counts: Sequence[int] | None = None,
         algorithm: str | None = None,
@@ -429,8 +447,8 @@ class Reductions(CallBase):
         ----------
         value : array
             Same shape and dtype on every rank; its rows are divided among the ranks.
-        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
-            How two elements are combined.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
+            As of `allreduce`.
         out : ndarray, optional
             Receives this rank's rows.
         counts : sequence of int, optional
@@ -445,6 +463,7 @@ class Reductions(CallBase):
         ndarray
             This rank's rows, of the dtype of `value`; `out` if given.
         """
+        op = meant(op, value)
         if is_function(op):
             algorithm = in_order(algorithm, order)
             part: NDArray[Any] = self._by(op, "reduce_scatter", value, out=out, counts=counts, algorithm=algorithm)

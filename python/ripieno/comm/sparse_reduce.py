@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._checks import check_count
-from ripieno._types import Array
+from ripieno._types import Array, Op
 from ripieno.sparse.reduction import reduced, rows_of
+from ripieno.wire.arrays import meant
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -50,15 +51,15 @@ class SparseReduce:
         return f"<SparseReduce {self.degrees}, {rows}, indices below {self.size}>"
 
     @overload
-    def reduce(self, values: Any, op: str = "sum", *, out: Array) -> Array: ...
+    def reduce(self, values: Any, op: Op = "sum", *, out: Array) -> Array: ...
 
     @overload
-    def reduce(self, values: Array, op: str = "sum") -> Array: ...
+    def reduce(self, values: Array, op: Op = "sum") -> Array: ...
 
     @overload
-    def reduce(self, values: Any, op: str = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]: ...
+    def reduce(self, values: Any, op: Op = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]: ...
 
-    def reduce(self, values: Any, op: str = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]:
+    def reduce(self, values: Any, op: Op = "sum", *, out: NDArray[Any] | None = None) -> NDArray[Any]:
         """Each of this rank's in-indices gets the combination of all rows that ranks contribute for it.
 
         Every rank calls it. The order of the combination is fixed, so results are the same bits in every run, with any
@@ -71,8 +72,9 @@ class SparseReduce:
         values : array of shape (len(out_indices),) or (len(out_indices), width)
             A row for each of the out-indices, in their order. Any dtype that `Communicator.allreduce` takes; dtype and
             width are the same on every rank, also where a rank has no row. Rows may have more axes.
-        op : {"sum", "prod", "min", "max", "and", "or", "xor"}
-            How two elements are combined.
+        op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable
+            How two elements are combined. Functions that mean an operation, such as ``np.maximum``, stand for its name;
+            other functions are refused.
         out : ndarray of shape (len(in_indices),) or (len(in_indices), width), optional
             Receives the result.
 
@@ -90,10 +92,11 @@ class SparseReduce:
         RankFailed
             A rank died; no rank gets a result.
         """
-        rows = rows_of(values, op, self._configured.out_count)
+        name = meant(op, values)
+        rows = rows_of(values, name, self._configured.out_count)
 
         def reduce(given: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
-            self._configured.reduce(self._comm._native, given, into, width, op, row)
+            self._configured.reduce(self._comm._native, given, into, width, name, row)
 
         return reduced(reduce, rows, self._configured.in_count, out)
 

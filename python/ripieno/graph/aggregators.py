@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._types import OpName
 from ripieno.errors import InputError
 from ripieno.graph.columns import of_type
-from ripieno.keyed.combiners import combiner_of
-from ripieno.wire.arrays import OPS, identity, reducible
+from ripieno.wire.arrays import identity, reducible
+from ripieno.wire.operations import OPS, PAIRWISE, named, text_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -32,12 +33,13 @@ class Aggregators:
     """
 
     def __init__(self, forms: Mapping[str, Any]) -> None:
-        self._ops: dict[str, str] = {}
+        self._ops: dict[str, OpName] = {}
         self._parts: dict[str, NDArray[Any]] = {}
         for name, form in forms.items():
             op, zero = form if isinstance(form, tuple) and len(form) == 2 else (form, None)
+            op = named(op)
             if op not in OPS:
-                raise InputError(f"aggregator {name!r}: op={op!r}, expected one of {', '.join(OPS)}")
+                raise InputError(f"aggregator {name!r}: op={text_of(op)}, expected one of {', '.join(OPS)}")
             if zero is None:
                 zero = np.zeros((), np.bool_ if op in ("and", "or", "xor") else np.float64)
             like = reducible(np.asarray(zero), op, f"aggregator {name!r}")
@@ -59,7 +61,7 @@ class Aggregators:
             rows = rows[None]
         elif rows.shape[1:] != part.shape or rows.ndim != part.ndim + 1:
             raise InputError(f"aggregator {name!r}: shape {rows.shape}, expected {part.shape} or rows of it")
-        ufunc = combiner_of(self._ops[name]).ufunc
+        ufunc = PAIRWISE[self._ops[name]].on_arrays
         combined = ufunc.reduce(rows, axis=0, dtype=part.dtype, initial=self._identities[name].flat[0])
         self._parts[name] = ufunc(part, combined, dtype=part.dtype)
 
@@ -68,7 +70,7 @@ class Aggregators:
 
         Everything that is summed goes in one allreduce with the counts.
         """
-        by_op: dict[str, dict[str, Any]] = {"sum": {}}
+        by_op: dict[OpName, dict[str, Any]] = {"sum": {}}
         for name, op in self._ops.items():
             by_op.setdefault(op, {})[name] = self._parts[name]
         sums, total = comm.allreduce((by_op.pop("sum"), np.array(counts, np.int64)))

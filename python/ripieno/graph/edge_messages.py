@@ -183,7 +183,7 @@ class EdgeMessages:
         offsets = self._entries[0]
         return csr_array((np.arange(len(columns)), columns, offsets), shape=(len(self._rows), len(self._columns)))
 
-    def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: str) -> None:
+    def _to_homes(self, result: NDArray[Any], rows: NDArray[Any], op: Any) -> None:
         """Put what has come to the rows of all ranks where their vertices are at home."""
         if self._at_source:
             result[self._reached] = self._way.reduce(rows, op)

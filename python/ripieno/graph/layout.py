@@ -14,8 +14,8 @@ from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.homes import Home, VertexOwners
 from ripieno.kernels.lookup import places_of
-from ripieno.keyed.combiners import name_of
 from ripieno.keyed.groups import offsets_of
+from ripieno.wire.operations import name_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno._types import Op
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Dealer, Edges
 from ripieno.graph.graph import Graph
 from ripieno.kernels.hashing import mixed
 from ripieno.kernels.lookup import places_of
+from ripieno.wire.operations import named
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -67,7 +69,7 @@ class LocalGraph:
     edge_count: int
 
     def product(
-        self, x: NDArray[Any], op: str = "sum", *, out: NDArray[Any] | None = None, threads: int = 1
+        self, x: NDArray[Any], op: Op = "sum", *, out: NDArray[Any] | None = None, threads: int = 1
     ) -> NDArray[Any]:
         """For each row, the values of its columns put together.
 
@@ -88,7 +90,7 @@ class LocalGraph:
         """
         if out is None:
             out = np.empty((len(self.rows), *x.shape[1:]), x.dtype)
-        self.matrix.product(x, out, op, threads)
+        self.matrix.product(x, out, named(op), threads)
         return out
 
 

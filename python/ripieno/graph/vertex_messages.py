@@ -28,7 +28,7 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     check_missing(missing)
     targets = vertex_ids(targets)
     values = checked_rows(values, len(targets), combiner, "send_messages")
-    combine, threads = combiner.function or combiner.name, graph.comm.threads
+    combine, threads = combiner.combine, graph.comm.threads
     # Messages keep their dtype, along edges as here.
     emitter = Emitter(graph.comm.world_size, combine, threads=threads, partitioner=graph.home_of, widen=False)
     emitter.add(KeyValues(targets, values))

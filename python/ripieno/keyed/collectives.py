@@ -6,7 +6,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import gather, table_calls
-from ripieno.keyed.combiners import CONCAT, Combine
+from ripieno.keyed.combiners import CONCAT, Combine, combiner_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.regroup import regrouping
 from ripieno.keyed.table import Table
@@ -19,7 +19,7 @@ KEYED = (KeyValues, Table)
 def allreduced(value: KeyValues | Table, op: Combine | None, world_size: int, threads: int) -> StagedCall[Any]:
     """The call by which every rank gets the parts of all ranks, equal keys combined by `op`, None being its own."""
     if isinstance(value, Table):
-        if op not in (None, value.combiner.name):
+        if op is not None and combiner_of(op).name != value.combiner.name:
             raise InputError(f"op={op!r}: this table combines by {value.combiner.name}: leave op out")
         return StagedCall(lambda native: table_calls.allreduced(native, value))
     if op == CONCAT:

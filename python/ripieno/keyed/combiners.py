@@ -8,27 +8,18 @@ order is fixed, so the bits are the same in every run; the function should be as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._types import Combining, OpName
 from ripieno.errors import InputError
-from ripieno.wire.arrays import OPS
+from ripieno.wire.operations import OPS, PAIRWISE, check_rows, name_of, named
 
-Combine = str | Callable[[Any, Any], Any]
+Combine = OpName | Literal["mul", "concat"] | Combining
 
 CONCAT = "concat"
-_UFUNCS: dict[np.ufunc, str] = {
-    np.add: "sum",
-    np.multiply: "prod",
-    np.minimum: "min",
-    np.maximum: "max",
-    np.bitwise_and: "and",
-    np.bitwise_or: "or",
-    np.bitwise_xor: "xor",
-}
-_NUMPY = {op: ufunc for ufunc, op in _UFUNCS.items()}
 
 
 class Combiner(NamedTuple):
@@ -46,6 +37,11 @@ class Combiner(NamedTuple):
     function: Callable[[Any, Any], Any] | None
 
     @property
+    def combine(self) -> Combine:
+        """As an argument of another call."""
+        return self.function or self.name  # type: ignore[return-value]  # without a function it names an operation
+
+    @property
     def blockwise(self) -> Callable[[Any, Any], Any]:
         """As a function on blocks or on arrays."""
         if self.function is not None:
@@ -55,17 +51,14 @@ class Combiner(NamedTuple):
     @property
     def ufunc(self) -> np.ufunc:
         """Of an operation, the function of NumPy, which reduces, too."""
-        return _NUMPY[self.name]
+        return PAIRWISE[self.name].on_arrays
 
 
 def combiner_of(combine: Any) -> Combiner:
     """What the caller means by ``combine=``."""
-    if callable(combine):
-        op = _UFUNCS.get(combine) if isinstance(combine, np.ufunc) else None
-        if op is not None:
-            return Combiner(op, None)
-        return Combiner(name_of(combine), combine)
-    op = "prod" if combine == "mul" else combine
+    op = named("prod" if combine == "mul" else combine)
+    if callable(op):
+        return Combiner(name_of(op), op)
     if op not in (*OPS, CONCAT):
         raise InputError(
             f"combine={combine!r}: expected one of {', '.join(OPS)}, {CONCAT}, or a function of two blocks"
@@ -73,21 +66,9 @@ def combiner_of(combine: Any) -> Combiner:
     return Combiner(op, None)
 
 
-def name_of(function: Callable[..., Any]) -> str:
-    """What a function is called, the same on every rank."""
-    found = getattr(function, "__qualname__", None) or getattr(function, "__name__", None)
-    return found or type(function).__qualname__
-
-
 def called(combiner: Combiner, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """The combination of two blocks, checked to be a block of the same shape and dtype."""
-    rows = np.asarray(combiner.blockwise(left, right))
-    if rows.shape != left.shape or rows.dtype != left.dtype:
-        raise InputError(
-            f"combine={combiner.name}: gave shape {rows.shape} and dtype {rows.dtype} "
-            f"for two blocks of shape {left.shape} and dtype {left.dtype}: expected the same"
-        )
-    return rows
+    return check_rows("combine", combiner.blockwise, combiner.blockwise(left, right), left)
 
 
 def fold(combiner: Combiner, values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.keyed import combiners
+from ripieno.wire import operations
 
 Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
 
@@ -26,7 +26,7 @@ def checked(partitioner: Partitioner) -> Partitioner:
 
 def name_of(partitioner: Partitioner, fallback: str) -> str:
     if callable(partitioner):
-        return combiners.name_of(partitioner)
+        return operations.name_of(partitioner)
     return partitioner or fallback
 
 

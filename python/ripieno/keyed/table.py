@@ -127,7 +127,7 @@ class Table(MutableMapping[int, Partition]):
         return f"<Table: {len(self)} partitions, {nbytes} bytes, combine={self.combiner.name}>"
 
     def __reduce__(self) -> Any:
-        return _unpacked, (pack(self), self.combiner.function or self.combiner.name)
+        return _unpacked, (pack(self), self.combiner.combine)
 
     def _checked(self, number: int, partition: Any) -> Partition:
         named = self.combiner.function is None and self.combiner.name != CONCAT
@@ -162,7 +162,7 @@ class Table(MutableMapping[int, Partition]):
         if isinstance(pile.whole, KeyValues):
             pile.whole = KeyValues.joined(pieces)
             if self.combiner.name != CONCAT:
-                pile.whole = pile.whole.combined(self.combiner.function or self.combiner.name)
+                pile.whole = pile.whole.combined(self.combiner.combine)
         else:
             pile.whole = np.concatenate(pieces)
         pile.waiting, pile.waiting_bytes = [], 0

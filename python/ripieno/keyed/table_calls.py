@@ -95,7 +95,7 @@ def _united(combiner: Combiner, came: Sequence[tuple[str, PackedPartitions]]) ->
 
 
 def _table(combiner: Combiner, came: Sequence[PackedPartitions]) -> Table:
-    table = Table(combine=combiner.function or combiner.name)
+    table = Table(combine=combiner.combine)
     for packed in came:
         for number, partition in unpack(packed).items():
             table.merge(number, partition)

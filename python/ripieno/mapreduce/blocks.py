@@ -116,4 +116,4 @@ def _joined_tables(blocks: Sequence[Table]) -> Table:
             if number in partitions:
                 raise InputError(f"reduce: id {number} on several ranks: expected each id once, the one that was given")
             partitions[number] = array
-    return Table(partitions, combiner.function or combiner.name)
+    return Table(partitions, combiner.combine)

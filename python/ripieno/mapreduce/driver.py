@@ -20,7 +20,7 @@ import numpy as np
 from ripieno._checks import check_count
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.files.sources import absolute
-from ripieno.keyed.combiners import combiner_of
+from ripieno.keyed.combiners import Combine, combiner_of
 from ripieno.launch import Job
 from ripieno.launch.job.accumulators import Amounts, fold
 from ripieno.mapreduce import statistics, worker
@@ -127,7 +127,7 @@ class MapReduce(StepProgress):
         self,
         map: Callable[[Any, Any], Any],
         *,
-        combine: str | Callable[[Any, Any], Any] = "sum",
+        combine: Combine = "sum",
         reduce: Callable[..., Any] | None = None,
         collect: Callable[[Any], Any] | None = None,
         workers: int | None = None,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Emitter, KeyValues, Table, regroup
+from ripieno.keyed.combiners import Combine
 from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Shuffle:
     """How keys come together; see `MapReduce` for each."""
 
-    combine: str | Callable[[Any, Any], Any]
+    combine: Combine
     partitioner: Any
     local_reduction: bool
     memory_limit: int | None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ripieno import log
+from ripieno._types import Op
 from ripieno.launch.job.accumulators import Accumulator, Amounts, combined
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
@@ -59,7 +60,7 @@ class StepProgress:
         """The result of the last step of the checkpoint from which this job has resumed; otherwise `start`."""
         return start if self.resumed_from is None else self.result
 
-    def accumulator(self, initial: Any, op: str = "sum") -> Accumulator:
+    def accumulator(self, initial: Any, op: Op = "sum") -> Accumulator:
         """A value that `map` and `reduce` add to by ``.add(amount)``, wherever they refer to it, and the driver reads.
 
         What was added in a step counts once it has ended well. After a resumption the value is the checkpoint's.
@@ -68,7 +69,7 @@ class StepProgress:
         ----------
         initial : number or array
             Amounts have the same shape.
-        op : {"sum", "prod", "min", "max"}
+        op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
             How amounts are combined.
         """
         made = Accumulator(len(self._accumulators), initial, op)

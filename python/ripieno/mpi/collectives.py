@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.mpi.constants import IN_PLACE
-from ripieno.mpi.datatypes import Buffer, buffer_of
+from ripieno.errors import InputError
+from ripieno.mpi.buffers import Buffer, buffer_of, incoming, is_in_place, native, outgoing
 from ripieno.mpi.operations import SUM, Op
 from ripieno.mpi.place import MpiRank
-from ripieno.wire.arrays import is_plain
+from ripieno.wire.arrays import is_plain, is_seen
 
 
 class _Box(NamedTuple):
@@ -77,90 +78,142 @@ class MpiCollectiveCalls(MpiRank):
 
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """The buffer of the root."""
-        array = buf if _is_line(buf) else buffer_of(buf).array
-        self._comm.broadcast(array if self.rank == root else None, root, out=_known(array))
+        if _is_line(buf):
+            self._comm.broadcast(buf if self.rank == root else None, root, out=buf)
+            return
+        into = buffer_of(buf, "Bcast") if self.rank == root else incoming(buf, "Bcast")
+        view = into.elements
+        elements = native(view)
+        line = elements if is_seen(elements.dtype) else elements.view(np.uint8)
+        if self.rank == root:
+            self._comm.broadcast(line, root, out=line if line.flags.writeable else line.copy())
+        else:
+            came = self._comm.broadcast(None, root, out=np.empty_like(line))
+            into.put(view, came.view(elements.dtype))
 
     def Gather(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """The buffers of all, at the root; those of ranks may differ in length."""
-        into = buffer_of(recvbuf) if self.rank == root else None
-        mine = into.parts(self.size)[root] if into and sendbuf is IN_PLACE else buffer_of(sendbuf).array
-        came = self._comm.gather(mine, root)
-        if into is not None and came is not None:
-            _place(into.parts(self.size), came)
+        if self.rank != root:
+            self._comm.gather(outgoing(sendbuf, "Gather"), root)
+            return
+        into = incoming(recvbuf, "Gather")
+        blocks = into.blocks(self.size)
+        mine = native(blocks[root]) if is_in_place(sendbuf) else outgoing(sendbuf, "Gather")
+        _put_all(into, blocks, self._comm.gather(mine, root) or [])
 
     Gatherv = Gather
 
     def Allgather(self, sendbuf: Any, recvbuf: Any) -> None:
         """The buffers of all; those of ranks may differ in length."""
-        into = buffer_of(recvbuf)
-        parts = into.parts(self.size)
-        mine = parts[self.rank].copy() if sendbuf is IN_PLACE else buffer_of(sendbuf).array
-        _place(parts, self._comm.allgather(mine))
+        into = incoming(recvbuf, "Allgather")
+        blocks = into.blocks(self.size)
+        mine = native(blocks[self.rank]).copy() if is_in_place(sendbuf) else outgoing(sendbuf, "Allgather")
+        _put_all(into, blocks, self._comm.allgather(mine))
 
     Allgatherv = Allgather
 
     def Scatter(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> None:
         """This rank's part of the root's buffer."""
-        parts = buffer_of(sendbuf).parts(self.size) if self.rank == root else None
+        keeps = self.rank == root and is_in_place(recvbuf)
+        into = None if keeps else incoming(recvbuf, "Scatter")
+        parts = None
+        if self.rank == root:
+            parts = [native(block) for block in buffer_of(sendbuf, "Scatter").blocks(self.size)]
         came = self._comm.scatter(parts, root)
-        if recvbuf is not IN_PLACE:
-            _place([buffer_of(recvbuf).array], [came])
+        if into is not None:
+            into.put(into.elements, came)
 
     Scatterv = Scatter
 
     def Alltoall(self, sendbuf: Any, recvbuf: Any) -> None:
         """From each rank the part that it has for this one."""
-        into = buffer_of(recvbuf).parts(self.size)
-        out = [part.copy() for part in into] if sendbuf is IN_PLACE else buffer_of(sendbuf).parts(self.size)
-        _place(into, self._comm.alltoall(out))
+        into = incoming(recvbuf, "Alltoall")
+        blocks = into.blocks(self.size)
+        if is_in_place(sendbuf):
+            out = [native(block).copy() for block in blocks]
+        else:
+            out = [native(block) for block in buffer_of(sendbuf, "Alltoall").blocks(self.size)]
+        _put_all(into, blocks, self._comm.alltoall(out))
 
     Alltoallv = Alltoall
 
     def Reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> None:
         """The combination of all buffers, at the root."""
-        into = buffer_of(recvbuf) if self.rank == root else None
-        given = into if into is not None and sendbuf is IN_PLACE else buffer_of(sendbuf)
-        result = self._comm.reduce(_paired(given.array, op), op.combine, root)
-        if into is not None:
-            _place([into.array], [result])
+        if self.rank != root:
+            self._comm.reduce(_paired(outgoing(sendbuf, "Reduce"), op), op.combine, root)
+            return
+        into, given = _both(sendbuf, recvbuf, "Reduce")
+        into.put(into.elements, self._comm.reduce(_paired(given, op), op.combine, root))
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """The combination of all buffers."""
-        mine = recvbuf if sendbuf is IN_PLACE else sendbuf
+        mine = recvbuf if is_in_place(sendbuf) else sendbuf
         if type(op.combine) is str and _is_line(recvbuf) and (mine is recvbuf or _is_like(mine, recvbuf)):
             # The common case, in which no array need be made.
             self._comm.allreduce(mine, op.combine, out=recvbuf)
             return
-        into, given = _both(sendbuf, recvbuf)
-        _place([into.array], [self._comm.allreduce(_paired(given.array, op), op.combine)])
+        into, given = _both(sendbuf, recvbuf, "Allreduce")
+        into.put(into.elements, self._comm.allreduce(_paired(given, op), op.combine))
 
     def Scan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """The combination of the buffers of the ranks up to this one."""
-        into, given = _both(sendbuf, recvbuf)
-        _place([into.array], [self._comm.scan(_paired(given.array, op), op.combine)])
+        into, given = _both(sendbuf, recvbuf, "Scan")
+        into.put(into.elements, self._comm.scan(_paired(given, op), op.combine))
 
     def Exscan(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """The combination of the buffers of the ranks before this one; that of the first stays as it is."""
-        into, given = _both(sendbuf, recvbuf)
-        result = self._comm.exscan(_paired(given.array, op), op.combine)
+        into, given = _both(sendbuf, recvbuf, "Exscan")
+        result = self._comm.exscan(_paired(given, op), op.combine)
         if self.rank > 0:
-            _place([into.array], [result])
+            into.put(into.elements, result)
 
     def Reduce_scatter_block(self, sendbuf: Any, recvbuf: Any, op: Op = SUM) -> None:
         """This rank's part of the combination of all buffers."""
-        into, given = _both(sendbuf, recvbuf)
-        _place([into.array], [self._comm.reduce_scatter(given.array, op.combine)])
+        into = incoming(recvbuf, "Reduce_scatter_block")
+        size = into.elements.size
+        count, rest = divmod(size, self.size) if is_in_place(sendbuf) else (size, 0)
+        if rest:
+            raise InputError(f"{into.call}: {size} elements in place: expected a multiple of {self.size} ranks")
+        self._scatter_sums(into, sendbuf, [count] * self.size, op)
 
-    def Reduce_scatter(self, sendbuf: Any, recvbuf: Any, recvcounts: Any = None, op: Op = SUM) -> None:
-        """This rank's part, of so many elements, of the combination of all buffers."""
-        into, given = _both(sendbuf, recvbuf)
-        counts = None if recvcounts is None else [int(each) for each in recvcounts]
-        _place([into.array], [self._comm.reduce_scatter(given.array, op.combine, counts=counts)])
+    def Reduce_scatter(self, sendbuf: Any, recvbuf: Any, recvcounts: Sequence[int] | None = None, op: Op = SUM) -> None:
+        """This rank's part, of so many elements, of the combination of all buffers.
+
+        Without counts each rank gets as many elements as it has room for.
+        """
+        into = incoming(recvbuf, "Reduce_scatter")
+        if recvcounts is None:
+            recvcounts = self._comm.allgather(into.elements.size)
+        self._scatter_sums(into, sendbuf, [int(count) for count in recvcounts], op)
+
+    def _scatter_sums(self, into: Buffer, sendbuf: Any, counts: list[int], op: Op) -> None:
+        view = into.elements
+        given = native(view) if is_in_place(sendbuf) else outgoing(sendbuf, into.call)
+        _check_type(into, given)
+        if len(counts) != self.size or given.size != sum(counts):
+            raise InputError(f"{into.call}: {given.size} elements: expected those of {self.size} ranks, {counts}")
+        part = self._comm.reduce_scatter(given, op.combine, counts=counts)
+        into.put(view[: counts[self.rank]] if is_in_place(sendbuf) else view, part)
 
 
-def _both(sendbuf: Any, recvbuf: Any) -> tuple[Buffer, Buffer]:
-    into = buffer_of(recvbuf)
-    return into, into if sendbuf is IN_PLACE else buffer_of(sendbuf)
+def _both(sendbuf: Any, recvbuf: Any, call: str) -> tuple[Buffer, NDArray[Any]]:
+    """Return where the result of a reduction comes, and as many elements of the same type that this rank gives."""
+    into = incoming(recvbuf, call)
+    given = native(into.elements) if is_in_place(sendbuf) else outgoing(sendbuf, call)
+    _check_type(into, given)
+    if given.size != into.elements.size:
+        raise InputError(f"{call}: {given.size} elements to send and {into.elements.size} to receive: expected as many")
+    return into, given
+
+
+def _check_type(into: Buffer, given: NDArray[Any]) -> None:
+    if given.dtype != into.memory.dtype.newbyteorder("="):
+        raise InputError(f"{into.call}: {given.dtype} to send and {into.memory.dtype} to receive: expected one type")
+
+
+def _put_all(into: Buffer, blocks: list[NDArray[Any]], came: list[Any]) -> None:
+    for block, value in zip(blocks, came, strict=True):
+        into.put(block, value)
 
 
 def _is_line(buffer: Any) -> bool:
@@ -174,17 +227,8 @@ def _is_like(buffer: Any, line: NDArray[Any]) -> bool:
 
 def _paired(array: NDArray[Any], op: Op) -> NDArray[Any]:
     """For operations on pairs: rows of a value and a place, which are never cut."""
-    return array.reshape(-1, 2) if op.name in ("MINLOC", "MAXLOC") else array
-
-
-def _known(array: NDArray[Any]) -> NDArray[Any]:
-    return array.view(np.uint8) if array.dtype.kind not in "iufb" else array
-
-
-def _place(parts: list[NDArray[Any]], came: Any) -> None:
-    """Put what came at the beginning of each part."""
-    for part, value in zip(parts, came, strict=False):
-        line = np.asarray(value).reshape(-1)
-        if line.dtype != part.dtype:
-            line = line.view(np.uint8).view(part.dtype)
-        part[: line.size] = line
+    if op.name not in ("MINLOC", "MAXLOC") or array.dtype.names:
+        return array
+    if array.size % 2:
+        raise InputError(f"{op.name}: {array.size} elements: expected pairs of a value and a place")
+    return array.reshape(-1, 2)

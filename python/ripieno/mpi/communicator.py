@@ -6,8 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Self
 
+from ripieno.errors import InputError
 from ripieno.mpi.collectives import MpiCollectiveCalls
-from ripieno.mpi.constants import COMM_TYPE_SHARED, LARGEST_TAG, TAG_UB, UNDEFINED, Exception
+from ripieno.mpi.constants import COMM_TYPE_SHARED, LARGEST_TAG, TAG_UB, UNDEFINED
 from ripieno.mpi.messages import MpiMessageCalls
 
 
@@ -52,7 +53,7 @@ class Comm(MpiMessageCalls, MpiCollectiveCalls):
     def Split_type(self, split_type: int, key: int = 0, info: Any = None) -> Self | None:
         """Those that can share memory with this rank."""
         if split_type not in (COMM_TYPE_SHARED, UNDEFINED):
-            raise Exception(f"Split_type({split_type}): expected COMM_TYPE_SHARED")
+            raise InputError(f"Split_type({split_type}): expected COMM_TYPE_SHARED")
         return self.Split(UNDEFINED if split_type == UNDEFINED else self._comm.nodes[self.rank], key)
 
     def Dup(self, info: Any = None) -> Self:

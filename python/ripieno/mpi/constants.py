@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ripieno.errors import RipienoError
+
 ANY_SOURCE: Final = -1
 ANY_TAG: Final = -1
 PROC_NULL: Final = -2
@@ -34,5 +36,5 @@ class _InPlace:
 IN_PLACE: Final = _InPlace()
 
 
-class Exception(RuntimeError):
-    """A call that this face cannot make, or was given what it cannot take."""
+#: Whatever a call raises on purpose: a wrong argument, ranks that call something else, a rank that died.
+Exception = RipienoError

@@ -1,20 +1,22 @@
-"""Types of elements, and buffers of them."""
+"""Types of elements."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
-
-from ripieno.mpi.constants import Exception
+from numpy.typing import DTypeLike
 
 
 class Datatype:
     """The type of an element; derived types are not there."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: DTypeLike) -> None:
         self.dtype = np.dtype(code)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Datatype) and other.dtype == self.dtype
+
+    def __hash__(self) -> int:
+        return hash(self.dtype)
 
     def Get_size(self) -> int:
         """Bytes of an element."""
@@ -54,58 +56,10 @@ DOUBLE_COMPLEX = C_DOUBLE_COMPLEX = Datatype("c16")
 BOOL = C_BOOL = Datatype("?")
 
 
-class Buffer(NamedTuple):
-    """The elements of a buffer, in a line, and where those of each rank lie, if that is said.
-
-    With one count, that of a single block, `following` are the elements from that block on.
-    """
-
-    array: NDArray[Any]
-    counts: list[int] | None
-    starts: list[int] | None
-    following: NDArray[Any] | None = None
-
-    def parts(self, rank_count: int) -> list[NDArray[Any]]:
-        """What is of each rank."""
-        if self.counts is None:
-            line, each = self.array, self.array.size // rank_count
-            if self.following is not None:
-                line, each = self.following, self.array.size
-            return [line[rank * each : (rank + 1) * each] for rank in range(rank_count)]
-        starts = self.starts if self.starts is not None else [0, *np.cumsum(self.counts[:-1]).tolist()]
-        return [self.array[start : start + count] for start, count in zip(starts, self.counts, strict=True)]
+def _located(code: str) -> Datatype:
+    """Return the type of a value and its place, as a C compiler lays it out."""
+    return Datatype(np.dtype([("value", code), ("place", "i4")], align=True))
 
 
-def buffer_of(given: Any) -> Buffer:
-    """A buffer as calls are given it: an array, or a list of it with counts, displacements and a type."""
-    if given is None:
-        return Buffer(np.empty(0, np.uint8), None, None)
-    if not isinstance(given, list | tuple):
-        return Buffer(_line(given), None, None)
-    memory, *rest = given
-    datatype = next((Datatype(each) if isinstance(each, str) else each for each in rest if _is_type(each)), None)
-    numbers = [each for each in rest if not _is_type(each) and each is not None]
-    array = np.empty(0, np.uint8) if memory is None else _line(memory)
-    if datatype is not None and array.dtype != datatype.dtype:
-        array = array.view(np.uint8).view(datatype.dtype)
-    if not numbers:
-        return Buffer(array, None, None)
-    counts, starts = numbers[0], numbers[1] if len(numbers) > 1 else None
-    if isinstance(counts, tuple) and len(counts) == 2 and starts is None:
-        # Counts and displacements, or those of a single part.
-        counts, starts = counts
-    if np.ndim(counts) == 0:
-        start = 0 if starts is None else int(starts)
-        return Buffer(array[start : start + int(counts)], None, None, array[start:])
-    return Buffer(array, [int(each) for each in counts], None if starts is None else [int(each) for each in starts])
-
-
-def _is_type(value: Any) -> bool:
-    return isinstance(value, str | Datatype)
-
-
-def _line(memory: Any) -> NDArray[Any]:
-    array = memory if isinstance(memory, np.ndarray) else np.asarray(memoryview(memory))
-    if not array.flags.c_contiguous:
-        raise Exception(f"a buffer of shape {array.shape} and strides {array.strides}: expected a contiguous one")
-    return array.reshape(-1)
+FLOAT_INT, DOUBLE_INT, LONG_INT, SHORT_INT = _located("f4"), _located("f8"), _located("i8"), _located("i2")
+TWOINT = INT_INT = _located("i4")

@@ -9,8 +9,9 @@ import numpy as np
 
 from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
 from ripieno.comm.mailbox import Message
-from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL, Exception
-from ripieno.mpi.datatypes import Buffer, buffer_of
+from ripieno.errors import InputError
+from ripieno.mpi.buffers import Buffer, incoming, outgoing
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
 from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
@@ -91,25 +92,25 @@ class MpiMessageCalls(MpiRank):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer."""
-        self.send(buffer_of(buf).array, dest, tag)
+        self.send(outgoing(buf, "Send"), dest, tag)
 
     Ssend = Bsend = Rsend = Send
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Begin to send a buffer, which stays as it is until that is done."""
-        return self.isend(buffer_of(buf).array, dest, tag)
+        return self.isend(outgoing(buf, "Isend"), dest, tag)
 
     Issend = Ibsend = Irsend = Isend
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a buffer."""
-        into = buffer_of(buf)
+        into = incoming(buf, "Recv")
         if source != PROC_NULL:
             _put(into, self._taken(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
         """A receive into a buffer, made when it is waited for, or when this rank waits to send."""
-        into = buffer_of(buf)
+        into = incoming(buf, "Irecv")
         return self._later(source, tag, lambda value: _put(into, value))
 
     def Sendrecv(
@@ -165,7 +166,7 @@ class MpiMessageCalls(MpiRank):
         if source == self.rank or self.size == 1:
             if timeout_s is not None:
                 raise TimeoutError("recv: this rank has sent itself nothing that fits")
-            raise Exception(f"recv: this rank has sent itself no message with tag {tag}")
+            raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
         return self._comm.recv(wanted, tag=ANY_KEPT if tag == ANY_TAG else tag, timeout_s=timeout_s, envelope=True)
 
 
@@ -174,12 +175,10 @@ def _done() -> Request:
 
 
 def _put(into: Buffer, value: Any) -> None:
-    """Fill the beginning of a buffer with the bytes that came."""
-    came = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-    room = into.array.view(np.uint8)
-    if came.size > room.size:
-        raise Exception(f"Recv: {came.size} bytes came: expected no more than the {room.size} of the buffer")
-    room[: came.size] = came
+    """Fill the beginning of a buffer with the elements that came."""
+    if not isinstance(value, np.ndarray):
+        raise InputError(f"{into.call}: a {type(value).__name__} came: expected a buffer; recv receives objects")
+    into.put(into.elements, value, is_whole=False)
 
 
 def _copied(obj: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._types import Combining, OpName
 from ripieno.mpi.datatypes import Datatype
 
 
@@ -18,12 +19,13 @@ class Op:
         self,
         name: str,
         on_objects: Callable[[Any, Any], Any],
-        combine: str | Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+        combine: OpName | Combining,
     ) -> None:
         self.name = name
         self._on_objects = on_objects
         #: What `Communicator.allreduce` combines arrays by.
         self.combine = combine
+        self._made_of: tuple[Callable[[Any, Any, Any], None], bool] | None = None
 
     def __call__(self, left: Any, right: Any) -> Any:
         return self._on_objects(left, right)
@@ -39,17 +41,17 @@ class Op:
             return result
 
         made = cls(getattr(function, "__name__", "user"), function, combine)  # type: ignore[arg-type]
+        made._made_of = (function, commute)
         return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_predefined, (self.name,)) if self._made_of is None else (type(self).Create, self._made_of)
 
     def Free(self) -> None:
         """Nothing: it goes with its last reference."""
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
-
-
-def _logical(function: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]:
-    return lambda left, right: function(left, right).astype(left.dtype)
 
 
 def _located(is_better: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
@@ -67,7 +69,8 @@ def _on_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDAr
     """`choose` on a line of values and places by turns."""
 
     def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
-        pairs = zip(left.reshape(-1, 2), right.reshape(-1, 2), strict=True)
+        axes = (-1,) if left.dtype.names else (-1, 2)
+        pairs = zip(left.reshape(axes), right.reshape(axes), strict=True)
         return np.array([choose(*pair) for pair in pairs], left.dtype).reshape(left.shape)
 
     return combine
@@ -83,8 +86,14 @@ MAX = Op("MAX", lambda left, right: left if left >= right else right, "max")
 BAND = Op("BAND", lambda left, right: left & right, "and")
 BOR = Op("BOR", lambda left, right: left | right, "or")
 BXOR = Op("BXOR", lambda left, right: left ^ right, "xor")
-LAND = Op("LAND", lambda left, right: bool(left) and bool(right), _logical(np.logical_and))
-LOR = Op("LOR", lambda left, right: bool(left) or bool(right), _logical(np.logical_or))
-LXOR = Op("LXOR", lambda left, right: bool(left) != bool(right), _logical(np.logical_xor))
+LAND = Op("LAND", lambda left, right: bool(left) and bool(right), np.logical_and)
+LOR = Op("LOR", lambda left, right: bool(left) or bool(right), np.logical_or)
+LXOR = Op("LXOR", lambda left, right: bool(left) != bool(right), np.logical_xor)
 MINLOC = Op("MINLOC", _LEAST, _on_pairs(_LEAST))
 MAXLOC = Op("MAXLOC", _GREATEST, _on_pairs(_GREATEST))
+
+_PREDEFINED = {op.name: op for op in (SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC)}
+
+
+def _predefined(name: str) -> Op:
+    return _PREDEFINED[name]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, Self
 
 from ripieno.comm.communicator import Communicator
-from ripieno.mpi.constants import Exception
+from ripieno.errors import InputError
+
+#: Communicators that every rank has: names in `ripieno.mpi`.
+_NAMED = {"MPI_COMM_WORLD": "COMM_WORLD", "MPI_COMM_SELF": "COMM_SELF"}
 
 
 class MpiRank:
@@ -18,7 +21,7 @@ class MpiRank:
 
     def __new__(cls, comm: MpiRank | None = None) -> Self:
         if comm is None:
-            raise Exception("a communicator comes of another: Split, Dup, Create_group")
+            raise InputError("a communicator comes of another: Split, Dup, Create_group")
         return cls._of(comm._comm, comm.name)
 
     @classmethod
@@ -57,6 +60,13 @@ class MpiRank:
         """Always False."""
         return False
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.name not in _NAMED:
+            raise TypeError(
+                f"communicator {self.name!r}: expected MPI_COMM_WORLD or MPI_COMM_SELF, which every rank has"
+            )
+        return _named, (self.name,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MpiRank) and other._comm is self._comm
 
@@ -65,3 +75,10 @@ class MpiRank:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} rank {self.rank} of {self.size}>"
+
+
+def _named(name: str) -> MpiRank:
+    from ripieno import mpi
+
+    place: MpiRank = getattr(mpi, _NAMED[name])
+    return place

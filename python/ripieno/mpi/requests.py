@@ -27,6 +27,17 @@ class Request:
         self._is_over = False
         self._result: Any = None
 
+    def __bool__(self) -> bool:
+        return not self._is_over
+
+    def __eq__(self, other: object) -> bool:
+        """Whether it is the same, or both are over and so `REQUEST_NULL`."""
+        return self is other or (isinstance(other, Request) and self._is_over and other._is_over)
+
+    def __hash__(self) -> int:
+        # The state changes, so requests that are over differ in their hashes.
+        return id(self)
+
     def wait(self, status: Status | None = None) -> Any:
         """The object that came, once it has; None of what is sent."""
         if not self._is_over:

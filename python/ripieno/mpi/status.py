@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS
+import numpy as np
+
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, SUCCESS, UNDEFINED
 from ripieno.mpi.datatypes import BYTE, Datatype
+from ripieno.wire.packing import pack
 
 
 class Status:
@@ -19,7 +22,7 @@ class Status:
 
     def _note(self, source: int, tag: int, value: Any) -> None:
         self.source, self.tag = source, tag
-        self._length_bytes = int(getattr(value, "nbytes", 0))
+        self._length_bytes = value.nbytes if isinstance(value, np.ndarray) else _pickled_bytes(value)
 
     def Get_source(self) -> int:
         """The sender."""
@@ -34,8 +37,9 @@ class Status:
         return self.error
 
     def Get_count(self, datatype: Datatype = BYTE) -> int:
-        """How many elements came; of an object 0."""
-        return self._length_bytes // datatype.size
+        """How many elements came, those of the pickle of an object; `UNDEFINED` if bytes are left over."""
+        count, rest = divmod(self._length_bytes, datatype.size)
+        return UNDEFINED if rest else count
 
     Get_elements = Get_count
 
@@ -49,3 +53,8 @@ def noted(status: Status | None, source: int, tag: int, value: Any) -> None:
     """Fill in a status, where one is asked for."""
     if status is not None:
         status._note(source, tag, value)
+
+
+def _pickled_bytes(value: Any) -> int:
+    packed = pack(value)
+    return len(packed.pickled) + sum(buffer.nbytes for buffer in packed.buffers)

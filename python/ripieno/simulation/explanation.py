@@ -30,11 +30,13 @@ class AlgorithmCandidate:
         What the formula comes to in messages (alpha), bytes (beta) and combining (gamma), in seconds; None if it has
         none.
     seconds
-        What its plans take on the cluster; None if they cannot, or never end.
+        What its plans take on the cluster, or the sum of `terms_s` if they are not played; None if neither is known.
     most_sent_bytes, uplink_bytes
         The most that a rank sends, and what crosses between racks.
     impossible
         Why it cannot do what is asked for, if so.
+    unplayed_operations
+        If the plans are too large to be played: about how many operations they have.
     """
 
     algorithm: str
@@ -44,6 +46,7 @@ class AlgorithmCandidate:
     most_sent_bytes: int | None
     uplink_bytes: int | None
     impossible: str | None
+    unplayed_operations: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Explanation:
         if self.chosen == best.algorithm:
             return f"{text}. {best.algorithm} runs by default."
         default = next((each for each in others if each.algorithm == self.chosen), None)
-        if default is None or not best.seconds:
+        if default is None or not default.seconds or not best.seconds:
             return f"{text}. By default {self.chosen} runs."
         return (
             f"{text}. By default {self.chosen} runs, which takes {_times(default.seconds, best.seconds)} as long here."
@@ -123,6 +126,10 @@ class Explanation:
             table.add_row(*_cells(each))
         target.print(table)
         target.print(self.why, soft_wrap=True)
+        if any(each.unplayed_operations for each in self.candidates):
+            target.print(
+                "~: too many operations to be played here, so the time is that of the formula.", soft_wrap=True
+            )
         target.print(f"Costs of links: {self.costs}.", soft_wrap=True)
         file = target.file
         assert isinstance(file, io.StringIO)
@@ -183,6 +190,9 @@ def _cells(each: AlgorithmCandidate) -> list[str]:
     if each.impossible is not None:
         return [each.algorithm, "-", "", "", "", "", "", each.impossible]
     terms = ["", "", ""] if each.terms_s is None else [_duration(term) for term in each.terms_s]
+    if each.unplayed_operations is not None:
+        price = "-" if each.seconds is None else f"~{_duration(each.seconds)}"
+        return [each.algorithm, price, *terms, "", "", each.formula]
     return [
         each.algorithm,
         "never ends" if each.seconds is None else _duration(each.seconds),

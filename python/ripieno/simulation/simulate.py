@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import ripieno._native as _native
@@ -48,6 +48,9 @@ class Simulation:
         How many messages arrived.
     transfers
         These, in the order in which they arrived, if they were asked for.
+    left_out
+        If `algorithm` stands in for the usual one: each algorithm whose plans are too large to be played, and about how
+        many operations they have.
     """
 
     collective: str
@@ -60,6 +63,7 @@ class Simulation:
     busiest: tuple[str, int, float] | None
     message_count: int
     transfers: list[TransferTime] | None
+    left_out: list[tuple[str, int]] = field(default_factory=list)
 
     @property
     def unfinished(self) -> list[int]:
@@ -81,6 +85,7 @@ class Simulation:
             "bytes": self.bytes,
             "busiest": busiest,
             "message_count": self.message_count,
+            "left_out": dict(self.left_out),
         }
         if self.transfers is not None:
             found["transfers"] = [transfer._asdict() for transfer in self.transfers]
@@ -98,6 +103,10 @@ class Simulation:
             share = "" if not self.seconds else f", {busy_s / self.seconds:.0%} of the time"
             lines.append(f"busiest     {wire}: {bytes_text(carried)}{share}")
         lines.append(f"messages    {self.message_count:,}")
+        lines += [
+            f"left out    {name}: about {count:,} operations, expected at most {_native.OPERATIONS_MAX:,}"
+            for name, count in self.left_out
+        ]
         return "\n".join(lines)
 
     def _time_text(self) -> str:
@@ -127,7 +136,8 @@ def simulate(
     nbytes
         Of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
     algorithm
-        As calls name it, such as "chain" or "chain\\@random:7"; by default the one that would run.
+        As calls name it, such as "chain" or "chain\\@random:7"; by default the one that would run. If its plans are too
+        large, the algorithm with the least price among those that fit.
     root
         Of a collective that has one.
     transfers
@@ -152,4 +162,5 @@ def simulate(
         busiest=found["busiest"],
         message_count=found["message_count"],
         transfers=[TransferTime(*each) for each in found["transfers"]] if transfers else None,
+        left_out=[(name, count) for name, count in found["left_out"]],
     )

@@ -18,16 +18,17 @@ from ripieno.errors import InputError
 from ripieno.wire.arrays import (
     as_array,
     check_fits,
-    check_op,
     check_unmasked,
     empty,
     fill,
     in_place,
+    known,
     line,
     reducible,
     row_size,
 )
 from ripieno.wire.forms import of_rows
+from ripieno.wire.operations import check_op
 
 #: Where a union of index sets fills more of its range than this, it takes the whole range.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
@@ -49,7 +50,7 @@ def indices_of(value: Any, what: str) -> NDArray[Any]:
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
-def rows_of(values: Any, op: str, count: int) -> NDArray[Any]:
+def rows_of(values: Any, op: Any, count: int) -> NDArray[Any]:
     """`values` as a C-contiguous array of `count` rows that `op` is defined on."""
     check_op(op)
     rows = reducible(values, op, "sparse reduce")
@@ -77,7 +78,7 @@ def reduced(
             # What arrives must not overwrite what has still to leave.
             rows = rows.copy()
     result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
-    reduce(line(rows), line(result), row_size(rows), of_rows(rows) or "rows of one number")
+    reduce(line(rows), line(result), row_size(rows) * known(rows)[1], of_rows(rows) or "rows of one number")
     return result if out is None or out is result else fill(out, result)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 from ripieno.torch.sparse import sparse_sum
@@ -269,7 +270,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return finish
 
 
-def _summed(op: str) -> str:
+def _summed(op: OpName | Literal["avg"]) -> OpName:
     return "sum" if op == "avg" else op
 
 

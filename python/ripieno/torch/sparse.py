@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
 from ripieno.torch.tensors import array_of, tensor_like
 
 
-def sparse_sum(comm: Communicator, tensor: torch.Tensor, op: str) -> torch.Tensor:
+def sparse_sum(comm: Communicator, tensor: torch.Tensor, op: OpName) -> torch.Tensor:
     """The combination of all ranks' sparse tensors, coalesced: ranks tell their indices, then rows of equal ones meet.
 
     Raises

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from numpy.typing import NDArray
 
+from ripieno._types import OpName
 from ripieno.errors import InputError
 
-_OPS = {
+_OPS: dict[Any, OpName | Literal["avg"]] = {
     dist.ReduceOp.SUM: "sum",
     dist.ReduceOp.AVG: "avg",
     dist.ReduceOp.PRODUCT: "prod",
@@ -23,7 +24,7 @@ _OPS = {
     dist.ReduceOp.BXOR: "xor",
 }
 # Of booleans: what is true of a sum is that one of them is.
-_OPS_OF_BOOLEANS = {"sum": "or", "max": "or", "prod": "and", "min": "and"}
+_OPS_OF_BOOLEANS: dict[str, OpName] = {"sum": "or", "max": "or", "prod": "and", "min": "and"}
 
 
 def array_of(tensor: torch.Tensor) -> NDArray[Any]:
@@ -57,7 +58,7 @@ def length(tensor: torch.Tensor) -> int:
     return int(tensor.numel()) * (2 if tensor.is_complex() else 1)
 
 
-def op_of(op: Any, dtype: torch.dtype) -> str:
+def op_of(op: Any, dtype: torch.dtype) -> OpName | Literal["avg"]:
     """The name of an operation for elements of a kind; "avg" is a sum that is divided in the end.
 
     Raises
@@ -69,8 +70,8 @@ def op_of(op: Any, dtype: torch.dtype) -> str:
     name = next((name for kind, name in _OPS.items() if op == kind), None)
     if name is None:
         raise InputError(f"{op}: expected SUM, AVG, PRODUCT, MIN, MAX, BAND, BOR or BXOR")
-    if dtype == torch.bool:
-        name = _OPS_OF_BOOLEANS.get(name, name)
+    if dtype == torch.bool and name in _OPS_OF_BOOLEANS:
+        name = _OPS_OF_BOOLEANS[name]
     if dtype.is_complex and name not in ("sum", "avg"):
         raise InputError(f"{op} of {dtype}: complex numbers can be summed and averaged only")
     if name == "avg" and not (dtype.is_floating_point or dtype.is_complex):

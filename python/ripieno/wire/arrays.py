@@ -16,19 +16,16 @@ from numpy.typing import DTypeLike, NDArray
 import ripieno._native as _native
 from ripieno._checks import text, whole
 from ripieno.errors import InputError
+from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_of_truths
 from ripieno.wire.wholes import check_int64, is_whole
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
-ARITHMETIC = ("sum", "prod", "min", "max")
-BITWISE = ("and", "or", "xor")
-OPS = (*ARITHMETIC, *BITWISE)
 
 # No array has more rows.
 _ROWS_MAX = 2**63 - 1
 
 # To make a union of types takes longer than to look a value up among them.
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 _REDUCIBLE = (*_NUMBERS, np.number, np.bool_, np.ndarray)
 _BUFFERS = (array.array, memoryview)
 _CONTAINERS = (dict, tuple, list)
@@ -38,6 +35,10 @@ _LENT_BYTES = 1 << 16
 
 #: Those that NumPy has by itself; bfloat16 is another's.
 NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
+
+
+#: Complex numbers, whose sums are those of their parts.
+_COMPLEX_DTYPES: dict[np.dtype[Any], np.dtype[Any]] = {np.dtype("c8"): np.dtype("f4"), np.dtype("c16"): np.dtype("f8")}
 
 
 def is_native(dtype: np.dtype[Any]) -> bool:
@@ -76,6 +77,41 @@ def check_unmasked(value: Any, what: str) -> None:
         raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
 
 
+def meant(op: Any, value: Any) -> Any:
+    """Return the name of the operation that `op` means for `value`, or the function that combines such values.
+
+    Functions that mean an operation, such as ``sum``, stand for its name with arrays, numbers, and tuples, lists and
+    dicts. With other objects, such as sets, they are called.
+    """
+    if isinstance(op, str) and op != "prod":
+        return op
+    dtypes = _dtypes(value)
+    meaning = named_of_truths(op) if all(dtype.kind == "b" for dtype in dtypes) else named(op)
+    if not isinstance(meaning, str):
+        return meaning
+    if meaning == "prod" and any(dtype.kind == "c" for dtype in dtypes):
+        return PRODUCT
+    is_combined = is_tree(value) or dtypes[0].kind in "biufc" or dtypes[0].name == "bfloat16"
+    if isinstance(op, str) or is_combined:
+        return meaning
+    pairwise = PAIRWISE[meaning]
+    return pairwise.on_objects if as_array(value) is None else pairwise.on_arrays
+
+
+def _dtypes(value: Any) -> list[np.dtype[Any]]:
+    """Return the dtypes of the leaves of a value; that of an object without one is object."""
+    found: list[np.dtype[Any]] = []
+
+    def visit(leaf: Any) -> None:
+        array = leaf if isinstance(leaf, np.ndarray | np.generic) else as_array(leaf)
+        if array is None and isinstance(leaf, _NUMBERS):
+            array = np.asarray(leaf)
+        found.append(np.dtype(object) if array is None else array.dtype)
+
+    map_leaves(value, visit)
+    return found
+
+
 def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
     """`value`, a number or an array, as an array of a type that `op` is defined on."""
     if type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and op in ARITHMETIC:
@@ -94,9 +130,13 @@ def reducible(value: Any, op: str, what: str) -> NDArray[Any]:
         )
     if found.dtype == bool and op in ("sum", "prod") and found.ndim == 0:
         return found.astype(np.int64)
-    if found.dtype != bool and not is_native(found.dtype) and not is_native(found.dtype.newbyteorder("=")):
+    dtype = found.dtype.newbyteorder("=")
+    if dtype in _COMPLEX_DTYPES and op == "sum":
+        return found
+    if dtype.kind != "b" and not is_native(dtype):
         raise InputError(
             f"{what}: dtype {found.dtype}: expected int8 … int64, uint8 … uint64, float16, bfloat16, float32 or float64"
+            f"{', or complex numbers, which have sums and products only' if dtype.kind == 'c' else ''}"
         )
     check_defined(found.dtype, op, what)
     return found
@@ -240,6 +280,9 @@ def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """All elements in a type that the native module knows, and how many of those make one element."""
     if is_seen(contiguous.dtype):
         return contiguous, 1
+    if contiguous.dtype in _COMPLEX_DTYPES:
+        parts: NDArray[Any] = contiguous.reshape(-1).view(_COMPLEX_DTYPES[contiguous.dtype])
+        return parts, 2
     return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
 
 
@@ -320,12 +363,6 @@ def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[
     array, scale = known(rows)
     per_row = row_size(rows) * scale
     return array, [count * per_row for count in counts]
-
-
-def check_op(op: str) -> None:
-    """`InputError` unless `op` is an operation."""
-    if not isinstance(op, str) or op not in OPS:
-        raise InputError(f"op={op!r}: expected one of {', '.join(OPS)}")
 
 
 def own(array: NDArray[Any]) -> NDArray[Any]:

@@ -42,6 +42,8 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.allreduce_init(mine, out=mine)(), Floats)
     assert_type(comm.allreduce((mine, comm.rank)), tuple[Floats, int])
     assert_type(comm.allreduce({"loss": 0.5}), dict[str, float])
+    assert_type(comm.allreduce(mine, op=sum), Floats)
+    assert_type(comm.allreduce(mine, op=np.maximum), Floats)
     assert_type(comm.scan(1), int)
     assert_type(comm.exscan(mine, "max"), Floats)
     assert_type(comm.allgather(comm.rank), list[int])

@@ -22,6 +22,12 @@ use std::fmt;
 /// Operations of all ranks together: more do not fit the memory of a usual machine.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
+/// Events of a play between two questions whether it is interrupted.
+const UNINTERRUPTED_EVENTS: usize = 1 << 10;
+
+/// Operations that are planned between two questions whether a play is interrupted.
+pub(crate) const UNINTERRUPTED_OPERATIONS: usize = 1 << 16;
+
 /// What came of a play.
 #[derive(Clone, Debug)]
 pub struct Played {
@@ -61,6 +67,8 @@ pub enum Unplayable {
         /// How many at least.
         operation_count: usize,
     },
+    /// The caller asked for an end.
+    Interrupted,
 }
 
 impl fmt::Display for Unplayable {
@@ -72,6 +80,7 @@ impl fmt::Display for Unplayable {
             Unplayable::TooLarge { operation_count } => {
                 write!(f, "{operation_count} operations and more: expected at most {OPERATIONS_MAX}")
             }
+            Unplayable::Interrupted => write!(f, "the simulation was interrupted"),
         }
     }
 }
@@ -99,9 +108,13 @@ impl Played {
     }
 }
 
-/// Plays one plan per rank.
-pub fn play(cluster: &Cluster, plans: impl Iterator<Item = Plan>) -> Result<Played, Unplayable> {
-    let mut stage = PlayState::ready(cluster, Score::of(cluster, plans)?);
-    stage.run();
+/// Plays one plan per rank, unless it is interrupted, which is asked from time to time.
+pub fn play(
+    cluster: &Cluster,
+    plans: impl Iterator<Item = Plan>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Played, Unplayable> {
+    let mut stage = PlayState::ready(cluster, Score::of(cluster, plans, is_interrupted)?);
+    stage.run(is_interrupted)?;
     Ok(stage.played())
 }

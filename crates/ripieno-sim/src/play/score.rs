@@ -1,7 +1,7 @@
 //! The score: all flows of a play, which of them are the ends of one message, and what each waits for.
 
 use super::flow::{FlowMessage, OperationFlow, end_of, flow};
-use super::{OPERATIONS_MAX, Unplayable};
+use super::{OPERATIONS_MAX, UNINTERRUPTED_OPERATIONS, Unplayable};
 use crate::cluster::Cluster;
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
@@ -17,11 +17,21 @@ pub(super) struct Score {
 
 impl Score {
     /// The score of one plan per rank.
-    pub(super) fn of(cluster: &Cluster, plans: impl Iterator<Item = Plan>) -> Result<Score, Unplayable> {
+    pub(super) fn of(
+        cluster: &Cluster,
+        plans: impl Iterator<Item = Plan>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Score, Unplayable> {
         let (mut flows, mut waits, mut messages) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rank_count = 0;
+        let (mut rank_count, mut checked_count) = (0, 0);
         for (rank, plan) in plans.enumerate() {
             rank_count += 1;
+            if flows.len() >= checked_count + UNINTERRUPTED_OPERATIONS {
+                checked_count = flows.len();
+                if is_interrupted() {
+                    return Err(Unplayable::Interrupted);
+                }
+            }
             let mut numbers = vec![None; plan.operations().len()];
             for (index, operation) in plan.operations().iter().enumerate() {
                 if operation.length_bytes() == 0 {

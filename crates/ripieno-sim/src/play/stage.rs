@@ -2,7 +2,7 @@
 
 use super::flow::{FlowState, OperationFlow, StartOrder, turn};
 use super::score::Score;
-use super::{Played, WireLoad};
+use super::{Played, UNINTERRUPTED_EVENTS, Unplayable, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::waits::OperationWait;
@@ -123,15 +123,25 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    pub(super) fn run(&mut self) {
+    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Unplayable> {
         self.settle();
+        let mut event_count = 0;
         while let Some(event) = self.clock.advance() {
             self.happen(event);
+            event_count += 1;
             while let Some(event) = self.clock.also_now(EQUAL * self.clock.now_s()) {
                 self.happen(event);
+                event_count += 1;
+            }
+            if event_count >= UNINTERRUPTED_EVENTS {
+                event_count = 0;
+                if is_interrupted() {
+                    return Err(Unplayable::Interrupted);
+                }
             }
             self.settle();
         }
+        Ok(())
     }
 
     /// Begins what can begin, and gives everything its rate.

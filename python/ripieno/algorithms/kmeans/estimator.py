@@ -117,7 +117,7 @@ class KMeans(
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The centroids: float64 for float64 input, float32 for float32 and uint8.
+        The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     labels_ : ndarray of shape (n_samples,), int32
         The nearest centroid of each row, in the order of the rows (files in the order given, globs sorted).
     inertia_ : float
@@ -421,10 +421,11 @@ class KMeans(
     def _keep(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
         best = parts[0]
         if best.numbers is None:
-            self.cluster_centers_ = best.clustering.centroids
+            centroids = best.clustering.centroids
         else:
             divided = [(part.clustering.centroids, part.numbers) for part in parts if part.numbers is not None]
-            self.cluster_centers_ = whole_centroids(divided)
+            centroids = whole_centroids(divided)
+        self.cluster_centers_ = as_given(centroids, source)
         self.inertia_ = best.clustering.inertia
         self.assignment_recall_ = best.clustering.loss.recall
         self.inertia_gap_ = best.clustering.loss.gap
@@ -440,3 +441,9 @@ class KMeans(
                 ConvergenceWarning,
                 stacklevel=3,
             )
+
+
+def as_given(centroids: NDArray[Any], source: Source) -> NDArray[Any]:
+    """Return centroids in the type of the input: sparse entries are float64 while they are computed with."""
+    given = source.source if isinstance(source, LocalRows) else source
+    return centroids.astype(given.given_dtype, copy=False) if isinstance(given, InMemorySparse) else centroids

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
-from ripieno.algorithms.kmeans.estimator import KMeans
+from ripieno.algorithms.kmeans.estimator import KMeans, as_given
 from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.own_rows import Source, open_for_fit
@@ -71,7 +71,7 @@ class MiniBatchKMeans(KMeans):
     Attributes
     ----------
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        The centroids: float64 for float64 input, float32 for float32 and uint8.
+        The centroids: float64 for float64 input, float32 for float32 and uint8, sparse or not.
     counts_ : ndarray of shape (n_clusters,), float64
         The weight of the rows that each centroid has got, in all batches.
     labels_ : ndarray of shape (n_samples,), int32
@@ -196,7 +196,7 @@ class MiniBatchKMeans(KMeans):
         source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
         options = self._options(self._starts(source, comm)[0], comm)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
-        self._keep_learned(parts, comm if rows == "own" else None)
+        self._keep_learned(parts, source, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
         self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
         return self
@@ -240,7 +240,7 @@ class MiniBatchKMeans(KMeans):
         start: int | NDArray[Any] | Learned
         start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
         parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm, rows=rows)
-        self._keep_learned(parts, comm if rows == "own" else None)
+        self._keep_learned(parts, source, comm if rows == "own" else None)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
         self.n_iter_ = 1 if is_first else self.n_iter_
         return self
@@ -267,9 +267,9 @@ class MiniBatchKMeans(KMeans):
     def _shipped(self, part: Any) -> Any:
         return replace(part, labels=part.labels[:0])
 
-    def _keep_learned(self, parts: list[MiniBatchPart], own: Communicator | None) -> None:
+    def _keep_learned(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
         """Keep the result; of own rows the labels of this rank of `own`."""
-        self.cluster_centers_ = parts[0].learned.centroids
+        self.cluster_centers_ = as_given(parts[0].learned.centroids, source)
         self.counts_ = parts[0].learned.weight_sums
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno._types import OpName
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class VertexValues:
         given = np.concatenate([graph.rows, self.vertices[self.home]])
         self._reduction = comm.sparse(given, self.vertices, size=graph.vertices.largest + 1)
 
-    def step(self, values: NDArray[Any], op: str, own: NDArray[Any] | None = None) -> NDArray[Any]:
+    def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
         """Combine for each vertex the values of the sources of its edges; and its `own`.
 
         All three are (m, …) arrays. Without `own` a vertex that no edge leads to gets what is neutral: 0, or of "min"

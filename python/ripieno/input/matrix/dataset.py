@@ -217,6 +217,8 @@ class InMemorySparse(Lendable):
     data: NDArray[np.float64]
     column_count: int
     names: tuple[str, ...] = ()
+    #: The type of the entries as they were given.
+    given_dtype: str = "f8"
 
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
@@ -225,11 +227,13 @@ class InMemorySparse(Lendable):
         """The parts of a matrix, in the order of columns, of which no two are in one place."""
         if matrix.shape[1] > COLUMNS_MAX:
             raise InputError(f"X: {matrix.shape[1]:,} columns, expected at most {COLUMNS_MAX:,}")
+        given_dtype = matrix.dtype.str
         if not matrix.has_canonical_format:
-            matrix = matrix.copy()
+            matrix = matrix.astype(np.float64)
             matrix.sum_duplicates()
         indices = matrix.indices.astype(np.int32, copy=False)
-        return cls(matrix.indptr, indices, matrix.data.astype(np.float64, copy=False), matrix.shape[1])
+        entries = matrix.data.astype(np.float64, copy=False)
+        return cls(matrix.indptr, indices, entries, matrix.shape[1], given_dtype=given_dtype)
 
     @property
     def row_count(self) -> int:

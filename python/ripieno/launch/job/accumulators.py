@@ -6,24 +6,17 @@ What is added is combined task by task, ranks in order, so a sum has the same bi
 from __future__ import annotations
 
 import itertools
-import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Number
 from typing import Any, NoReturn
 
 import numpy as np
 
+from ripieno._types import Op
 from ripieno.errors import InputError
-
-# For Python's numbers, which do not overflow, and for arrays.
-_OPS: dict[str, tuple[Callable[[Any, Any], Any], np.ufunc]] = {
-    "sum": (operator.add, np.add),
-    "prod": (operator.mul, np.multiply),
-    "min": (min, np.minimum),
-    "max": (max, np.maximum),
-}
+from ripieno.wire.operations import ARITHMETIC, PAIRWISE, named, text_of
 
 Amounts = dict[int, Any]
 
@@ -41,9 +34,10 @@ class Accumulator:
         The initial value, combined with the additions of all steps that have ended well.
     """
 
-    def __init__(self, number: int, initial: Any, op: str) -> None:
-        if op not in _OPS:
-            raise InputError(f"op={op!r}: expected one of {', '.join(_OPS)}")
+    def __init__(self, number: int, initial: Any, op: Op) -> None:
+        op = named(op)
+        if op not in ARITHMETIC:
+            raise InputError(f"op={text_of(op)}: expected one of {', '.join(ARITHMETIC)}")
         _check_number(initial)
         self.number = number
         self.op = op
@@ -65,7 +59,7 @@ class JobAccumulator(Accumulator):
         The initial value, combined with the additions of all programs that have ended well.
     """
 
-    def __init__(self, initial: Any, op: str) -> None:
+    def __init__(self, initial: Any, op: Op) -> None:
         super().__init__(next(_numbers), initial, op)
 
     def add(self, amount: Any) -> None:
@@ -156,7 +150,7 @@ def _adder(number: int, shape: tuple[int, ...], op: str) -> Adder:
 
 def combined(op: str, left: Any, right: Any) -> Any:
     """Two values of an accumulator made one."""
-    scalar, elementwise = _OPS[op]
+    scalar, elementwise = PAIRWISE[op]
     if isinstance(left, np.generic | np.ndarray) or isinstance(right, np.generic | np.ndarray):
         return elementwise(left, right)
     return scalar(left, right)

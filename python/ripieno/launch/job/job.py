@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, T
 from weakref import WeakSet, WeakValueDictionary
 
 from ripieno._checks import check_count
-from ripieno._types import OnFailure
+from ripieno._types import OnFailure, Op
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
@@ -326,14 +326,14 @@ class Job(ABC):
         """
         return Broadcast(self, value, strategy, places)
 
-    def accumulator(self, initial: Any, op: str = "sum") -> JobAccumulator:
+    def accumulator(self, initial: Any, op: Op = "sum") -> JobAccumulator:
         """A value that programs of this job add to, and that the caller reads.
 
         Parameters
         ----------
         initial : number or ndarray
             Its value at first; its shape is that of what is added.
-        op : {"sum", "prod", "min", "max"}
+        op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
             How it is combined with what is added.
 
         Returns

@@ -100,6 +100,11 @@ def current() -> Communicator | None:
     return latest if latest is not None and not latest.closed else None
 
 
+def has_met() -> bool:
+    """Return whether `init` was called here."""
+    return _current is not None
+
+
 def _close() -> None:
     """At the end of the script."""
     comm = current()

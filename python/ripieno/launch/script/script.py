@@ -51,6 +51,8 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
         report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
         _tell(channel, report.told_to_all(environment.current()))
         sys.exit(1)
+    finally:
+        _warn_of_separate_worlds(kind, target)
 
 
 def _bind() -> None:
@@ -59,6 +61,19 @@ def _bind() -> None:
     if wanted.is_asked:
         threads = [int(os.environ["RIPIENO_THREADS"])] * int(os.environ["LOCAL_WORLD_SIZE"])
         binding.places(wanted, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
+
+
+def _warn_of_separate_worlds(kind: str, target: str) -> None:
+    """Print a warning, on rank 0, if the script used mpi4py, to which each process is a world of its own."""
+    count = os.environ["WORLD_SIZE"]
+    is_first_of_several = os.environ["RANK"] == "0" and count != "1"
+    if is_first_of_several and "mpi4py.MPI" in sys.modules and not environment.has_met():
+        instead = f"-m ripieno.mpi {target}" if kind == "file" else f"a script by -m ripieno.mpi, not -m {target}"
+        print(
+            f"ripieno: warning: the script imported mpi4py, and no rank called rp.init: mpi4py saw {count} worlds of "
+            f"one rank each. To run it on the ranks of Ripieno: ripieno run -n {count} {instead}",
+            file=sys.stderr,
+        )
 
 
 def _whoami() -> tuple[int, str]:
