@@ -44,7 +44,7 @@ impl Connector {
     /// tried again.
     pub fn connect(&self, peer: &PeerAddress, purpose: Purpose, deadline: Instant) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
-        if purpose == Purpose::Data && self.links == Links::SharedMemory {
+        if matches!(purpose, Purpose::Data | Purpose::Messages) && self.links == Links::SharedMemory {
             candidates.retain(|address| matches!(address, Address::Unix(_)));
         }
         self.connect_at(peer, purpose, &candidates, deadline)
@@ -203,9 +203,7 @@ pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> 
         greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
             Err(Refusal::Rank(rank))
         }
-        greeting if !matches!(greeting.purpose, Purpose::Control | Purpose::Data | Purpose::Agreement) => {
-            Err(Refusal::Purpose)
-        }
+        greeting if matches!(greeting.purpose, Purpose::Rendezvous | Purpose::Member) => Err(Refusal::Purpose),
         _ => Ok(()),
     }
 }

@@ -121,12 +121,12 @@ impl Mesh {
     /// Sleeps until one of `wants` can be done, somebody comes, the bell rings, or `timeout` is over.
     pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) {
+            if let Some(Slot::Open(link)) = self.slots.get_mut(&want.link.peer) {
                 link.prepare_sleep();
             }
         }
         let entrance = Watch { fd: self.entrance.as_fd(), readable: true, writable: false };
-        let links = wants.iter().filter_map(|want| match self.slots.get(&want.peer)? {
+        let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
             Slot::Open(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
             _ => None,
         });
@@ -143,7 +143,7 @@ impl Mesh {
         // The first is the entrance.
         let mut index = 1;
         for want in wants {
-            let Some(Slot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
+            let Some(Slot::Open(link)) = self.slots.get_mut(&want.link.peer) else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }

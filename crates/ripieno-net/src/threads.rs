@@ -4,7 +4,9 @@ use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
-use ripieno_run::{CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Remote, Told, Topology, Want};
+use ripieno_run::{
+    CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Remote, Told, Topology, Want,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +17,7 @@ use std::time::{Duration, Instant};
 pub struct ThreadFabric {
     rank: usize,
     doorbell: Doorbell,
+    /// By the index of the link.
     links: Vec<Option<RingLink>>,
     world: Arc<World>,
 }
@@ -31,8 +34,8 @@ struct World {
     waits: Mutex<Waits>,
     /// Who has left in good order.
     left: Vec<AtomicBool>,
-    /// Ends of links that wait for their rank to ask, by (rank, peer).
-    waiting: Mutex<BTreeMap<(usize, usize), RingLink>>,
+    /// Ends of links that wait for their rank to ask.
+    waiting: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
 }
 
 impl ThreadFabric {
@@ -60,7 +63,7 @@ impl ThreadFabric {
         let fabric = |(rank, doorbell)| ThreadFabric {
             rank,
             doorbell,
-            links: (0..world_size).map(|_| None).collect(),
+            links: (0..LinkId::PER_PEER * world_size).map(|_| None).collect(),
             world: world.clone(),
         };
         Ok(doorbells.into_iter().enumerate().map(fabric).collect())
@@ -71,15 +74,15 @@ impl ThreadFabric {
         self.world.left[self.rank].store(true, Ordering::Release);
     }
 
-    fn open_link(&self, peer: usize) -> Result<RingLink, LinkError> {
+    fn open_link(&self, id: LinkId) -> Result<RingLink, LinkError> {
         let mut waiting = lock(&self.world.waiting);
-        if let Some(link) = waiting.remove(&(self.rank, peer)) {
+        if let Some(link) = waiting.remove(&(self.rank, id)) {
             return Ok(link);
         }
-        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[peer].clone());
+        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[id.peer].clone());
         let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
         let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
-        waiting.insert((peer, self.rank), other);
+        waiting.insert((id.peer, id.other_end(self.rank)), other);
         Ok(link)
     }
 }
@@ -173,18 +176,19 @@ impl Fabric for ThreadFabric {
     }
 
     fn world_size(&self) -> usize {
-        self.links.len()
+        self.world.bells.len()
     }
 
     fn topology(&self) -> Arc<Topology> {
         self.world.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if self.links[peer].is_none() {
-            self.links[peer] = Some(self.open_link(peer)?);
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        let index = id.index(self.world_size());
+        if self.links[index].is_none() {
+            self.links[index] = Some(self.open_link(id)?);
         }
-        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
+        Ok(self.links[index].as_mut().map(|link| link as &mut dyn Link))
     }
 
     fn has_failed(&self) -> bool {

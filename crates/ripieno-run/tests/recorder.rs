@@ -6,8 +6,8 @@ use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{
-    Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, Memory, Prepared,
-    Remote, RunError, Schedule, Topology, Want,
+    Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Memory,
+    Prepared, Remote, RunError, Schedule, Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -42,8 +42,8 @@ impl Fabric for Sleepy {
     fn topology(&self) -> Arc<Topology> {
         self.world.topology()
     }
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        self.world.link(peer)
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        self.world.link(id)
     }
     fn has_failed(&self) -> bool {
         self.world.has_failed()

@@ -5,7 +5,8 @@ use crate::links::{Bell, Watch};
 use crate::monitor::{Order, Shared, Status};
 use ripieno_run::membership::{Request, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas, Shrunk, Told,
+    Topology, Want,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -34,25 +35,25 @@ impl Fabric for Endpoint {
         self.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if self.slots[peer].is_open() {
-            return Ok(self.standing_link(peer));
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        if self.slot(id).is_open() {
+            return Ok(self.standing_link(id));
         }
         self.take_deliveries();
-        if matches!(self.slots[peer], Slot::Unasked) {
-            self.open_link(peer);
+        if matches!(self.slot(id), Slot::Unasked) {
+            self.open_link(id);
         }
-        if matches!(self.slots[peer], Slot::Opening)
-            && self.config.rank > peer
+        if matches!(self.slot(id), Slot::Opening)
+            && !self.connects(id)
             && let Some(lack) = self.lack()
         {
             return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
         }
-        self.slots[peer].link()
+        self.slot(id).link()
     }
 
-    fn standing_link(&mut self, peer: usize) -> Option<&mut dyn Link> {
-        self.slots[peer].standing_link()
+    fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
+        self.slot(id).standing_link()
     }
 
     fn has_failed(&self) -> bool {
@@ -161,11 +162,11 @@ impl Fabric for Endpoint {
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let Slot::Tcp(link) = &mut self.slots[want.peer] {
+            if let Slot::Tcp(link) = self.slot(want.link) {
                 link.prepare_sleep();
             }
         }
-        let watches = wants.iter().filter_map(|want| match &self.slots[want.peer] {
+        let watches = wants.iter().filter_map(|want| match &self.slots[want.link.index(self.config.world_size)] {
             Slot::Tcp(link) => Some(Watch { fd: link.as_fd(), readable: want.readable, writable: want.writable }),
             _ => None,
         });
@@ -220,11 +221,16 @@ fn report_failure(shared: &Shared, failure: Failure) {
 }
 
 impl Endpoint {
+    #[inline]
+    pub(super) fn slot(&mut self, id: LinkId) -> &mut Slot {
+        &mut self.slots[id.index(self.config.world_size)]
+    }
+
     /// Tells the links what the sleep has shown of their sockets.
     fn note_ready(&mut self, wants: &[Want]) {
         let mut index = 0;
         for want in wants {
-            let Slot::Tcp(link) = &mut self.slots[want.peer] else { continue };
+            let Slot::Tcp(link) = &mut self.slots[want.link.index(self.config.world_size)] else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -239,7 +245,9 @@ impl Endpoint {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();
         for (rank, failure) in losses {
-            self.slots[rank] = Slot::Broken(LinkError::Closed { cause: failure.to_string() });
+            for id in LinkId::all_of(rank) {
+                *self.slot(id) = Slot::Broken(LinkError::Closed { cause: failure.to_string() });
+            }
         }
     }
 
@@ -247,12 +255,13 @@ impl Endpoint {
     /// any more, nor does a cable between two hosts that is cut.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
-            match &mut self.slots[want.peer] {
+            let index = want.link.index(self.config.world_size);
+            match &mut self.slots[index] {
                 Slot::Ring(_, liveness) => {
                     // What the peer wrote before its end was there at the try after the end was seen.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
-                        self.shared.request(Request::Suspect { peer: want.peer, cause });
+                        self.shared.request(Request::Suspect { peer: want.link.peer, cause });
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
@@ -260,7 +269,7 @@ impl Endpoint {
                     let silence = link.unanswered();
                     if silence > self.config.heartbeat_timeout {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
-                        self.slots[want.peer] = Slot::Broken(LinkError::Closed { cause });
+                        self.slots[index] = Slot::Broken(LinkError::Closed { cause });
                     }
                 }
                 Slot::Unasked | Slot::Opening | Slot::Broken(_) => {}

@@ -1,14 +1,14 @@
 //! Waiting for a message of any of several peers: it is looked at, not taken. Runs in flight go on meanwhile.
 //!
-//! A peer that has sent something else, such as the beginning of a collective that it has entered already, is passed
-//! over as long as another may bring a message.
+//! A peer that has sent something else, such as a message of another communicator, is passed over as long as another may
+//! bring a message.
 
 use super::flights::Everyone;
 use super::idle::{self, Work};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
 use crate::call::CallKind;
-use crate::fabric::{Fabric, Failure, Want};
+use crate::fabric::{Fabric, Failure, LinkId, Want};
 use crate::link::LinkError;
 use std::time::Duration;
 
@@ -61,11 +61,12 @@ impl Executor {
 
 impl Arrivals<'_> {
     fn look(&mut self, peer: usize) -> Seen {
-        if self.everyone.flights.reads_from(peer) {
+        let inbox = LinkId::inbox(peer);
+        if self.everyone.flights.reads_from(inbox) {
             return Seen::Nothing;
         }
-        let bytes = match self.everyone.fabric.link(peer) {
-            Ok(None) => return Seen::Nothing,
+        let bytes = match self.everyone.fabric.link(inbox) {
+            Ok(None) => return self.look_for_life(peer),
             Ok(Some(link)) => link.peek(PREAMBLE_BYTES),
             Err(error) => Err(error),
         };
@@ -81,6 +82,15 @@ impl Arrivals<'_> {
                 }
                 _ => Seen::Other,
             },
+            Err(error) => Seen::Closed(error),
+        }
+    }
+
+    /// Looks at a peer that has never sent a message. The link for collectives is closed when the peer is gone.
+    fn look_for_life(&mut self, peer: usize) -> Seen {
+        let link = self.everyone.fabric.link(LinkId::collectives(peer));
+        match link.and_then(|link| link.map_or(Ok(()), |link| link.peek(1).map(|_| ()))) {
+            Ok(()) => Seen::Nothing,
             Err(error) => Seen::Closed(error),
         }
     }
@@ -136,12 +146,20 @@ impl Work for Arrivals<'_> {
 
     fn wants(&mut self, wants: &mut Vec<Want>) {
         self.everyone.wants(wants);
-        wants.extend(self.peers.iter().map(|&peer| Want { peer, readable: true, writable: false }));
+        wants.extend(self.peers.iter().map(|&peer| Want {
+            link: LinkId::inbox(peer),
+            readable: true,
+            writable: false,
+        }));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for &peer in self.peers {
-            let is_memory = self.everyone.fabric.link(peer).is_ok_and(|link| link.is_some_and(|link| link.is_memory()));
+            let is_memory = self
+                .everyone
+                .fabric
+                .link(LinkId::inbox(peer))
+                .is_ok_and(|link| link.is_some_and(|link| link.is_memory()));
             if !is_memory {
                 return Ok(false);
             }

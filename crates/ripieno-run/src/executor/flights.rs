@@ -10,7 +10,7 @@ use super::progress::Progress;
 use super::run::Run;
 use super::schedule::Stream;
 use super::{Prepared, RunError, Traffic};
-use crate::fabric::{Fabric, Want};
+use crate::fabric::{Fabric, LinkId, Want};
 use crate::recorder::{Recorder, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -56,9 +56,9 @@ impl Flights {
         !self.is_empty() && self.flights.values().all(|flight| flight.end.is_none())
     }
 
-    /// Whether a run has still to take bytes of `peer`.
-    pub fn reads_from(&self, peer: usize) -> bool {
-        self.streams.get(&Stream::From(peer)).is_some_and(|queue| !queue.is_empty())
+    /// Whether a run has still to take bytes from a link.
+    pub fn reads_from(&self, link: LinkId) -> bool {
+        self.streams.get(&Stream::From(link)).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Adds a run behind all others.

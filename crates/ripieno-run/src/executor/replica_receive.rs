@@ -10,6 +10,7 @@ use super::run::Run;
 use super::schedule::{Lane, Schedule, Stream};
 use super::visit::{Moved, Visit, VisitError};
 use super::{RunError, SEGMENT_BYTES};
+use crate::fabric::LinkId;
 use crate::link::LinkError;
 use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
@@ -38,7 +39,10 @@ impl Schedule {
         schedule.brief = None;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
-                Stream::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(Stream::From)),
+                Stream::From(link) => {
+                    let rivals = replicas.in_turn(link.peer, rank).map(|peer| Stream::From(LinkId { peer, ..link }));
+                    schedule.add_rivals(&lane, rivals);
+                }
                 stream => schedule.add_rivals(&lane, [stream]),
             }
         }

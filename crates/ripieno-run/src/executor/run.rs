@@ -8,7 +8,7 @@ use super::schedule::{Schedule, Stream};
 use super::visit::{Moved, Visit, VisitError};
 use super::{Prepared, RunError};
 use crate::call::Header;
-use crate::fabric::{Fabric, Failure, Want};
+use crate::fabric::{Fabric, Failure, LinkId, Want};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
@@ -33,11 +33,11 @@ impl Work for Run<'_, '_> {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
-                Stream::To(peer) => self.on_link(lane, peer, |visit| visit.send())?,
-                Stream::From(peer) if self.schedule.is_replicated => {
-                    self.on_link(lane, peer, |visit| visit.receive_first())?
+                Stream::To(link) => self.on_link(lane, link, |visit| visit.send())?,
+                Stream::From(link) if self.schedule.is_replicated => {
+                    self.on_link(lane, link, |visit| visit.receive_first())?
                 }
-                Stream::From(peer) => self.on_link(lane, peer, |visit| visit.take())?,
+                Stream::From(link) => self.on_link(lane, link, |visit| visit.take())?,
                 Stream::Local => self.local(lane),
             };
         }
@@ -74,12 +74,12 @@ impl Work for Run<'_, '_> {
             if self.rests(lane) {
                 continue;
             }
-            let (Stream::To(peer) | Stream::From(peer)) = self.schedule.lanes[lane].stream else { continue };
-            let is_memory = match self.fabric.link(peer) {
+            let (Stream::To(id) | Stream::From(id)) = self.schedule.lanes[lane].stream else { continue };
+            let is_memory = match self.fabric.link(id) {
                 Ok(link) => link.is_some_and(|link| link.is_memory()),
                 // The lane drops out when it is visited next.
                 Err(_) if self.schedule.is_replicated => true,
-                Err(error) => return Err(self.closed(peer, error)),
+                Err(error) => return Err(self.closed(id.peer, error)),
             };
             if !is_memory {
                 return Ok(false);
@@ -121,7 +121,7 @@ impl Run<'_, '_> {
     pub fn ask_peers(&mut self, is_blocked: bool) {
         let mut wants = Vec::new();
         self.add_wants(&mut wants);
-        let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
+        let peers: Vec<usize> = wants.iter().map(|want| want.link.peer).collect();
         self.fabric.stalled(self.header(), &peers, is_blocked);
     }
 
@@ -132,8 +132,8 @@ impl Run<'_, '_> {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
-                Stream::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
-                Stream::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
+                Stream::To(link) => wants.push(Want { link, readable: false, writable: true }),
+                Stream::From(link) => wants.push(Want { link, readable: true, writable: false }),
                 Stream::Local => {}
             }
         }
@@ -157,16 +157,16 @@ impl Run<'_, '_> {
     fn on_link(
         &mut self,
         lane: usize,
-        peer: usize,
+        id: LinkId,
         visit: fn(&mut Visit<'_, '_>) -> Result<Moved, VisitError>,
     ) -> Result<bool, RunError> {
-        let link = match self.fabric.link(peer) {
+        let link = match self.fabric.link(id) {
             Ok(Some(link)) => link,
             Ok(None) => {
                 self.progress.cursors[lane].on_stream = true;
                 return Ok(false);
             }
-            Err(error) => return self.drop_out(lane, peer, error),
+            Err(error) => return self.drop_out(lane, id.peer, error),
         };
         let mut visited = Visit {
             link,
@@ -190,8 +190,8 @@ impl Run<'_, '_> {
         });
         match moved {
             Ok(moved) => Ok(moved == Moved::Something),
-            Err(VisitError::Link(error)) => self.drop_out(lane, peer, error),
-            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
+            Err(VisitError::Link(error)) => self.drop_out(lane, id.peer, error),
+            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, id.peer, theirs)),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
+use crate::fabric::LinkId;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,8 +73,8 @@ pub(super) struct Lane {
 /// What the steps of a lane share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stream {
-    To(usize),
-    From(usize),
+    To(LinkId),
+    From(LinkId),
     Local,
 }
 
@@ -155,6 +156,19 @@ impl Schedule {
         self
     }
 
+    /// The same schedule over the links for messages. A message has left when the link holds it.
+    pub fn of_message(mut self) -> Schedule {
+        for lane in &mut self.lanes {
+            match &mut lane.stream {
+                Stream::To(link) => *link = LinkId::outbox(link.peer),
+                Stream::From(link) => *link = LinkId::inbox(link.peer),
+                Stream::Local => {}
+            }
+        }
+        self.brief = if self.is_replicated { None } else { Brief::of(&self) };
+        self.copying()
+    }
+
     /// Bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
@@ -163,14 +177,14 @@ impl Schedule {
     /// The peers that bytes are sent to, and how many.
     pub(super) fn sent(&self) -> impl Iterator<Item = (usize, usize)> {
         self.lanes.iter().filter_map(|lane| match lane.stream {
-            Stream::To(peer) => Some((peer, lane.length_bytes)),
+            Stream::To(link) => Some((link.peer, lane.length_bytes)),
             Stream::From(_) | Stream::Local => None,
         })
     }
 
     pub(super) fn peers(&self) -> BTreeSet<usize> {
         let peer = |lane: &Lane| match lane.stream {
-            Stream::To(peer) | Stream::From(peer) => Some(peer),
+            Stream::To(link) | Stream::From(link) => Some(link.peer),
             Stream::Local => None,
         };
         self.lanes.iter().filter_map(peer).collect()
@@ -184,8 +198,8 @@ impl Schedule {
     /// `lanes` are the numbers of those that are known.
     fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<Stream, usize>) {
         let stream = match *operation {
-            Operation::Send { to, .. } => Stream::To(to),
-            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(from),
+            Operation::Send { to, .. } => Stream::To(LinkId::collectives(to)),
+            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => Stream::From(LinkId::collectives(from)),
             Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Stream::Local,
         };
         let known = *lanes.entry(stream).or_insert_with(|| {

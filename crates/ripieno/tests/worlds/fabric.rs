@@ -6,7 +6,8 @@ use crate::link::{SimulatedLink, closed};
 use crate::stage::Stage;
 use ripieno_run::membership::{Event, Request, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk, Told, Topology, Want,
+    Channel, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas, Shrunk, Told,
+    Topology, Want,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ pub struct Rank {
     pub rank: usize,
     pub members: Vec<usize>,
     pub seats: Vec<u64>,
+    /// By the index of the link.
     pub slots: Vec<Slot>,
     pub topology: Arc<Topology>,
     pub replicas: usize,
@@ -80,32 +82,33 @@ impl Fabric for Rank {
         self.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if matches!(self.slots[peer], Slot::Unasked | Slot::Opening) {
-            let (own, other) = (self.own, self.members[peer]);
-            let (from, to) = if self.rank < peer { (own, other) } else { (other, own) };
-            let way = Way { purpose: Purpose::Data(self.world), from, to };
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        let index = id.index(self.members.len());
+        if matches!(self.slots[index], Slot::Unasked | Slot::Opening) {
+            let (own, other) = (self.own, self.members[id.peer]);
+            let way = self.way(id);
+            let Way { from, to, .. } = way;
             let mut world = self.stage.lock();
             match world.openings.get(&way) {
-                None if from == own => world.ask(way, self.seats[peer]),
+                None if from == own => world.ask(way, self.seats[id.peer]),
                 Some(Opening::Open) => {
                     let is_memory = world.is_one_host(from, to);
                     drop(world);
                     let way = Way { from: own, to: other, ..way };
                     let link = SimulatedLink { stage: self.stage.clone(), way, is_memory, seen: vec![] };
-                    self.slots[peer] = Slot::Open(link, false);
+                    self.slots[index] = Slot::Open(link, false);
                 }
                 Some(Opening::Refused) if from == own => {
                     drop(world);
-                    self.slots[peer] = Slot::Broken(closed("it cannot be reached"));
+                    self.slots[index] = Slot::Broken(closed("it cannot be reached"));
                 }
                 _ => {
                     drop(world);
-                    self.slots[peer] = Slot::Opening;
+                    self.slots[index] = Slot::Opening;
                 }
             }
         }
-        match &mut self.slots[peer] {
+        match &mut self.slots[index] {
             Slot::Open(link, _) => Ok(Some(link)),
             Slot::Unasked | Slot::Opening => Ok(None),
             Slot::Broken(error) => Err(error.clone()),
@@ -209,7 +212,9 @@ impl Fabric for Rank {
         if losses.len() > self.closed_count {
             self.closed_count = losses.len();
             for (rank, failure) in losses {
-                self.slots[rank] = Slot::Broken(closed(failure.to_string()));
+                for id in LinkId::all_of(rank) {
+                    self.slots[id.index(self.members.len())] = Slot::Broken(closed(failure.to_string()));
+                }
             }
         }
     }
@@ -217,7 +222,7 @@ impl Fabric for Rank {
     fn park(&mut self, wants: &[Want], timeout: Duration) {
         let has_news = self.stage.sleep(self.own, (timeout.as_micros() as u64).min(LIFE_CHECK_US));
         if !has_news {
-            wants.iter().for_each(|want| self.look_after(want.peer));
+            wants.iter().for_each(|want| self.look_after(want.link));
         }
     }
 
@@ -225,15 +230,28 @@ impl Fabric for Rank {
 }
 
 impl Rank {
+    /// How a link is opened: from the rank that connects.
+    fn way(&self, id: LinkId) -> Way {
+        let (own, other) = (self.own, self.members[id.peer]);
+        let (is_own, purpose) = match id.channel {
+            Channel::Collectives => (self.rank < id.peer, Purpose::Data(self.world)),
+            Channel::Outbox => (true, Purpose::Messages(self.world, own)),
+            Channel::Inbox => (false, Purpose::Messages(self.world, other)),
+        };
+        let (from, to) = if is_own { (own, other) } else { (other, own) };
+        Way { purpose, from, to }
+    }
+
     /// Memory does not tell of a death, nor a cable that is cut.
-    fn look_after(&mut self, peer: usize) {
+    fn look_after(&mut self, id: LinkId) {
+        let (peer, index) = (id.peer, id.index(self.members.len()));
         let world = self.stage.lock();
-        let back = Way { purpose: Purpose::Data(self.world), from: self.members[peer], to: self.own };
-        let Slot::Open(link, was_ended) = &mut self.slots[peer] else { return };
+        let Slot::Open(link, was_ended) = &mut self.slots[index] else { return };
+        let back = link.way.back();
         if !link.is_memory {
             if world.cut_for_us(self.own, self.members[peer]) > HEARTBEAT.as_micros() as u64 {
                 drop(world);
-                self.slots[peer] = Slot::Broken(closed("its host has answered nothing"));
+                self.slots[index] = Slot::Broken(closed("its host has answered nothing"));
             }
             return;
         }

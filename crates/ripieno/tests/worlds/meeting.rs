@@ -9,7 +9,7 @@ use crate::process::Outcome;
 use crate::stage::Stage;
 use ripieno_run::membership::agreement::{self, Decision};
 use ripieno_run::membership::{Event, Membership, Request, Timing};
-use ripieno_run::{Failure, Replicas, Topology};
+use ripieno_run::{Failure, LinkId, Replicas, Topology};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Rank {
             own,
             world,
             rank,
-            slots: members.iter().map(|_| Slot::Unasked).collect(),
+            slots: (0..LinkId::PER_PEER * members.len()).map(|_| Slot::Unasked).collect(),
             members,
             seats,
             topology: Arc::new(topology),

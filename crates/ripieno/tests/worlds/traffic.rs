@@ -69,7 +69,7 @@ impl World {
                 cable.unread_bytes -= count;
                 self.wake(way.to);
             }
-            Freight::End if matches!(way.purpose, Purpose::Data(_)) => {
+            Freight::End if matches!(way.purpose, Purpose::Data(_) | Purpose::Messages(..)) => {
                 self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
                 self.wake(way.to);
             }
@@ -105,7 +105,7 @@ impl World {
                 self.agree(way.to, agreement::Event::Heard { peer: way.from, word: *word });
             }
             (Purpose::Kin, _) => self.agree(way.to, agreement::Event::Ended { peer: way.from }),
-            (Purpose::Data(_), _) => unreachable!("bytes lie where they came"),
+            (Purpose::Data(_) | Purpose::Messages(..), _) => unreachable!("bytes lie where they came"),
         }
     }
 
@@ -162,7 +162,9 @@ impl World {
         let process = &self.processes[to];
         process.runs()
             && match purpose {
-                Purpose::Control(world) | Purpose::Data(world) => process.monitors.contains_key(&world),
+                Purpose::Control(world) | Purpose::Data(world) | Purpose::Messages(world, _) => {
+                    process.monitors.contains_key(&world)
+                }
                 Purpose::Kin => process.monitors.contains_key(&0),
             }
     }
@@ -174,7 +176,7 @@ impl World {
                 let peer = members.iter().position(|&member| member == from).expect("peers are members");
                 self.event(to, world, Event::Connected { peer });
             }
-            Purpose::Data(_) => {}
+            Purpose::Data(_) | Purpose::Messages(..) => {}
             Purpose::Kin => {
                 self.agree(to, agreement::Event::Connected { peer: from });
                 self.agree(from, agreement::Event::Connected { peer: to });

@@ -69,19 +69,22 @@ impl World {
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, Purpose::Control(world));
+        self.hang_up(rank, |purpose| purpose == Purpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, purpose: Purpose) {
-        let is_of = |way: &Way| way.from == rank && way.purpose == purpose;
+    fn hang_up(&mut self, rank: usize, is_meant: impl Fn(Purpose) -> bool) {
+        let is_of = |way: &Way| way.from == rank && is_meant(way.purpose);
         let ways: Vec<Way> = self.ways.keys().copied().filter(is_of).collect();
         ways.into_iter().for_each(|way| self.ship(way, Freight::End));
     }
 
     /// The links of `rank` in `world` end.
     pub fn close_links(&mut self, rank: usize, world: u64) {
-        self.hang_up(rank, Purpose::Data(world));
+        self.hang_up(rank, |purpose| match purpose {
+            Purpose::Data(of) | Purpose::Messages(of, _) => of == world,
+            Purpose::Control(_) | Purpose::Kin => false,
+        });
     }
 
     /// The rank leaves `world` in good order.
