@@ -46,11 +46,14 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
     except SystemExit as error:
         if error.code:
             FailureReport.of(error, *_whoami()).told_to_all(environment.current())
+        else:
+            channel.send("done")
         raise
     except BaseException as error:
         report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
         _tell(channel, report.told_to_all(environment.current()))
         sys.exit(1)
+    channel.send("done")
 
 
 def _bind() -> None:
