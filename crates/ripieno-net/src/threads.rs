@@ -5,7 +5,8 @@ use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{History, Waits, describe, describe_pair, is_one_collective};
 use ripieno_run::{
-    CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Remote, Told, Topology, Want,
+    Blocking, CollectiveId, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Remote, Told, Topology,
+    Want,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -142,9 +143,9 @@ impl World {
     }
 
     /// The failure, if blocked ranks wait for each other, `rank` among them.
-    fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<Failure> {
+    fn circle(&self, rank: usize, header: Header, peers: &[usize], blocking: Blocking) -> Option<Failure> {
         let mut waits = lock(&self.waits);
-        waits.note(self.started.elapsed(), rank, header, peers);
+        waits.note(self.started.elapsed(), rank, header, peers, blocking);
         let circle = waits.circle(rank, |rank, id, _| self.is_absent(rank, id));
         circle.map(|description| Failure::Mismatch { description })
     }
@@ -244,9 +245,13 @@ impl Fabric for ThreadFabric {
         lock(&self.world.histories[self.rank]).enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        let judged = peers.iter().find_map(|&peer| self.world.judge(header, peer));
-        let circle = || is_blocked.then(|| self.world.circle(self.rank, header, peers)).flatten();
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        let mut judged = peers.iter().map(|&peer| self.world.judge(header, peer));
+        let judged = match blocking {
+            Blocking::Any => judged.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()),
+            Blocking::All | Blocking::Nothing => judged.find_map(|judged| judged),
+        };
+        let circle = || self.world.circle(self.rank, header, peers, blocking);
         let failure = judged.or_else(circle);
         failure.into_iter().for_each(|failure| self.world.fail(failure));
     }

@@ -130,6 +130,17 @@ pub struct Want {
     pub writable: bool,
 }
 
+/// What a rank that waits for peers needs to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Blocking {
+    /// It has other calls in flight, or waits only for a while: what it waits for does not hold it up.
+    Nothing,
+    /// Each of the peers.
+    All,
+    /// Any of the peers.
+    Any,
+}
+
 /// What any thread may do while another works with the fabric.
 pub trait Remote: Send + Sync {
     /// Wakes the rank if it is parked or about to be.
@@ -224,8 +235,8 @@ pub trait Fabric: Send {
 
     /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
     /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a
-    /// failure of the job. `is_blocked` says that this rank does nothing else until then.
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool);
+    /// failure of the job. `blocking` says what this rank needs to continue.
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking);
 
     /// Agrees with all others that ask for it who is left of a world that has failed, and meets them in a new one.
     /// The links of this world end. `interrupt` is asked now and then whether to give up waiting.

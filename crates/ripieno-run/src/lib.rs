@@ -16,7 +16,7 @@ pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, Element, HEADER_BYTES, Header, Told};
 pub use executor::{Apart, End, Executor, Memory, Prepared, RunError, Schedule, Traffic};
-pub use fabric::{Channel, Fabric, Failure, LinkId, NotShrunk, Remote, Shrunk, Want};
+pub use fabric::{Blocking, Channel, Fabric, Failure, LinkId, NotShrunk, Remote, Shrunk, Want};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

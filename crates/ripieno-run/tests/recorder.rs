@@ -6,8 +6,8 @@ use common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{
-    Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Memory,
-    Prepared, Remote, RunError, Schedule, Topology, Want,
+    Blocking, Call, CallKind, Element, Executor, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId,
+    Memory, Prepared, Remote, RunError, Schedule, Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -67,7 +67,7 @@ impl Fabric for Sleepy {
         false
     }
     fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _blocking: Blocking) {
         panic!("nobody waits for {peers:?} for so long");
     }
     fn remote(&self) -> Arc<dyn Remote> {

@@ -5,8 +5,8 @@ use crate::links::{Bell, Watch};
 use crate::monitor::{Order, Shared, Status};
 use ripieno_run::membership::{Request, agreement, describe_pair};
 use ripieno_run::{
-    Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas, Shrunk, Told,
-    Topology, Want,
+    Blocking, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas, Shrunk,
+    Told, Topology, Want,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -140,8 +140,8 @@ impl Fabric for Endpoint {
         self.shared.enter(&mut self.entering, communicator, header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.shared.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        self.shared.request(Request::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
     fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {

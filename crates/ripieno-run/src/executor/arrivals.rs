@@ -7,8 +7,8 @@ use super::flights::Everyone;
 use super::idle::{self, Work};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
-use crate::call::CallKind;
-use crate::fabric::{Fabric, Failure, LinkId, Want};
+use crate::call::{CallKind, Header};
+use crate::fabric::{Blocking, Fabric, Failure, LinkId, Want};
 use crate::link::LinkError;
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ enum Seen {
 /// A wait for the first message.
 struct Arrivals<'a> {
     everyone: Everyone<'a>,
-    communicator: u32,
+    /// Of a message to this rank.
+    header: Header,
     form: Option<u32>,
     peers: &'a [usize],
     /// Whose message is there; with nothing but other things from all, whoever sent the first of these.
@@ -33,13 +34,13 @@ struct Arrivals<'a> {
 }
 
 impl Executor {
-    /// Waits until one of `peers` has sent a message on `communicator`, of this form if one is given, and gives the
-    /// peer, or `None` when `is_late` at the time of the fabric. Without such a limit a peer that has sent something
+    /// Waits until one of `peers` has sent a message on the communicator of `header`, which is of a message to this rank,
+    /// and of this form if one is given, and gives the peer, or `None` when `is_late` at the time of the fabric. Without such a limit a peer that has sent something
     /// else is given once all have.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,
-        communicator: u32,
+        header: Header,
         form: Option<u32>,
         peers: &[usize],
         is_late: Option<&dyn Fn(Duration) -> bool>,
@@ -47,7 +48,7 @@ impl Executor {
         let guard = NoneLeft { executor: self, fabric };
         let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
         let everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until: &|| false, is_awaited: false };
-        let mut arrivals = Arrivals { everyone, communicator, form, peers, found: None, is_late, has_ended: false };
+        let mut arrivals = Arrivals { everyone, header, form, peers, found: None, is_late, has_ended: false };
         let finished = idle::finish(&mut arrivals, wants, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
@@ -74,7 +75,7 @@ impl Arrivals<'_> {
             Ok(None) => Seen::Nothing,
             Ok(Some(preamble)) => match Preamble(preamble).header() {
                 Some(header)
-                    if header.communicator == self.communicator
+                    if header.communicator == self.header.communicator
                         && self.form.is_none_or(|form| form == header.call.form)
                         && matches!(header.call.kind, CallKind::Message { .. }) =>
                 {
@@ -177,6 +178,10 @@ impl Work for Arrivals<'_> {
 
     fn ask(&mut self) {
         self.everyone.ask();
+        if self.is_late.is_none() {
+            let blocking = if self.everyone.flights.is_at_rest() { Blocking::Any } else { Blocking::Nothing };
+            self.everyone.fabric.stalled(self.header, self.peers, blocking);
+        }
     }
 
     fn interrupt(&mut self) -> RunError {

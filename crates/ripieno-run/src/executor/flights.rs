@@ -10,7 +10,7 @@ use super::progress::Progress;
 use super::run::Run;
 use super::schedule::Stream;
 use super::{Prepared, RunError, Traffic};
-use crate::fabric::{Fabric, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, LinkId, Want};
 use crate::recorder::{Recorder, Ticket};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -53,7 +53,12 @@ impl Flights {
 
     /// Whether something is still to come, but only of runs that are over.
     pub fn has_only_rests(&self) -> bool {
-        !self.is_empty() && self.flights.values().all(|flight| flight.end.is_none())
+        !self.is_empty() && self.is_at_rest()
+    }
+
+    /// Whether only the rests of runs that are over are in flight, or nothing.
+    pub fn is_at_rest(&self) -> bool {
+        self.flights.values().all(|flight| flight.end.is_none())
     }
 
     /// Whether a run has still to take bytes from a link.
@@ -240,8 +245,9 @@ impl Work for Everyone<'_> {
     }
 
     fn ask(&mut self) {
-        let is_blocked = self.is_awaited && self.flights.at_work().count() == 1;
-        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(is_blocked));
+        let is_alone = self.is_awaited && self.flights.at_work().count() == 1;
+        let blocking = if is_alone { Blocking::All } else { Blocking::Nothing };
+        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(blocking));
     }
 
     fn interrupt(&mut self) -> RunError {

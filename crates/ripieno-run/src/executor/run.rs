@@ -8,7 +8,7 @@ use super::schedule::{Schedule, Stream};
 use super::visit::{Moved, Visit, VisitError};
 use super::{Prepared, RunError};
 use crate::call::Header;
-use crate::fabric::{Fabric, Failure, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, Failure, LinkId, Want};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Work for Run<'_, '_> {
     }
 
     fn ask(&mut self) {
-        self.ask_peers(true);
+        self.ask_peers(Blocking::All);
     }
 
     fn interrupt(&mut self) -> RunError {
@@ -117,12 +117,12 @@ impl Run<'_, '_> {
         self.prepared.header(self.sequence)
     }
 
-    /// Has those asked that this run waits for; `is_blocked` says that the rank does nothing else until then.
-    pub fn ask_peers(&mut self, is_blocked: bool) {
+    /// Has those asked that this run waits for; `blocking` says what the rank needs to continue.
+    pub fn ask_peers(&mut self, blocking: Blocking) {
         let mut wants = Vec::new();
         self.add_wants(&mut wants);
         let peers: Vec<usize> = wants.iter().map(|want| want.link.peer).collect();
-        self.fabric.stalled(self.header(), &peers, is_blocked);
+        self.fabric.stalled(self.header(), &peers, blocking);
     }
 
     /// Adds the links that could move a lane on.

@@ -31,7 +31,7 @@ fn messages() -> Vec<Message> {
         Message::Report(failure.clone()),
         Message::Suspect { peer: 3, cause: "reset".into() },
         Message::Failed(Failure::Mismatch { description: "they differ".into() }),
-        Message::Stalled { call: told.clone(), peers: vec![1, 0, 3], is_blocked: true },
+        Message::Stalled { call: told.clone(), peers: vec![1, 0, 3], blocking: Blocking::All },
         Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
         Message::Ask { communicator: 0, sequence: 7 },
         Message::AskForm(9),

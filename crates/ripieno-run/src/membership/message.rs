@@ -3,7 +3,7 @@
 use super::agreement::Word;
 use super::history::Lasts;
 use crate::call::{HEADER_BYTES, Header, Told};
-use crate::fabric::Failure;
+use crate::fabric::{Blocking, Failure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest message; longer texts are cut before they are sent, longer frames refused before memory is taken.
@@ -42,8 +42,8 @@ pub enum Message {
         call: WireCall,
         /// Who is waited for.
         peers: Vec<u32>,
-        /// The rank does nothing else until then.
-        is_blocked: bool,
+        /// What the rank needs to continue.
+        blocking: Blocking,
     },
     /// To the hub: what I called is not what this peer sent ahead of its data.
     Differs {
@@ -166,9 +166,13 @@ impl Message {
             Message::Failed(failure) => Message::Failed(cut_failure(failure)),
             Message::Lost(failure) => Message::Lost(cut_failure(failure)),
             Message::Suspect { peer, cause } => Message::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) },
-            Message::Stalled { call, mut peers, is_blocked } => {
+            // A part of the peers does not show that none can bring anything.
+            Message::Stalled { call, peers, blocking: Blocking::Any } if peers.len() > PEERS_MAX => {
+                Message::Stalled { call, peers: peers[..PEERS_MAX].to_vec(), blocking: Blocking::Nothing }
+            }
+            Message::Stalled { call, mut peers, blocking } => {
                 peers.truncate(PEERS_MAX);
-                Message::Stalled { call, peers, is_blocked }
+                Message::Stalled { call, peers, blocking }
             }
             short => short,
         }
@@ -256,7 +260,7 @@ mod tests {
             Message::Complete,
             Message::Report(failure(10)),
             Message::Suspect { peer: 4, cause: "reset".into() },
-            Message::Stalled { call: told.clone(), peers: vec![1, 2, 300], is_blocked: true },
+            Message::Stalled { call: told.clone(), peers: vec![1, 2, 300], blocking: Blocking::All },
             Message::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
             Message::Answer { communicator: 0, sequence: 7, call: Some(told) },
             Message::Form { form: 9, words: "keys 'ä'".into() },

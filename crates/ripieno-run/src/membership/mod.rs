@@ -30,7 +30,7 @@ pub use message::{Inbox, MESSAGE_BYTES_MAX, Message, MessageError};
 pub use waits::Waits;
 
 use crate::call::Header;
-use crate::fabric::Failure;
+use crate::fabric::{Blocking, Failure};
 use std::time::Duration;
 
 /// The times of the protocol.
@@ -100,8 +100,8 @@ pub enum Request {
         header: Header,
         /// Who is waited for.
         peers: Vec<usize>,
-        /// The rank does nothing else until then.
-        is_blocked: bool,
+        /// What the rank needs to continue.
+        blocking: Blocking,
     },
     /// What this rank called is not what a peer sent ahead of its data.
     Differs {

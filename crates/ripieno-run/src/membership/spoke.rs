@@ -113,9 +113,9 @@ impl Spoke {
                 let cause = format!("its link to rank {} closed: {cause}", self.rank);
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
-            (Request::Stalled { header, peers, is_blocked }, false) => {
+            (Request::Stalled { header, peers, blocking }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                self.send(Message::Stalled { call: history.told(header).into(), peers, is_blocked })
+                self.send(Message::Stalled { call: history.told(header).into(), peers, blocking })
             }
             (Request::Differs { mine, peer, theirs }, false) => self.send(Message::Differs {
                 call: history.told(mine).into(),

@@ -1,7 +1,7 @@
 //! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
 #![allow(dead_code)]
 
-use ripieno_run::{Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Remote, Topology, Want};
+use ripieno_run::{Blocking, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, Remote, Topology, Want};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -192,7 +192,7 @@ impl Fabric for World {
         false
     }
     fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _blocking: Blocking) {
         self.stalls += 1;
         let cause = format!("stalled, waiting for {peers:?}");
         self.report(Failure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });

@@ -6,8 +6,8 @@ use crate::link::{SimulatedLink, closed};
 use crate::stage::Stage;
 use ripieno_run::membership::{Event, Request, agreement, describe_pair};
 use ripieno_run::{
-    Channel, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas, Shrunk, Told,
-    Topology, Want,
+    Blocking, Channel, Fabric, Failure, HEADER_BYTES, Header, Link, LinkError, LinkId, NotShrunk, Remote, Replicas,
+    Shrunk, Told, Topology, Want,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,8 +187,8 @@ impl Fabric for Rank {
         world.processes[self.own].monitors.get_mut(&self.world).expect("it watches").history.enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.request(Request::Stalled { header, peers: peers.to_vec(), is_blocked });
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        self.request(Request::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {

@@ -143,9 +143,9 @@ impl Hub {
         match message {
             Message::Report(failure) => self.fail(failure),
             Message::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
-            Message::Stalled { call, peers, is_blocked } => {
+            Message::Stalled { call, peers, blocking } => {
                 let peers = peers.iter().map(|&peer| peer as usize).collect();
-                self.stalled(now, from, &Stall { told: call.into(), peers, is_blocked }, history)
+                self.stalled(now, from, &Stall { told: call.into(), peers, blocking }, history)
             }
             Message::Differs { call, peer, theirs } => {
                 let theirs = Told::untold(theirs.0);
@@ -168,8 +168,8 @@ impl Hub {
         match request {
             Request::Report(failure) => self.fail(failure),
             Request::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
-            Request::Stalled { header, peers, is_blocked } => {
-                self.stalled(now, self.own, &Stall { told: history.told(header), peers, is_blocked }, history)
+            Request::Stalled { header, peers, blocking } => {
+                self.stalled(now, self.own, &Stall { told: history.told(header), peers, blocking }, history)
             }
             Request::Differs { mine, peer, theirs } => {
                 self.differs(now, [(self.own, history.told(mine)), (peer, Told::untold(theirs))], history)
