@@ -39,7 +39,7 @@ from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import packing
-from ripieno.wire.calls import Handle, NativeCalls, StagedCall
+from ripieno.wire.calls import Handle, NativeCalls, PostedCall, StagedCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -390,11 +390,16 @@ class AsyncCommunicator(Communicator):
         self.__dict__ = comm.__dict__
         self._plain = None
 
-    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # see `_asynchronous`
+    def _do(  # type: ignore[override]  # see `_asynchronous`
+        self, call: NativeCalls[R] | StagedCall[R] | PostedCall[R]
+    ) -> Handle[R]:
         native = self._native_or_none
         if native is None:
             self._check_process()
             raise self._closed_error()
+        if isinstance(call, PostedCall):
+            part = call.begin(native)
+            return Handle([part], lambda: call.finish(part), self)
         if isinstance(call, StagedCall) or self._queue.is_busy:
             job = self._queue.add(lambda: call.run(native))
             return Handle([job], job.wait, self)
