@@ -351,10 +351,10 @@ def passed(comm):
         for tag, tensor in enumerate(came if comm.rank == 0 else mine):
             call = dist.irecv if comm.rank == 0 else dist.isend
             if comm.rank == 0 or tag == 1:
-                pending.append(call(tensor, 1 - comm.rank, tag=tag))
+                pending.append(call(tensor, 1 - comm.rank, tag=tag + 1))
         dist.all_reduce(torch.ones(3))
         if comm.rank == 1:
-            pending.extend(dist.isend(mine[tag], 0, tag=tag) for tag in (0, 2))
+            pending.extend(dist.isend(mine[tag], 0, tag=tag + 1) for tag in (0, 2))
         for work in pending:
             work.wait()
         return [tensor[0].item() for tensor in came]
