@@ -39,7 +39,7 @@ def from_anybody(comm):
         for rank in range(1, others + 1):
             assert [each.tag for each in came if each.source == rank] == [rank, 99], "not in the order of the sender"
         assert all(each.value == "x" * 1000 * each.source for each in came)
-        # Those that are through have entered a collective already, and are passed over.
+        # Those that are through have entered a collective already.
         untagged = [comm.recv(envelope=True) for _ in range(others)]
         assert sorted(each.source for each in untagged) == list(range(1, others + 1))
         assert all(each.tag is None for each in untagged)
@@ -127,12 +127,77 @@ def test_tags_on_one_side_only_are_a_mismatch(threads, sent, asked):
     threads(2, program)
 
 
-def test_a_collective_of_the_only_rank_that_could_send_is_a_mismatch(threads):
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_rank_that_waits_for_any_is_told_when_all_others_wait_for_it(threads, workers):
     def program(comm):
-        with pytest.raises(rp.CollectiveMismatch, match="barrier"):
+        with pytest.raises(rp.CollectiveMismatch, match=r"wait for each other.*rank 0 (waits|called).*barrier"):
             comm.recv() if comm.rank == 0 else comm.barrier()
 
-    threads(2, program)
+    threads(workers, program)
+
+
+COLLECTIVES = {
+    "an array": lambda comm: comm.allreduce(np.ones(5)),
+    "nothing": lambda comm: comm.barrier(),
+    "an object": lambda comm: comm.broadcast({"from": comm.rank}),
+    "objects": lambda comm: comm.allgather([comm.rank]),
+}
+
+
+def passing_each_other(comm, length):
+    """Messages of rank 1 to rank 0, each beside one of the collectives that it is received or sent behind."""
+    for collective in COLLECTIVES.values():
+        for receives_first in (True, False):
+            for into, tag in ((None, None), (np.empty(length), None), (None, 7), (np.empty(length), rp.ANY_TAG)):
+                if comm.rank == 1:
+                    value = np.full(length, 3.0)
+                    if receives_first:
+                        collective(comm)
+                    plain = into is not None and tag is None
+                    sent = comm.send_into_async(value, 0) if plain else comm.send_async(value, 0, tag=tag and 7)
+                    if not receives_first:
+                        collective(comm)
+                    sent.wait()
+                    continue
+                if not receives_first:
+                    collective(comm)
+                source = None if tag == rp.ANY_TAG else 1
+                came = comm.recv_async(source, out=into, tag=tag)
+                if receives_first:
+                    assert not came.done
+                    collective(comm)
+                assert_array_equal(came.wait(), np.full(length, 3.0))
+
+
+@pytest.mark.parametrize("links", ["tcp", "shared-memory"])
+def test_messages_and_collectives_pass_each_other(links):
+    with rp.launch(workers=2, links=links, threads=1) as job:
+        for length in (3, 300_000):
+            job.run(passing_each_other, length)
+
+
+def in_the_order_of_receives(comm):
+    if comm.rank == 1:
+        for value in ("first", "second", "third", "fourth"):
+            comm.send(value, 0, tag=5)
+        comm.send("untagged", 0)
+        comm.send(np.arange(3.0), 0)
+        return comm.barrier()
+    handles = [comm.recv_async(1, tag=5), comm.recv_async(tag=rp.ANY_TAG), comm.recv_async(1, tag=5, timeout_s=60.0)]
+    assert comm.recv(1, tag=5) == "fourth"
+    assert handles.pop(rp.wait_any(handles)).wait() == "first"
+    assert [handle.wait() for handle in handles[::-1]] == ["third", "second"]
+    untagged = comm.recv_async(1)
+    assert_array_equal(comm.recv(1), np.arange(3.0))
+    assert untagged.done and untagged.wait() == "untagged"
+    late = comm.recv_async(1, tag=5, timeout_s=0.01)
+    with pytest.raises(TimeoutError, match="no message of rank 1"):
+        late.wait()
+    return comm.barrier()
+
+
+def test_receives_take_messages_in_the_order_in_which_they_began(world):
+    world(2).run(in_the_order_of_receives)
 
 
 def test_wrong_arguments_of_messages_are_named(world):

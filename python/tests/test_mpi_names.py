@@ -72,6 +72,7 @@ assert comm.sendrecv({"of": rank}, right, sendtag=5, source=left, recvtag=MPI.AN
 assert (status.Get_source(), status.Get_tag()) == (left, 5)
 big, into = np.full(300_000, rank, "i"), np.empty(300_000, "i")
 requests = [comm.Irecv(into, source=left, tag=1), comm.Isend(big, right, tag=1)]
+assert comm.allreduce(1) == size
 MPI.Request.Waitall(requests)
 assert (into == left).all()
 if rank == 0:

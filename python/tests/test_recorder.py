@@ -112,7 +112,7 @@ def test_an_error_of_a_handle_carries_the_same():
 
 def fail_beside_a_call_that_waits(comm, told):
     if comm.rank == 1:
-        comm.recv_async(0)
+        comm.allgather_async(["an object"])
         raise ValueError("no more")
     try:
         comm.recv(1)

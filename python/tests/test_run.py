@@ -219,6 +219,21 @@ def test_a_rank_that_hangs_up_on_its_launcher_has_failed(tmp_path, monkeypatch, 
     assert "rank 1 of" in (errors := capfd.readouterr().err) and "closed the connection" in errors
 
 
+@pytest.mark.parametrize(("sleep_s", "end_s"), [(1.0, 50.0), (60.0, 0.3)], ids=["ends late", "never ends"])
+def test_a_rank_whose_script_is_done_may_take_long_to_end(tmp_path, monkeypatch, capfd, sleep_s, end_s):
+    monkeypatch.setattr(vigil, "REPORT_S", 0.2)
+    monkeypatch.setattr(vigil, "END_S", end_s)
+    path = tmp_path / "slow.py"
+    path.write_text(
+        "import atexit, os, time\n\n\n"
+        f"def end():\n    os.closerange(3, 100)\n    time.sleep({sleep_s})\n\n\n"
+        "if os.environ['RANK'] == '1':\n    atexit.register(end)\n"
+    )
+
+    assert launch_run.run(launch_run.Script(str(path)), 2) == 0
+    assert ("its script has ended" in capfd.readouterr().err) == (end_s < 1.0)
+
+
 def test_others_are_heard_while_one_that_has_hung_up_is_waited_for(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(vigil, "REPORT_S", 50.0)
     path = tmp_path / "daemon.py"

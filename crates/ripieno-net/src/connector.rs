@@ -49,7 +49,9 @@ impl Connector {
         deadline: Instant,
     ) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
-        if purpose == ConnectionPurpose::Data && self.links == LinkPolicy::SharedMemory {
+        if matches!(purpose, ConnectionPurpose::Data | ConnectionPurpose::Messages)
+            && self.links == LinkPolicy::SharedMemory
+        {
             candidates.retain(|address| matches!(address, Address::Unix(_)));
         }
         self.connect_at(peer, purpose, &candidates, deadline)
@@ -213,12 +215,7 @@ pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> 
         greeting if greeting.to != rank || greeting.from >= world_size || greeting.from == rank => {
             Err(Refusal::Rank(rank))
         }
-        greeting
-            if !matches!(
-                greeting.purpose,
-                ConnectionPurpose::Control | ConnectionPurpose::Data | ConnectionPurpose::Agreement
-            ) =>
-        {
+        greeting if matches!(greeting.purpose, ConnectionPurpose::Rendezvous | ConnectionPurpose::Member) => {
             Err(Refusal::Purpose)
         }
         _ => Ok(()),

@@ -121,12 +121,12 @@ impl Mesh {
     /// Sleeps until one of `wants` can be done, somebody comes, the bell rings, or `timeout` is over.
     pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.peer) {
+            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) {
                 link.prepare_sleep();
             }
         }
         let entrance = WatchedDescriptor { fd: self.entrance.as_fd(), readable: true, writable: false };
-        let links = wants.iter().filter_map(|want| match self.slots.get(&want.peer)? {
+        let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
             MeshSlot::Open(link) => {
                 Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
             }
@@ -145,7 +145,7 @@ impl Mesh {
         // The first is the entrance.
         let mut index = 1;
         for want in wants {
-            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.peer) else { continue };
+            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }

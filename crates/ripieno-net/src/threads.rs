@@ -5,7 +5,8 @@ use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
 use crate::monitor::lock;
 use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
 use ripieno_run::{
-    CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, Remote, Topology, Want,
+    Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote,
+    Topology, Want,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -17,6 +18,7 @@ use std::time::{Duration, Instant};
 pub struct ThreadFabric {
     rank: usize,
     doorbell: Doorbell,
+    /// By the index of the link.
     links: Vec<Option<RingLink>>,
     world: Arc<ThreadWorld>,
 }
@@ -33,8 +35,8 @@ struct ThreadWorld {
     waits: Mutex<BlockedWaits>,
     /// Who has left in good order.
     left: Vec<AtomicBool>,
-    /// Ends of links that wait for their rank to ask, by (rank, peer).
-    waiting: Mutex<BTreeMap<(usize, usize), RingLink>>,
+    /// Ends of links that wait for their rank to ask.
+    waiting: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
 }
 
 impl ThreadFabric {
@@ -62,7 +64,7 @@ impl ThreadFabric {
         let fabric = |(rank, doorbell)| ThreadFabric {
             rank,
             doorbell,
-            links: (0..world_size).map(|_| None).collect(),
+            links: (0..LinkId::PER_PEER * world_size).map(|_| None).collect(),
             world: world.clone(),
         };
         Ok(doorbells.into_iter().enumerate().map(fabric).collect())
@@ -73,15 +75,15 @@ impl ThreadFabric {
         self.world.left[self.rank].store(true, Ordering::Release);
     }
 
-    fn open_link(&self, peer: usize) -> Result<RingLink, LinkError> {
+    fn open_link(&self, id: LinkId) -> Result<RingLink, LinkError> {
         let mut waiting = lock(&self.world.waiting);
-        if let Some(link) = waiting.remove(&(self.rank, peer)) {
+        if let Some(link) = waiting.remove(&(self.rank, id)) {
             return Ok(link);
         }
-        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[peer].clone());
+        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[id.peer].clone());
         let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
         let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
-        waiting.insert((peer, self.rank), other);
+        waiting.insert((id.peer, id.other_end(self.rank)), other);
         Ok(link)
     }
 }
@@ -141,9 +143,9 @@ impl ThreadWorld {
     }
 
     /// The failure, if blocked ranks wait for each other, `rank` among them.
-    fn circle(&self, rank: usize, header: Header, peers: &[usize]) -> Option<JobFailure> {
+    fn circle(&self, rank: usize, header: Header, peers: &[usize], blocking: Blocking) -> Option<JobFailure> {
         let mut waits = lock(&self.waits);
-        waits.note(self.started.elapsed(), rank, header, peers);
+        waits.note(self.started.elapsed(), rank, header, peers, blocking);
         let circle = waits.circle(rank, |rank, id, _| self.is_absent(rank, id));
         circle.map(|description| JobFailure::Mismatch { description })
     }
@@ -175,18 +177,19 @@ impl Fabric for ThreadFabric {
     }
 
     fn world_size(&self) -> usize {
-        self.links.len()
+        self.world.bells.len()
     }
 
     fn topology(&self) -> Arc<Topology> {
         self.world.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if self.links[peer].is_none() {
-            self.links[peer] = Some(self.open_link(peer)?);
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        let index = id.index(self.world_size());
+        if self.links[index].is_none() {
+            self.links[index] = Some(self.open_link(id)?);
         }
-        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
+        Ok(self.links[index].as_mut().map(|link| link as &mut dyn Link))
     }
 
     fn has_failed(&self) -> bool {
@@ -242,9 +245,13 @@ impl Fabric for ThreadFabric {
         lock(&self.world.histories[self.rank]).enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        let judged = peers.iter().find_map(|&peer| self.world.judge(header, peer));
-        let circle = || is_blocked.then(|| self.world.circle(self.rank, header, peers)).flatten();
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        let mut judged = peers.iter().map(|&peer| self.world.judge(header, peer));
+        let judged = match blocking {
+            Blocking::Any => judged.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().next()),
+            Blocking::All | Blocking::Nothing => judged.find_map(|judged| judged),
+        };
+        let circle = || self.world.circle(self.rank, header, peers, blocking);
         let failure = judged.or_else(circle);
         failure.into_iter().for_each(|failure| self.world.fail(failure));
     }

@@ -7,7 +7,7 @@ use ripieno_net::endpoint::LinkKind;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Encryption, Endpoint, LinkPolicy, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Fabric, JobFailure};
+use ripieno_run::{Blocking, Fabric, JobFailure};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -87,7 +87,7 @@ fn a_mismatch_is_told_to_all_and_names_all() {
     {
         endpoint.enter(0, &header(7, kind).encode());
     }
-    endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
+    endpoints[0].stalled(header(7, Collective::Barrier), &[1, 2], Blocking::All);
     for endpoint in &mut endpoints {
         let Some(JobFailure::Mismatch { description }) = next_failure(endpoint, Duration::from_secs(2)) else {
             panic!()
@@ -103,7 +103,7 @@ fn a_rank_that_left_while_others_need_it_is_named() {
         endpoint.enter(0, &header(4, Collective::Barrier).encode());
     }
     endpoints.pop().unwrap().close();
-    endpoints[1].stalled(header(5, Collective::Barrier), &[2], true);
+    endpoints[1].stalled(header(5, Collective::Barrier), &[2], Blocking::All);
     for endpoint in &mut endpoints {
         let failure = next_failure(endpoint, Duration::from_secs(2)).unwrap().to_string();
         assert!(failure.contains("rank 2") && failure.contains("left the job before collective 5"), "{failure}");

@@ -5,7 +5,7 @@ mod common;
 use common::{header, next_failure, send_and_receive};
 use ripieno_net::ThreadFabric;
 use ripieno_plan::Collective;
-use ripieno_run::{Fabric, JobFailure};
+use ripieno_run::{Blocking, Fabric, JobFailure};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,9 +42,9 @@ fn a_mismatch_and_an_early_leaver_are_told_to_all() {
     for (fabric, collective) in fabrics.iter_mut().zip([Collective::Barrier, Collective::Barrier, Collective::Gather]) {
         fabric.enter(0, &header(7, collective).encode());
     }
-    fabrics[0].stalled(header(7, Collective::Barrier), &[1], true);
+    fabrics[0].stalled(header(7, Collective::Barrier), &[1], Blocking::All);
     assert!(!fabrics[0].has_failed());
-    fabrics[0].stalled(header(7, Collective::Barrier), &[1, 2], true);
+    fabrics[0].stalled(header(7, Collective::Barrier), &[1, 2], Blocking::All);
     for fabric in &mut fabrics {
         let Some(JobFailure::Mismatch { description }) = next_failure(fabric, PATIENCE) else { panic!() };
         assert!(description.starts_with("collective 7: ranks 0-1 called barrier; rank 2 called gather"));
@@ -52,7 +52,7 @@ fn a_mismatch_and_an_early_leaver_are_told_to_all() {
 
     let mut fabrics = ThreadFabric::group(2).unwrap();
     drop(fabrics.pop());
-    fabrics[0].stalled(header(0, Collective::Barrier), &[1], true);
+    fabrics[0].stalled(header(0, Collective::Barrier), &[1], Blocking::All);
     let failure = next_failure(&mut fabrics[0], PATIENCE).unwrap().to_string();
     assert!(failure.contains("rank 1") && failure.contains("left the job before collective 0"), "{failure}");
 }

@@ -62,15 +62,87 @@ pub enum NotShrunk {
     Unsupported(&'static str),
 }
 
+/// What a link between two ranks is for. Messages have links of their own, so that a collective never waits behind a
+/// message that its receiver has not asked for yet, nor a message behind a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Channel {
+    /// The data of collectives, in both directions.
+    Collectives,
+    /// Messages from this rank to the peer.
+    Outbox,
+    /// Messages from the peer to this rank.
+    Inbox,
+}
+
+/// One of the links between this rank and a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LinkId {
+    /// The rank at the other end.
+    pub peer: usize,
+    /// What the link is for.
+    pub channel: Channel,
+}
+
+impl LinkId {
+    /// How many links there are per peer.
+    pub const PER_PEER: usize = 3;
+
+    /// The link for collectives with `peer`.
+    pub fn collectives(peer: usize) -> LinkId {
+        LinkId { peer, channel: Channel::Collectives }
+    }
+
+    /// The link for messages to `peer`.
+    pub fn outbox(peer: usize) -> LinkId {
+        LinkId { peer, channel: Channel::Outbox }
+    }
+
+    /// The link for messages from `peer`.
+    pub fn inbox(peer: usize) -> LinkId {
+        LinkId { peer, channel: Channel::Inbox }
+    }
+
+    /// All links with `peer`.
+    pub fn all_of(peer: usize) -> [LinkId; LinkId::PER_PEER] {
+        [LinkId::collectives(peer), LinkId::outbox(peer), LinkId::inbox(peer)]
+    }
+
+    /// Its place in a list of the links of a world of `world_size` ranks, those for collectives first.
+    #[inline]
+    pub fn index(self, world_size: usize) -> usize {
+        self.channel as usize * world_size + self.peer
+    }
+
+    /// The same link as the peer names it, if this is rank `rank`.
+    pub fn other_end(self, rank: usize) -> LinkId {
+        match self.channel {
+            Channel::Collectives => LinkId::collectives(rank),
+            Channel::Outbox => LinkId::inbox(rank),
+            Channel::Inbox => LinkId::outbox(rank),
+        }
+    }
+}
+
 /// Which direction of which link a parked rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// The peer.
-    pub peer: usize,
+    /// The link.
+    pub link: LinkId,
     /// It has bytes to receive from the peer.
     pub readable: bool,
     /// It has bytes to send and the link took none.
     pub writable: bool,
+}
+
+/// What a rank that waits for peers needs to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Blocking {
+    /// It has other calls in flight, or waits only for a while: what it waits for does not hold it up.
+    Nothing,
+    /// Each of the peers.
+    All,
+    /// Any of the peers.
+    Any,
 }
 
 /// What any thread may do while another works with the fabric.
@@ -101,12 +173,13 @@ pub trait Fabric: Send {
     /// Where the ranks stand. The same on every rank.
     fn topology(&self) -> Arc<Topology>;
 
-    /// The link to `peer`; `None` while it is being opened (the first request starts that).
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
+    /// The link `id`; `None` while it is being opened. The first request starts that, but for an inbox: its sender does,
+    /// whatever this rank does meanwhile.
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError>;
 
-    /// The link to `peer` if it stands.
-    fn standing_link(&mut self, peer: usize) -> Option<&mut dyn Link> {
-        self.link(peer).ok().flatten()
+    /// The link `id` if it stands.
+    fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
+        self.link(id).ok().flatten()
     }
 
     /// Whether the job has failed; one atomic load, asked before a run and whenever nothing moves.
@@ -166,8 +239,8 @@ pub trait Fabric: Send {
 
     /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
     /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a
-    /// failure of the job. `is_blocked` says that this rank does nothing else until then.
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool);
+    /// failure of the job. `blocking` says what this rank needs to continue.
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking);
 
     /// Agrees with all others that ask for it who is left of a world that has failed, and meets them in a new one.
     /// The links of this world end. `interrupt` is asked now and then whether to give up waiting.

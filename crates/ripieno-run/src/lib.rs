@@ -16,7 +16,7 @@ pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
 pub use executor::{Apart, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
-pub use fabric::{Fabric, JobFailure, NotShrunk, Remote, Shrunk, Want};
+pub use fabric::{Blocking, Channel, Fabric, JobFailure, LinkId, NotShrunk, Remote, Shrunk, Want};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

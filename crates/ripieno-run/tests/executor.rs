@@ -5,8 +5,8 @@ mod common;
 use common::{RankWorld, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
 use ripieno_run::{
-    BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, PreparedCall, RunError, RunTraffic,
-    Schedule,
+    BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, LinkId, PreparedCall, RunError,
+    RunTraffic, Schedule,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -214,7 +214,7 @@ fn a_rank_of_a_failed_job_neither_sends_nor_goes_on() {
     let prepared = PreparedCall::new(0, call(Collective::Broadcast, 4), Arc::new(Schedule::new(&plan))).unwrap();
     let result = Executor::default().run(&mut worlds[0], 4, &prepared, &mut [BufferMemory::Write(&mut [0; 16])]);
     assert_eq!(result, Err(RunError::Failed(failure)));
-    let link = worlds[1].link(0).unwrap().unwrap();
+    let link = worlds[1].link(LinkId::collectives(0)).unwrap().unwrap();
     assert_eq!(link.peek(1).unwrap(), [], "bytes of a call that fails would be taken for those of an earlier one");
 }
 
@@ -282,7 +282,7 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
     }
     let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: 1 };
     let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, form: 0 } };
-    (header, Arc::new(Schedule::new(&plan)))
+    (header, Arc::new(Schedule::new(&plan).of_message()))
 }
 
 /// Begins a run on memory that is leaked; the cell tells how it ended.
@@ -318,6 +318,144 @@ fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those()
     executors[0].advance(&mut worlds[0]);
     assert!(matches!([first.get(), behind.get()], [Some(Ok(_)), Some(Ok(_))]));
     assert!(executors.iter().all(Executor::is_idle));
+}
+
+/// Splitmix64: numbers below `limit`.
+fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
+    move |limit| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % limit as u64) as usize
+    }
+}
+
+/// What a rank of a drawn program begins.
+#[derive(Clone, Copy, Debug)]
+enum Begun {
+    Collective { number: u64 },
+    Message { from: usize, to: usize, number: u64 },
+}
+
+const ELEMENTS: usize = 30;
+
+/// What rank `rank` gives to `begun`, or a message carries.
+fn content(begun: Begun, rank: usize) -> Vec<i32> {
+    let seed = match begun {
+        Begun::Collective { number } => 7 * number as usize + 1000 * rank,
+        Begun::Message { from, to, number } => 100_000 + 10 * number as usize + 1000 * from + 100 * to,
+    };
+    (0..ELEMENTS).map(|place| (seed + place) as i32).collect()
+}
+
+/// Begins it on memory that is leaked, and returns the memory and how it ended.
+fn begin(executor: &mut Executor, world: &mut RankWorld, begun: Begun, p: usize) -> (ExecutorEnd, *const u8) {
+    let (rank, whole) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
+    let (sequence, call, schedule, gives) = match begun {
+        Begun::Collective { number } => {
+            let schedule = Schedule::new(&ring(Group::new(rank, p), whole));
+            (number, call(Collective::Allreduce, ELEMENTS), schedule, true)
+        }
+        Begun::Message { from, to, number } => {
+            let mut plan = Plan::new();
+            if rank == from {
+                plan.send(to, whole)
+            } else {
+                plan.receive(from, whole)
+            };
+            let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: ELEMENTS as u64 };
+            let call = Call { kind, element: Element::I32, form: 0 };
+            (number, call, Schedule::new(&plan).of_message(), rank == from)
+        }
+    };
+    let values = if gives { content(begun, rank) } else { vec![-1; ELEMENTS] };
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+    let memory: &'static mut [u8] = bytes.leak();
+    let (ended, place) = (ExecutorEnd::default(), memory.as_ptr());
+    let noted = ended.clone();
+    let prepared = PreparedCall::new(0, call, Arc::new(schedule)).unwrap();
+    let end = Box::new(move |result| noted.set(result).unwrap());
+    executor.submit(world, sequence, prepared, vec![BufferMemory::Write(memory)], end).unwrap();
+    (ended, place)
+}
+
+/// A program for each of `p` ranks: all enter the collectives in one order, and two ranks their messages in another.
+/// Each rank mixes them in an order of its own.
+fn drawn_programs(p: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<Vec<Begun>> {
+    let collectives: Vec<Begun> = (0..3).map(|number| Begun::Collective { number }).collect();
+    let mut messages = Vec::new();
+    let mut numbers = vec![0; p * p];
+    for _ in 0..4 * p {
+        let from = draw(p);
+        let to = (from + 1 + draw(p - 1)) % p;
+        messages.push(Begun::Message { from, to, number: numbers[from * p + to] });
+        numbers[from * p + to] += 1;
+    }
+    let concerns =
+        |begun: &Begun, rank| matches!(*begun, Begun::Message { from, to, .. } if from == rank || to == rank);
+    let mut program = |rank| {
+        let (mut ahead, mut program) = (collectives.iter().peekable(), Vec::new());
+        for message in messages.iter().filter(|message| concerns(message, rank)) {
+            while ahead.peek().is_some() && draw(3) == 0 {
+                program.extend(ahead.next().copied());
+            }
+            program.push(*message);
+        }
+        program.extend(ahead.copied());
+        program
+    };
+    (0..p).map(&mut program).collect()
+}
+
+#[test]
+fn messages_and_collectives_pass_each_other_in_any_order() {
+    for seed in 0..200 {
+        let mut draw = dice(seed);
+        let p = 2 + draw(3);
+        let programs = drawn_programs(p, &mut draw);
+        // A message of 160 bytes fits, or does not.
+        let mut worlds = worlds(p, [64, 200, 4000][draw(3)], 50);
+        let mut executors: Vec<Executor> = (0..p).map(|_| Executor::default()).collect();
+        let mut begun: Vec<Vec<(ExecutorEnd, *const u8)>> = vec![vec![]; p];
+        let is_blocked = |program: &[Begun], begun: &[(ExecutorEnd, *const u8)]| {
+            // A collective is waited for before the rank begins anything else.
+            let latest = program[..begun.len()].last().zip(begun.last());
+            latest.is_some_and(|(kind, (ended, _))| matches!(kind, Begun::Collective { .. }) && ended.get().is_none())
+        };
+        let mut rounds = 0;
+        loop {
+            for rank in 0..p {
+                let next = programs[rank].get(begun[rank].len());
+                if let Some(&next) = next.filter(|_| !is_blocked(&programs[rank], &begun[rank])) {
+                    begun[rank].push(begin(&mut executors[rank], &mut worlds[rank], next, p));
+                }
+                executors[rank].advance(&mut worlds[rank]);
+            }
+            let has_all = |rank: usize| begun[rank].len() == programs[rank].len() && executors[rank].is_idle();
+            if (0..p).all(has_all) {
+                break;
+            }
+            rounds += 1;
+            assert!(rounds < 10_000, "seed {seed}: nothing moves in {programs:?}");
+        }
+        for (rank, (program, begun)) in programs.iter().zip(&begun).enumerate() {
+            for (&kind, (ended, place)) in program.iter().zip(begun) {
+                assert!(matches!(ended.get(), Some(Ok(_))), "seed {seed}, rank {rank}, {kind:?}: {ended:?}");
+                let expected: Vec<i32> = match kind {
+                    Begun::Message { .. } => content(kind, rank),
+                    Begun::Collective { .. } => {
+                        let all: Vec<Vec<i32>> = (0..p).map(|rank| content(kind, rank)).collect();
+                        (0..ELEMENTS).map(|place| all.iter().map(|values| values[place]).sum()).collect()
+                    }
+                };
+                // SAFETY: the memory was leaked, and its run is over.
+                let bytes = unsafe { std::slice::from_raw_parts(*place, 4 * ELEMENTS) };
+                let got: Vec<i32> = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect();
+                assert_eq!(got, expected, "seed {seed}, rank {rank}, {kind:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use common::{RankWorld, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord};
 use ripieno_run::{
-    BufferMemory, Call, CallKind, Element, Executor, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError,
-    PreparedCall, Remote, RunError, Schedule, Topology, Want,
+    Blocking, BufferMemory, Call, CallKind, Element, Executor, Fabric, HEADER_BYTES, Header, JobFailure, Link,
+    LinkError, LinkId, PreparedCall, Remote, RunError, Schedule, Topology, Want,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -42,8 +42,8 @@ impl Fabric for Sleepy {
     fn topology(&self) -> Arc<Topology> {
         self.world.topology()
     }
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        self.world.link(peer)
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        self.world.link(id)
     }
     fn has_failed(&self) -> bool {
         self.world.has_failed()
@@ -67,7 +67,7 @@ impl Fabric for Sleepy {
         false
     }
     fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _blocking: Blocking) {
         panic!("nobody waits for {peers:?} for so long");
     }
     fn remote(&self) -> Arc<dyn Remote> {

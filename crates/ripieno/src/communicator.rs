@@ -21,7 +21,7 @@ use crate::task::{CollectiveTask, Whole};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::Reading;
-use ripieno_run::{Apart, BufferMemory, Element, Executor, Fabric, JobFailure};
+use ripieno_run::{Apart, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -402,7 +402,7 @@ impl Communicator {
 
     /// Gives `vector` to rank `to`, which calls [`Communicator::receive`] for as many elements.
     ///
-    /// Between two ranks, messages and collectives keep their order: both call them in the same one.
+    /// The messages from one rank to another keep their order. Collectives pass them.
     pub fn send(&self, vector: &[u8], element: Element, to: usize) -> Result<(), Error> {
         let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
         self.run(&task, element, None, [BufferMemory::Read(vector), NO_MEMORY])
@@ -415,7 +415,7 @@ impl Communicator {
 
     /// Waits until one of `sources` has sent this rank a message that [`Communicator::receive`] takes next, whose form
     /// these words stand for if there are any, and gives the rank; `None` if none came within `timeout`. A source that
-    /// has entered something else is passed over, unless all have; ranks that wait so in a circle are not told.
+    /// has sent something else is passed over, unless all have.
     pub fn await_message(
         &self,
         sources: &[usize],
@@ -434,7 +434,10 @@ impl Communicator {
         let until = timeout.map(|timeout| runtime.fabric.now() + timeout);
         let is_late = until.map(|until| move |now| now >= until);
         let is_late = is_late.as_ref().map(|is_late| is_late as &dyn Fn(Duration) -> bool);
-        let found = runtime.executor.await_message(runtime.fabric, state.id(), form, &peers, is_late)?;
+        let kind = CallKind::Message { algorithm: 0, to: self.rank() as u32, element_count: 0 };
+        let call = Call { kind, element: Element::U8, form: form.unwrap_or_default() };
+        let header = Header { communicator: state.id(), sequence: 0, call };
+        let found = runtime.executor.await_message(runtime.fabric, header, form, &peers, is_late)?;
         Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 

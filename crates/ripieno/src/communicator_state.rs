@@ -277,8 +277,7 @@ impl CommunicatorState {
                 })?;
                 let schedule = in_world(plan, world_ranks, replica);
                 Ok::<_, Error>(match task.collective() {
-                    // A message has left when the link holds it.
-                    Collective::PointToPoint => schedule.copying(),
+                    Collective::PointToPoint => schedule.of_message(),
                     _ if choice.algorithm.rendezvous => schedule.lending(),
                     _ => schedule,
                 })

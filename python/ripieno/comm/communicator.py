@@ -40,7 +40,7 @@ from ripieno.flight.waiting import Waiting
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import packing
 from ripieno.wire.arrays import meant
-from ripieno.wire.calls import Handle, NativeCalls, StagedCall
+from ripieno.wire.calls import Handle, NativeCalls, PostedCall, StagedCall
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -392,11 +392,16 @@ class AsyncCommunicator(Communicator):
         self.__dict__ = comm.__dict__
         self._plain = None
 
-    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> Handle[R]:  # type: ignore[override]  # see `_asynchronous`
+    def _do(  # type: ignore[override]  # see `_asynchronous`
+        self, call: NativeCalls[R] | StagedCall[R] | PostedCall[R]
+    ) -> Handle[R]:
         native = self._native_or_none
         if native is None:
             self._check_process()
             raise self._closed_error()
+        if isinstance(call, PostedCall):
+            part = call.begin(native)
+            return Handle([part], lambda: call.finish(part), self)
         if isinstance(call, StagedCall) or self._queue.is_busy:
             job = self._queue.add(lambda: call.run(native))
             return Handle([job], job.wait, self)

@@ -1,19 +1,31 @@
-"""Messages with tags that have come before anybody asked for them, in memory that is bounded."""
+"""Receives that have begun, and messages with tags that arrived before any receive asked for them."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.units import size_text
+from ripieno.wire import forms, objects
+from ripieno.wire.arrays import fill, known
+
+if TYPE_CHECKING:
+    from ripieno._native import Communicator as NativeCommunicator
 
 T = TypeVar("T")
 
 #: As the tag of `Communicator.recv`: whatever the tag is.
 ANY_TAG: Final = -1
 
-#: What tells in few words which messages nobody has asked for names so many tags.
+#: The form of the message that goes ahead of a value with a tag.
+TAG_FORM = "the tag of a message"
+
+#: An error about unexpected messages names so many tags.
 _NAMED_TAGS = 8
 
 
@@ -26,31 +38,190 @@ class Message(NamedTuple, Generic[T]):
 
 
 class _Unexpected(NamedTuple):
-    """A message that came while another one was asked for."""
+    """A message that no receive has asked for yet."""
 
     message: Message[Any]
     length_bytes: int
 
 
+class Receive:
+    """A receive that has begun. It takes its message when it is waited for or looked at, or when a later one is.
+
+    Parameters
+    ----------
+    mailbox
+        The mailbox of the communicator.
+    native
+        The native communicator.
+    source
+        The sender; None for any.
+    tag
+        The tag; None for a message without one.
+    out
+        The array that receives the value; None for a new value.
+    timeout_s
+        How long `wait` waits for the message to begin to arrive; None without a limit.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        native: NativeCommunicator,
+        source: int | None,
+        tag: int | None,
+        out: NDArray[Any] | None,
+        timeout_s: float | None = None,
+    ) -> None:
+        self._mailbox = mailbox
+        self._native = native
+        self.source = source
+        self.tag = tag
+        self.out = out
+        self._timeout_s = timeout_s
+        self._message: Message[Any] | None = None
+        self._error: Exception | None = None
+
+    def __repr__(self) -> str:
+        return f"<Receive {'done' if self.has_ended else 'posted'}>"
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._message is not None or self._error is not None
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not. Takes what has arrived."""
+        # A thread that holds the lock receives.
+        if not self.has_ended and self._mailbox.lock.acquire(blocking=False):
+            try:
+                self.attempt(0.0)
+            finally:
+                self._mailbox.lock.release()
+        return self.has_ended
+
+    def wait(self) -> Message[Any]:
+        """Return the message once it has arrived; `TimeoutError` if none begins to arrive in time."""
+        with self._mailbox.lock:
+            if not self.attempt(self._timeout_s):
+                whose = "any rank" if self.source is None else f"rank {self.source}"
+                self._fail(TimeoutError(f"recv: no message of {whose} within {self._timeout_s} s"))
+        if self._error is not None:
+            raise self._error
+        assert self._message is not None, "a receive that has ended well has a message"
+        return self._message
+
+    def attempt(self, timeout_s: float | None) -> bool:
+        """Receive until this has ended, or until nothing has arrived for `timeout_s`; return whether it has ended."""
+        with self._mailbox.lock:
+            while not self.has_ended:
+                receive = self._first_in_turn() if self.tag is None else self
+                # An error is the result of one receive, which raises it when it is waited for.
+                try:
+                    sender = receive._sender(timeout_s)
+                    if sender is None:
+                        return False
+                    if self.tag is None:
+                        receive._end(Message(receive._value(sender), sender, None))
+                    else:
+                        self._mailbox.deliver(*self._tagged(sender))
+                except Exception as error:
+                    receive._fail(error)
+        return True
+
+    def fits(self, message: Message[Any]) -> bool:
+        """Whether it takes such a message."""
+        if (self.tag is None) != (message.tag is None):
+            return False
+        return self.source in (None, message.source) and self.tag in (None, ANY_TAG, message.tag)
+
+    def end(self, message: Message[Any]) -> None:
+        """Take a message with a tag."""
+        try:
+            self._end(message if self.out is None else message._replace(value=fill(self.out, message.value)))
+        except Exception as error:
+            self._fail(error)
+
+    def _end(self, message: Message[Any]) -> None:
+        self._message = message
+        self._mailbox.posted.remove(self)
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._mailbox.posted.remove(self)
+
+    def _first_in_turn(self) -> Receive:
+        """The first receive without a tag that may take a message which this one may take."""
+        for receive in self._mailbox.posted:
+            shares_source = None in (receive.source, self.source) or receive.source == self.source
+            if receive is self or (receive.tag is None and shares_source):
+                return receive
+        return self
+
+    def _sender(self, timeout_s: float | None) -> int | None:
+        """The rank whose message is next; None if none has begun to arrive in time."""
+        if self.source is not None and timeout_s is None:
+            return self.source
+        ranks = range(self._native.world_size)
+        sources = [self.source] if self.source is not None else [rank for rank in ranks if rank != self._native.rank]
+        if not sources:
+            raise InputError("recv: there is no other rank that could send: expected a communicator of several")
+        form = TAG_FORM if self.tag is not None else forms.OBJECT if self.out is None else None
+        return self._native.await_message(sources, form, timeout_s)
+
+    def _value(self, sender: int) -> Any:
+        """The next value of `sender`, which has no tag."""
+        if self.out is None:
+            return objects.receive(self._native, sender)
+        self._native.receive(known(self.out)[0], sender, forms.of_array(self.out))
+        return self.out
+
+    def _tagged(self, sender: int) -> tuple[Message[Any], int]:
+        """The next message of `sender`, which has a tag, and how many bytes it takes."""
+        head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
+        self._native.receive(head, sender, TAG_FORM)
+        value = objects.receive(self._native, sender, lengths_bytes)
+        return Message(value, sender, int(head[0])), sum(lengths_bytes)
+
+
 class Mailbox:
-    """Messages with tags that have come before anybody asked for them, in the order in which they came."""
+    """The receives of a communicator that have begun, and the messages with tags that no receive has asked for yet."""
 
     def __init__(self) -> None:
-        # One thread at a time receives by tags: what is another's would be taken by whoever is faster.
+        # One thread at a time receives: two would take each other's messages.
         self.lock = threading.RLock()
         self.bytes_max = 64 << 20
+        #: In the order in which they began.
+        self.posted: list[Receive] = []
         self._kept: list[_Unexpected] = []
 
+    def post(self, receive: Receive) -> Receive:
+        """Begin a receive: it gets the first message that fits, if there is one."""
+        with self.lock:
+            self.posted.append(receive)
+            kept = None if receive.tag is None else self.take(receive.source, receive.tag)
+            if kept is not None:
+                receive.end(kept)
+        return receive
+
     def take(self, source: int | None, tag: int) -> Message[Any] | None:
-        """The first that fits."""
+        """The first message that fits."""
         for index, (message, _) in enumerate(self._kept):
             if source in (None, message.source) and tag in (ANY_TAG, message.tag):
                 return self._kept.pop(index).message
         return None
 
     def put_back(self, message: Message[Any], *, last: bool = False) -> None:
-        """Let one be the next that fits, or the last: it was looked at, or is of this rank itself."""
+        """Let a message be the next that fits, or the last: it was looked at, or is of this rank itself."""
         self._kept.insert(len(self._kept) if last else 0, _Unexpected(message, 0))
+
+    def deliver(self, message: Message[Any], length_bytes: int) -> None:
+        """Give a message to the first receive that it fits, or keep it."""
+        receive = next((receive for receive in self.posted if receive.fits(message)), None)
+        if receive is not None:
+            receive.end(message)
+        else:
+            self.keep(message, length_bytes)
 
     def keep(self, message: Message[Any], length_bytes: int) -> None:
         """Keep one for later. `InputError` if all together are too large; nothing is lost."""

@@ -7,21 +7,17 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno._types import Array
-from ripieno.comm.mailbox import ANY_TAG, Message
+from ripieno.comm.mailbox import ANY_TAG, TAG_FORM, Message, Receive
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import forms, objects
-from ripieno.wire.arrays import fill, in_place, known, required
-from ripieno.wire.calls import NativeCalls, StagedCall
+from ripieno.wire.arrays import in_place, known, required
+from ripieno.wire.calls import NativeCalls, PostedCall, StagedCall
 
 #: Tags are smaller.
 TAG_LIMIT = 2**62
-
-#: Of the message that goes ahead of a value with a tag.
-_TAG = "the tag of a message"
 
 
 class MessageCalls(CallBase):
@@ -121,21 +117,21 @@ class MessageCalls(CallBase):
         TimeoutError
             Nothing came in time. Nothing is lost: receive again.
         CollectiveMismatch
-            What came is no such message: it has a tag where none was asked for, or none where one was, or is the
-            beginning of a collective. While several ranks may be the source, or with a timeout, one that has entered a
-            collective is passed over; without a timeout, unless all have.
+            The message has a tag where none was asked for, or none where one was. While several ranks may be the
+            source, or with a timeout, such a message is passed over. Or ranks wait for each other in a circle.
 
         Notes
         -----
         Messages of one rank with one tag are taken in the order in which they were sent, those of several ranks in the
-        order in which they come. Messages and collectives keep their order, too: a message is received before this rank
-        enters the collective that its sender entered after it. One thread at a time receives by tags. A rank that waits
-        for any of several is not found in a circle of ranks that wait for each other; give it a timeout.
+        order in which they come. Messages and collectives pass each other: a message waits in its link, or in its
+        sender if it is long, while this rank is in a collective. One thread at a time receives.
+        `Communicator.recv_async` begins a receive, which takes its message before receives that begin later; it makes
+        progress while it is waited for or looked at.
         """
         if source is not None:
             source = self._other("source", source)
             is_simple = out is None and tag is None and timeout_s is None and not envelope
-            if is_simple and (native := self._at_once) is not None:
+            if is_simple and not self._mailbox.posted and (native := self._at_once) is not None:
                 # As in `send`.
                 return objects.receive(native, source)
         if tag is not None:
@@ -144,10 +140,19 @@ class MessageCalls(CallBase):
             raise InputError(f"timeout_s={timeout_s!r}: expected seconds, 0 or more")
         if out is not None:
             in_place(out)
-        if source is not None and tag is None and timeout_s is None and out is not None and not envelope:
+        is_plain = source is not None and tag is None and timeout_s is None and not envelope
+        if is_plain and out is not None and not self._mailbox.posted:
             call = ("receive", known(out)[0], source, forms.of_array(out))
             return self._do(NativeCalls([call], lambda: out))
-        return self._do(StagedCall(lambda native: self._received(native, source, tag, out, timeout_s, envelope)))
+
+        def begin(native: Any) -> Receive:
+            return self._mailbox.post(Receive(self._mailbox, native, source, tag, out, timeout_s))
+
+        def finish(receive: Receive) -> Any:
+            message = receive.wait()
+            return message if envelope else message.value
+
+        return self._do(PostedCall(begin, finish))
 
     def sendrecv(
         self,
@@ -181,64 +186,12 @@ class MessageCalls(CallBase):
 
         def run(native: Any) -> Any:
             leaving = [native.send(piece, to, form, later=True) for piece, form in pieces]
-            came = self._received(native, source, wanted, None, None, False)
+            came = self._mailbox.post(Receive(self._mailbox, native, source, wanted, None)).wait().value
             for each in leaving:
                 each.wait()
             return came
 
         return self._do(StagedCall(run))
-
-    def _received(
-        self,
-        native: Any,
-        source: int | None,
-        tag: int | None,
-        out: NDArray[Any] | None,
-        timeout_s: float | None,
-        envelope: bool,
-    ) -> Any:
-        if tag is None:
-            message = self._next(native, source, timeout_s, out)
-        else:
-            with self._mailbox.lock:
-                message = self._tagged(native, source, tag, timeout_s)
-            if out is not None:
-                message = message._replace(value=fill(out, message.value))
-        return message if envelope else message.value
-
-    def _next(self, native: Any, source: int | None, timeout_s: float | None, out: NDArray[Any] | None) -> Message[Any]:
-        """The next message, which has no tag."""
-        sender = self._sender(native, source, None if out is not None else forms.OBJECT, timeout_s)
-        if out is not None:
-            native.receive(known(out)[0], sender, forms.of_array(out))
-            return Message(out, sender, None)
-        return Message(objects.receive(native, sender), sender, None)
-
-    def _tagged(self, native: Any, source: int | None, tag: int, timeout_s: float | None) -> Message[Any]:
-        """The first message with this tag; those ahead of it are kept."""
-        kept = self._mailbox.take(source, tag)
-        while kept is None:
-            sender = self._sender(native, source, _TAG, timeout_s)
-            head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
-            native.receive(head, sender, _TAG)
-            message = Message(objects.receive(native, sender, lengths_bytes), sender, int(head[0]))
-            if tag in (ANY_TAG, message.tag):
-                return message
-            self._mailbox.keep(message, sum(lengths_bytes))
-        return kept
-
-    def _sender(self, native: Any, source: int | None, form: str | None, timeout_s: float | None) -> int:
-        """Whose message, of this form if one is given, is next."""
-        if source is not None and timeout_s is None:
-            return source
-        sources = [source] if source is not None else [rank for rank in range(self.world_size) if rank != self.rank]
-        if not sources:
-            raise InputError("recv: there is no other rank that could send: expected a communicator of several")
-        sender: int | None = native.await_message(sources, form, timeout_s)
-        if sender is None:
-            whose = "any rank" if source is None else f"rank {source}"
-            raise TimeoutError(f"recv: no message of {whose} within {timeout_s} s")
-        return sender
 
 
 def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
@@ -246,6 +199,6 @@ def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
     pieces: list[tuple[NDArray[Any], str]] = []
     if tag is not None:
         tag = whole("tag", tag, 0, TAG_LIMIT - 1)
-        pieces.append((np.array([tag], np.int64), _TAG))
+        pieces.append((np.array([tag], np.int64), TAG_FORM))
     pieces.extend((piece, forms.OBJECT) for piece in objects.pieces(value))
     return pieces

@@ -17,7 +17,7 @@ from ripieno._checks import whole
 from ripieno._native import PlainCalls
 from ripieno.comm.mailbox import Mailbox
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
-from ripieno.wire.calls import CallQueue, NativeCalls, StagedCall
+from ripieno.wire.calls import CallQueue, NativeCalls, PostedCall, StagedCall
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -215,7 +215,7 @@ class CallBase:
         for _, each in self._lasting:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
-    def _do(self, call: NativeCalls[R] | StagedCall[R]) -> R:
+    def _do(self, call: NativeCalls[R] | StagedCall[R] | PostedCall[R]) -> R:
         """Carry a call out; a `AsyncCommunicator` begins it only."""
         return call.run(self._native)
 

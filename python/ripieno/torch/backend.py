@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Literal
@@ -33,7 +32,7 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         How long a call may take, from its begin. Then the ranks are given up: each raises, and the job ends.
     """
 
-    supports_splitting = False
+    supports_splitting = True
     supports_coalescing = True
 
     def __init__(self, comm: Communicator, name: str, timeout: timedelta) -> None:
@@ -44,8 +43,8 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._threads = WorkThreads(self._give_up)
         # Works that are begun while PyTorch brings several calls together.
         self._together: list[RipienoWork] | None = None
-        # Receives with a tag, by sender and tag, in their order.
-        self._posted: dict[tuple[int, int], deque[RipienoWork]] = {}
+        # How many calls of all ranks have begun.
+        self._sequence_number = 0
 
     def name(self) -> str:
         return "ripieno"
@@ -64,7 +63,20 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         self._threads.close()
 
     def _set_sequence_number_for_group(self) -> None:
-        """Ranks compare their calls anyway."""
+        """Nothing: numbers begin at 0 on every rank."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence_number
+
+    @property
+    def options(self) -> Any:
+        return dist.distributed_c10d.C10DBackend.Options("ripieno", timedelta(seconds=self._limit_s))
+
+    def split(self, store: dist.Store, ranks: list[int], opts: Any) -> RipienoBackend | None:
+        """The backend of some ranks of this group; None on a rank that is not one of them."""
+        if self.rank() not in ranks:
+            return None
+        return RipienoBackend(self._comm.group(ranks), opts.group_name or self._name, opts._timeout)
 
     # One rank's tensors to all, or all ranks' to one or all
 
@@ -191,28 +203,19 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
 
     def recv(self, tensors: list[Tensor], source: int, tag: int) -> RipienoWork:
         places = InPlace(tensors)
-        if not tag:
-            handle = self._comm.recv_async(source, out=places.arrays[0])
-            return self._begun("recv", [handle], places.put_back, tensors)
-        # Taken when it is waited for, so that calls which come after it need not wait for it.
-        posted = self._posted.setdefault((source, tag), deque())
-
-        def take() -> None:
-            while posted and posted[0] is not work:
-                posted[0].end()
-            posted.popleft()
-            self._comm.recv(source, out=places.arrays[0], tag=tag)
-            places.put_back()
-
-        work = self._begun("recv", [], take, tensors)
-        posted.append(work)
-        return work
+        handle = self._comm.recv_async(source, out=places.arrays[0], tag=tag or None)
+        return self._begun("recv", [handle], places.put_back, tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
         raise InputError("recv without src=: PyTorch cannot ask a backend of Python who has sent; name the sender")
 
     def barrier(self, opts: Any = None) -> RipienoWork:
         return self._begun("barrier", [self._comm.barrier_async()], _nothing, [])
+
+    def monitored_barrier(self, opts: Any, wait_all_ranks: bool = False) -> None:
+        """Return once every rank has come; `TimeoutError` if that takes too long."""
+        work = self.barrier()
+        work.wait(opts.timeout)
 
     # Coalescing
 
@@ -234,6 +237,8 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
     def _begun(
         self, what: str, handles: Sequence[Handle[Any]], finish: Callable[[], None], result: Sequence[Tensor]
     ) -> RipienoWork:
+        if what not in ("send", "recv"):
+            self._sequence_number += 1
         work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads)
         self._threads.limit(work, self._limit_s)
         if self._together is not None:

@@ -6,10 +6,12 @@ import os
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ripieno.comm.communicator import Communicator
@@ -35,6 +37,14 @@ def register() -> None:
         # ``init_process_group("ripieno")`` asks the environment, where programs of a job have nothing.
         by_environment = _HANDLERS["env"]
         _HANDLERS["env"] = lambda url, **options: _meet_or(by_environment, url, **options)
+        # With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` PyTorch compares the ranks' calls by a second process group, of Gloo.
+        wrap = distributed_c10d._create_process_group_wrapper
+        distributed_c10d._create_process_group_wrapper = partial(_wrapped_unless_ours, wrap)
+
+
+def _wrapped_unless_ours(wrap: Any, wrapped_pg: Any, **options: Any) -> Any:
+    """Ripieno's backend itself, whose ranks compare their calls in any case; others as PyTorch wraps them."""
+    return wrapped_pg if isinstance(wrapped_pg, RipienoBackend) else wrap(wrapped_pg=wrapped_pg, **options)
 
 
 def _meet_or(by_environment: Any, url: str, **options: Any) -> Iterator[Meeting]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import queue
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -116,7 +116,10 @@ class RipienoWork(dist.Work):
 
 
 class WorkThreads:
-    """The threads of a process group: one ends works whose futures somebody has asked for, one looks at the clock.
+    """The threads of a process group: some end works that have futures, one looks at the clock.
+
+    One thread at a time waits for the next work. Before it runs the callbacks of a future, another thread takes over.
+    So a callback may wait for the future of another work.
 
     Parameters
     ----------
@@ -126,8 +129,11 @@ class WorkThreads:
 
     def __init__(self, give_up: Callable[[str], None]) -> None:
         self._give_up = give_up
-        self._promised: queue.SimpleQueue[tuple[RipienoWork, Future[list[torch.Tensor]]] | None] = queue.SimpleQueue()
-        self._has_keeper = False
+        self._promised: deque[tuple[RipienoWork, Future[list[torch.Tensor]]]] = deque()
+        self._may_take = threading.Condition()
+        # Whether a thread waits for a work, and how many threads have nothing to do.
+        self._is_waiting = False
+        self._idle_count = 0
         # A work that nobody has any more is of no concern, and keeps no tensors.
         self._limits: list[tuple[float, int, float, weakref.ref[RipienoWork]]] = []
         self._count = itertools.count()
@@ -137,10 +143,9 @@ class WorkThreads:
 
     def fulfil(self, work: RipienoWork, future: Future[list[torch.Tensor]]) -> None:
         """Let the future be done when the work is."""
-        if not self._has_keeper:
-            self._has_keeper = True
-            threading.Thread(target=self._keep, name="ripieno-futures", daemon=True).start()
-        self._promised.put((work, future))
+        with self._may_take:
+            self._promised.append((work, future))
+            self._call_a_thread()
 
     def limit(self, work: RipienoWork, limit_s: float) -> None:
         """Give the ranks up if the work has not ended by then."""
@@ -155,21 +160,53 @@ class WorkThreads:
                 self._changed.notify()
 
     def close(self) -> None:
-        """End both threads, once what is promised is kept."""
-        self._promised.put(None)
-        with self._changed:
+        """End the threads, once all futures are done."""
+        with self._may_take:
             self._is_closed = True
+            self._may_take.notify_all()
+        with self._changed:
             self._changed.notify()
 
-    def _keep(self) -> None:
-        while (promised := self._promised.get()) is not None:
+    def _call_a_thread(self) -> None:
+        """Let an idle thread, or a new one, take the next work, unless another one waits for a work."""
+        if self._is_waiting or not self._promised:
+            return
+        if self._idle_count:
+            self._may_take.notify()
+        else:
+            threading.Thread(target=self._fulfil_all, name="ripieno-futures", daemon=True).start()
+
+    def _fulfil_all(self) -> None:
+        while (promised := self._next_promised()) is not None:
             work, future = promised
+            error: Exception | None = None
             try:
                 work.end()
-            except Exception as error:
+            except Exception as raised:
+                error = raised
+            with self._may_take:
+                self._is_waiting = False
+                self._call_a_thread()
+            # Both run callbacks, which may wait.
+            if error is not None:
                 future.set_exception(error)
             else:
                 future.set_result(work.result())
+
+    def _next_promised(self) -> tuple[RipienoWork, Future[list[torch.Tensor]]] | None:
+        """The next work, which this thread is to wait for; None if the thread is to end."""
+        with self._may_take:
+            self._idle_count += 1
+            # One thread that has nothing to do is enough.
+            self._may_take.wait_for(lambda: self._may_end() or (self._promised and not self._is_waiting))
+            self._idle_count -= 1
+            if not self._promised or self._is_waiting:
+                return None
+            self._is_waiting = True
+            return self._promised.popleft()
+
+    def _may_end(self) -> bool:
+        return (self._is_closed or self._idle_count > 1) and not (self._promised and not self._is_waiting)
 
     def _watch(self) -> None:
         with self._changed:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import ripieno._native as _native
 import ripieno.flight as flight
@@ -37,6 +37,16 @@ class StagedCall(NamedTuple, Generic[R]):
     run: Callable[[Any], R]
 
 
+class PostedCall(NamedTuple, Generic[R]):
+    """A call whose parts wait for other ranks alone: calls that come after it pass it."""
+
+    begin: Callable[[Any], Any]
+    finish: Callable[[Any], R]
+
+    def run(self, native: Any) -> R:
+        return self.finish(self.begin(native))
+
+
 class Caller(Protocol):
     """A rank that makes calls: as much of a communicator as rooms below it know."""
 
@@ -54,6 +64,14 @@ class Pending(Protocol):
     def done(self) -> bool: ...
 
     def wait(self) -> Any: ...
+
+
+@runtime_checkable
+class Posted(Pending, Protocol):
+    """A part that makes progress only while it is waited for or looked at."""
+
+    def attempt(self, timeout_s: float | None) -> bool:
+        """Wait for its end, or until nothing has happened for so long; return whether it has ended."""
 
 
 class Handle(Generic[R]):
@@ -158,11 +176,15 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
                 return index
         parts = [part for handle in listed for part in handle._undone()]
         queued = [part._future for part in parts if isinstance(part, QueuedCall)]
-        if not queued:
-            _native.wait_any(parts)
-        else:
+        posted = [part for part in parts if isinstance(part, Posted)]
+        is_alone = len(parts) in (len(queued), len(posted))
+        if queued:
             # A thread works through these; the others have to be looked at.
-            wait(queued, None if len(queued) == len(parts) else _LOOK_S, FIRST_COMPLETED)
+            wait(queued, None if is_alone else _LOOK_S, FIRST_COMPLETED)
+        elif posted:
+            posted[0].attempt(None if is_alone and len(posted) == 1 else _LOOK_S)
+        else:
+            _native.wait_any(parts)
 
 
 class QueuedCall:

@@ -75,6 +75,28 @@ def test_calls_come_together_and_futures_follow_them(jobs):
     assert jobs(3).run(programs.coalesced) == [([3.0, 6.0, 9.0, 12.0], 6.0)] * 3
 
 
+def test_a_callback_waits_for_the_future_of_another_call(jobs):
+    assert jobs(2).run(programs.nested) == [[16.0, 16.0]] * 2
+
+
+def test_gradients_travel_as_products_of_small_matrices(jobs):
+    assert jobs(2).run(programs.compressed, "ripieno") == jobs(2).run(programs.compressed, "gloo")
+
+
+def test_groups_are_split_calls_are_numbered_and_barriers_have_limits(jobs):
+    assert jobs(3).run(programs.split) == [(6.0, 1, 2), (3.0, 1, 1), (6.0, 1, 2)]
+
+
+def test_calls_are_checked_without_a_second_process_group(monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+    with rp.launch(workers=2) as job:
+        assert job.run(programs.split) == [(2.0, 1, 1)] * 2
+
+
+def test_messages_and_sums_pass_each_other(jobs):
+    assert jobs(2).run(programs.passed) == [[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]
+
+
 def test_messages_are_received_by_their_tags(jobs):
     assert jobs(2).run(programs.tagged) == [[], [3.0, 1.0, 2.0]]
 

@@ -298,6 +298,68 @@ def coalesced(comm):
         return [tensor[0].item() for tensor in tensors], then.wait()
 
 
+def nested(comm):
+    """A sum of which each of three rounds is begun, and waited for, by the callback of the one before."""
+
+    def again(future):
+        return dist.all_reduce(future.value()[0], async_op=True).get_future().wait()
+
+    with group():
+        future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+        for _ in range(3):
+            future = future.then(again)
+        return future.wait()[0].tolist()
+
+
+def compressed(comm, backend):
+    """The bits of a network whose gradients travel as products of small matrices."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    with group(backend) as g:
+        module = network()
+        parallel = DistributedDataParallel(module, process_group=g)
+        state = powerSGD_hook.PowerSGDState(g, start_powerSGD_iter=2, min_compression_rate=0.5)
+        parallel.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
+        X, y = rows()
+        for step in range(5):
+            batch = slice(32 * step + comm.rank, 32 * (step + 1), comm.world_size)
+            nn.functional.cross_entropy(parallel(X[batch]), y[batch]).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return digest(module)
+
+
+def split(comm):
+    """Sums in the groups of even and of odd ranks, the number of the latest call, and a barrier with a limit."""
+    with group():
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor)
+        number = dist.group.WORLD._get_sequence_number_for_group()
+        dist.monitored_barrier(timeout=timedelta(seconds=60))
+        ranks = list(range(comm.world_size))
+        part = dist.split_group(split_ranks=[ranks[::2], ranks[1::2]])
+        dist.all_reduce(tensor, group=part)
+        return tensor.item(), number, part.size()
+
+
+def passed(comm):
+    """Messages that are asked for before a sum and come behind it, and such that are sent before it."""
+    with group():
+        mine, pending = [torch.full((2,), float(tag)) for tag in range(3)], []
+        came = [torch.zeros(2) for _ in mine]
+        for tag, tensor in enumerate(came if comm.rank == 0 else mine):
+            call = dist.irecv if comm.rank == 0 else dist.isend
+            if comm.rank == 0 or tag == 1:
+                pending.append(call(tensor, 1 - comm.rank, tag=tag + 1))
+        dist.all_reduce(torch.ones(3))
+        if comm.rank == 1:
+            pending.extend(dist.isend(mine[tag], 0, tag=tag + 1) for tag in (0, 2))
+        for work in pending:
+            work.wait()
+        return [tensor[0].item() for tensor in came]
+
+
 def tagged(comm):
     """Messages of one rank, received in another order than they were sent in."""
     with group():

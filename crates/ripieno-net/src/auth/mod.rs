@@ -56,6 +56,8 @@ pub(crate) enum ConnectionPurpose {
     Member = 4,
     /// The agreement of those who are left of a world that has failed.
     Agreement = 5,
+    /// The link for messages from the caller.
+    Messages = 6,
 }
 
 /// What a caller says first.
@@ -91,6 +93,7 @@ impl Greeting {
             3 => ConnectionPurpose::Rendezvous,
             4 => ConnectionPurpose::Member,
             5 => ConnectionPurpose::Agreement,
+            6 => ConnectionPurpose::Messages,
             _ => return None,
         };
         let nonce = JobNonce(*frame[24..].first_chunk()?);

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, LinkSlot};
 use crate::config::LinkPolicy;
+use ripieno_run::LinkId;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -20,11 +21,11 @@ pub struct Description {
     pub addresses: Vec<IpAddr>,
     /// The links asked for.
     pub links: LinkPolicy,
-    /// The link to each other rank.
+    /// The links to each other rank.
     pub peers: Vec<LinkDescription>,
 }
 
-/// The link to one peer.
+/// The links to one peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDescription {
     /// The peer.
@@ -96,7 +97,10 @@ impl Endpoint {
         if own.identity.shares_cores(&address.identity) && own.identity != address.identity {
             notes.push("same machine, but another network namespace or user, so no shared memory".to_string());
         }
-        let kind = match &self.slots[peer] {
+        // Those for messages are of the same kind.
+        let mut slots = LinkId::all_of(peer).map(|id| &self.slots[id.index(self.config.world_size)]).into_iter();
+        let asked = slots.find(|slot| !matches!(slot, LinkSlot::Unasked | LinkSlot::Opening));
+        let kind = match asked.unwrap_or(&LinkSlot::Unasked) {
             LinkSlot::Unasked | LinkSlot::Opening => LinkKind::NotOpen,
             LinkSlot::Ring(..) => LinkKind::SharedMemory,
             LinkSlot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,

@@ -5,8 +5,8 @@ use crate::links::{Bell, WatchedDescriptor};
 use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
 use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk,
-    Topology, Want,
+    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk, Remote,
+    Replicas, Shrunk, Topology, Want,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -35,25 +35,25 @@ impl Fabric for Endpoint {
         self.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if self.slots[peer].is_open() {
-            return Ok(self.standing_link(peer));
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        if self.slot(id).is_open() {
+            return Ok(self.standing_link(id));
         }
         self.take_deliveries();
-        if matches!(self.slots[peer], LinkSlot::Unasked) {
-            self.open_link(peer);
+        if matches!(self.slot(id), LinkSlot::Unasked) {
+            self.open_link(id);
         }
-        if matches!(self.slots[peer], LinkSlot::Opening)
-            && self.config.rank > peer
+        if matches!(self.slot(id), LinkSlot::Opening)
+            && !self.connects(id)
             && let Some(lack) = self.lack()
         {
             return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {lack}") });
         }
-        self.slots[peer].link()
+        self.slot(id).link()
     }
 
-    fn standing_link(&mut self, peer: usize) -> Option<&mut dyn Link> {
-        self.slots[peer].standing_link()
+    fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
+        self.slot(id).standing_link()
     }
 
     fn has_failed(&self) -> bool {
@@ -142,8 +142,8 @@ impl Fabric for Endpoint {
         self.shared.enter(&mut self.entering, communicator, header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), is_blocked });
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
     fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
@@ -164,11 +164,11 @@ impl Fabric for Endpoint {
 
     fn park(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
-            if let LinkSlot::Tcp(link) = &mut self.slots[want.peer] {
+            if let LinkSlot::Tcp(link) = self.slot(want.link) {
                 link.prepare_sleep();
             }
         }
-        let watches = wants.iter().filter_map(|want| match &self.slots[want.peer] {
+        let watches = wants.iter().filter_map(|want| match &self.slots[want.link.index(self.config.world_size)] {
             LinkSlot::Tcp(link) => {
                 Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
             }
@@ -225,11 +225,16 @@ fn report_failure(shared: &MonitorShared, failure: JobFailure) {
 }
 
 impl Endpoint {
+    #[inline]
+    pub(super) fn slot(&mut self, id: LinkId) -> &mut LinkSlot {
+        &mut self.slots[id.index(self.config.world_size)]
+    }
+
     /// Tells the links what the sleep has shown of their sockets.
     fn note_ready(&mut self, wants: &[Want]) {
         let mut index = 0;
         for want in wants {
-            let LinkSlot::Tcp(link) = &mut self.slots[want.peer] else { continue };
+            let LinkSlot::Tcp(link) = &mut self.slots[want.link.index(self.config.world_size)] else { continue };
             link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
             index += 1;
         }
@@ -244,7 +249,9 @@ impl Endpoint {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();
         for (rank, failure) in losses {
-            self.slots[rank] = LinkSlot::Broken(LinkError::Closed { cause: failure.to_string() });
+            for id in LinkId::all_of(rank) {
+                *self.slot(id) = LinkSlot::Broken(LinkError::Closed { cause: failure.to_string() });
+            }
         }
     }
 
@@ -252,12 +259,13 @@ impl Endpoint {
     /// any more, nor does a cable between two hosts that is cut.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
-            match &mut self.slots[want.peer] {
+            let index = want.link.index(self.config.world_size);
+            match &mut self.slots[index] {
                 LinkSlot::Ring(_, liveness) => {
                     // What the peer wrote before its end was there at the try after the end was seen.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
-                        self.shared.request(MembershipRequest::Suspect { peer: want.peer, cause });
+                        self.shared.request(MembershipRequest::Suspect { peer: want.link.peer, cause });
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
@@ -265,7 +273,7 @@ impl Endpoint {
                     let silence = link.unanswered();
                     if silence > self.config.heartbeat_timeout {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
-                        self.slots[want.peer] = LinkSlot::Broken(LinkError::Closed { cause });
+                        self.slots[index] = LinkSlot::Broken(LinkError::Closed { cause });
                     }
                 }
                 LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => {}

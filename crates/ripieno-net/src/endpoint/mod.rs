@@ -1,8 +1,8 @@
 //! The endpoint of a rank: its links, its place in the membership, its way out.
 //!
 //! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its replicas. Links are
-//! opened when a plan first needs them: of a pair of ranks the lower one connects, on a thread of its own, so that
-//! nobody waits for it.
+//! opened when a plan first needs them, on a thread of their own, so that nobody waits for it. Of a pair of ranks the
+//! lower one connects for collectives, and the sender for messages.
 
 mod describe;
 mod fabric;
@@ -29,7 +29,7 @@ use open::{OpenedLink, Opener};
 use ripieno_cores::CoLocationDetector;
 use ripieno_run::membership::agreement::{Agreement, AgreementTimeouts};
 use ripieno_run::membership::{Membership, MembershipRequest, MembershipTiming};
-use ripieno_run::{JobFailure, LinkError, Topology};
+use ripieno_run::{JobFailure, LinkError, LinkId, Topology};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -51,6 +51,7 @@ pub struct Endpoint {
     shared: Arc<MonitorShared>,
     entering: Entering,
     doorbell: Doorbell,
+    /// By the index of the link.
     slots: Vec<LinkSlot>,
     opener: Opener,
     deliveries: Receiver<OpenedLink>,
@@ -60,7 +61,7 @@ pub struct Endpoint {
     first: Option<Arc<FirstWorld>>,
     /// The rank that each rank had in the first world.
     members: Vec<usize>,
-    /// What was tried in vain for a peer's link.
+    /// What was tried in vain for a peer's links.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
     company: CoLocationDetector,
@@ -74,7 +75,7 @@ struct MonitorHandle {
     monitor: Option<JoinHandle<()>>,
 }
 
-/// Where the link to a peer stands.
+/// Where a link to a peer stands.
 enum LinkSlot {
     Unasked,
     Opening,
@@ -166,7 +167,7 @@ impl Endpoint {
             replicas: config.replicas_of_ranks(),
             hubs,
             linger: config.linger,
-            take_link: Box::new(move |peer, stream| acceptor.accept(peer, stream)),
+            take_link: Box::new(move |id, stream| acceptor.accept(id, stream)),
         };
         let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
         let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());
@@ -177,7 +178,7 @@ impl Endpoint {
             shared.update(|status| status.complete = true);
         }
         Ok(Endpoint {
-            slots: (0..config.world_size).map(|_| LinkSlot::Unasked).collect(),
+            slots: (0..LinkId::PER_PEER * config.world_size).map(|_| LinkSlot::Unasked).collect(),
             company: CoLocationDetector::of(config.rank),
             members: (0..config.world_size).collect(),
             config,

@@ -1,4 +1,5 @@
-//! Opening links: the lower rank of a pair connects, the higher one accepts; both on short-lived threads.
+//! Opening links: one rank of a pair connects, the other accepts, both on short-lived threads. For collectives the lower
+//! rank connects. For messages the sender does, so that it waits for nothing that the receiver's program does.
 
 use super::{Endpoint, LinkSlot, LivenessSocket};
 use crate::auth::ConnectionPurpose;
@@ -9,7 +10,7 @@ use crate::lack::{lack, no_thread};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
-use ripieno_run::LinkError;
+use ripieno_run::{Channel, LinkError, LinkId};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -27,9 +28,9 @@ pub(super) struct Opened {
     pub notes: Vec<String>,
 }
 
-/// The outcome of opening the link to `peer`.
+/// The outcome of opening a link.
 pub(super) struct OpenedLink {
-    pub peer: usize,
+    pub id: LinkId,
     pub outcome: Result<Opened, LinkError>,
 }
 
@@ -48,23 +49,25 @@ impl Opener {
         Opener { connector, bell, deliveries, silence }
     }
 
-    /// Connects to a higher rank.
-    pub fn connect(&self, address: PeerAddress) {
-        self.deliver(address.rank, move |opener| opener.connected(&address));
+    /// Connects to the rank with this address.
+    pub fn connect(&self, id: LinkId, address: PeerAddress) {
+        let purpose =
+            if id.channel == Channel::Collectives { ConnectionPurpose::Data } else { ConnectionPurpose::Messages };
+        self.deliver(id, move |opener| opener.connected(&address, purpose));
     }
 
-    /// Takes the authenticated connection of a lower rank.
-    pub fn accept(&self, peer: usize, stream: Stream) {
-        self.deliver(peer, move |opener| opener.accepted(stream));
+    /// Takes the authenticated connection of another rank.
+    pub fn accept(&self, id: LinkId, stream: Stream) {
+        self.deliver(id, move |opener| opener.accepted(stream));
     }
 
     /// Opens on a thread of its own, then wakes the rank.
-    fn deliver(&self, peer: usize, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
+    fn deliver(&self, id: LinkId, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
         let opener = self.clone();
         let thread = std::thread::Builder::new().name("ripieno-open".to_string());
-        let spawned = thread.spawn(move || opener.hand_over(OpenedLink { peer, outcome: open(&opener) }));
+        let spawned = thread.spawn(move || opener.hand_over(OpenedLink { id, outcome: open(&opener) }));
         if let Err(error) = spawned {
-            self.hand_over(OpenedLink { peer, outcome: Err(no_thread(&error)) });
+            self.hand_over(OpenedLink { id, outcome: Err(no_thread(&error)) });
         }
     }
 
@@ -74,9 +77,9 @@ impl Opener {
         self.bell.ring();
     }
 
-    fn connected(&self, address: &PeerAddress) -> Result<Opened, LinkError> {
+    fn connected(&self, address: &PeerAddress, purpose: ConnectionPurpose) -> Result<Opened, LinkError> {
         let deadline = Instant::now() + OPEN_TIMEOUT;
-        let reached = self.connector.connect(address, ConnectionPurpose::Data, deadline)?;
+        let reached = self.connector.connect(address, purpose, deadline)?;
         let mut notes = notes(&reached);
         let failed = match reached.stream {
             Stream::Unix(socket) => {
@@ -92,7 +95,7 @@ impl Opener {
             return Err(failed);
         }
         notes.push(failed.why().to_string());
-        let reached = self.connector.connect_by_tcp(address, ConnectionPurpose::Data, deadline);
+        let reached = self.connector.connect_by_tcp(address, purpose, deadline);
         let reached = reached.map_err(|error| match LinkError::from(error) {
             LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
             lacking => lacking,
@@ -149,29 +152,38 @@ fn notes(reached: &Connection) -> Vec<String> {
 }
 
 impl Endpoint {
-    /// Starts to open the link to `peer`, or waits for it to do so.
-    pub(super) fn open_link(&mut self, peer: usize) {
-        self.slots[peer] = LinkSlot::Opening;
-        if self.config.rank < peer {
-            self.opener.connect(self.addresses[peer].clone());
+    /// Starts to open a link, or waits for the peer to do so.
+    pub(super) fn open_link(&mut self, id: LinkId) {
+        *self.slot(id) = LinkSlot::Opening;
+        if self.connects(id) {
+            self.opener.connect(id, self.addresses[id.peer].clone());
+        }
+    }
+
+    /// Whether this rank is the one that connects.
+    pub(super) fn connects(&self, id: LinkId) -> bool {
+        match id.channel {
+            Channel::Collectives => self.config.rank < id.peer,
+            Channel::Outbox => true,
+            Channel::Inbox => false,
         }
     }
 
     /// Takes the links that have opened since.
     pub(super) fn take_deliveries(&mut self) {
-        while let Ok(OpenedLink { peer, outcome }) = self.deliveries.try_recv() {
+        while let Ok(OpenedLink { id, outcome }) = self.deliveries.try_recv() {
             match outcome {
                 // The peer has died.
-                Ok(_) if matches!(self.slots[peer], LinkSlot::Broken(_)) => {}
+                Ok(_) if matches!(self.slot(id), LinkSlot::Broken(_)) => {}
                 Ok(opened) => {
-                    self.slots[peer] = opened.link;
-                    self.notes.extend(opened.notes.into_iter().map(|note| (peer, note)));
+                    *self.slot(id) = opened.link;
+                    self.notes.extend(opened.notes.into_iter().map(|note| (id.peer, note)));
                 }
                 // An acceptor's failed try is followed by the connector's next, if there is another kind of link.
-                Err(error) if peer < self.config.rank && !is_lasting(&error, self.config.links) => {
-                    self.notes.push((peer, error.why().to_string()));
+                Err(error) if !self.connects(id) && !is_lasting(&error, self.config.links) => {
+                    self.notes.push((id.peer, error.why().to_string()));
                 }
-                Err(error) => self.slots[peer] = LinkSlot::Broken(error),
+                Err(error) => *self.slot(id) = LinkSlot::Broken(error),
             }
         }
     }
@@ -209,7 +221,7 @@ mod tests {
     fn open_first(endpoint: &mut Endpoint) -> Result<(), LinkError> {
         loop {
             endpoint.prepare_park();
-            if endpoint.link(1)?.is_some() {
+            if endpoint.link(LinkId::collectives(1))?.is_some() {
                 return Ok(());
             }
             endpoint.park(&[], Duration::from_secs(20));

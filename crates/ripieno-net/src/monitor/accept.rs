@@ -4,8 +4,8 @@ use super::Monitor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal};
 use crate::connector::judge;
 use crate::stream::Stream;
-use ripieno_run::Replicas;
 use ripieno_run::membership::MembershipEvent;
+use ripieno_run::{LinkId, Replicas};
 use std::collections::BTreeMap;
 
 impl Monitor {
@@ -41,7 +41,8 @@ impl Monitor {
                     self.handle_events();
                 }
             }
-            ConnectionPurpose::Data => (self.setup.take_link)(peer, stream),
+            ConnectionPurpose::Data => (self.setup.take_link)(LinkId::collectives(peer), stream),
+            ConnectionPurpose::Messages => (self.setup.take_link)(LinkId::inbox(peer), stream),
             ConnectionPurpose::Agreement => self.add_kin(peer, stream),
             ConnectionPurpose::Rendezvous | ConnectionPurpose::Member => {}
         }
@@ -49,7 +50,7 @@ impl Monitor {
 }
 
 /// Whether this rank expects such a connection: control comes to hubs, once per rank, from the higher one of two hubs;
-/// of a pair of ranks the lower one opens the link.
+/// of a pair of ranks the lower one opens the link for collectives, and the sender that for messages.
 fn expects(
     own: usize,
     replicas: Replicas,

@@ -19,7 +19,7 @@ use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Agreement};
 use ripieno_run::membership::{Membership, MembershipEvent, MembershipOutput, MembershipRequest};
-use ripieno_run::{JobFailure, Replicas};
+use ripieno_run::{JobFailure, LinkId, Replicas};
 use rustix::event::{Timespec, epoll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -87,8 +87,8 @@ pub(crate) struct Setup {
     pub hubs: Vec<(usize, Stream)>,
     /// How long a hub stays to watch after it has left.
     pub linger: Duration,
-    /// Takes authenticated data connections.
-    pub take_link: Box<dyn FnMut(usize, Stream) + Send>,
+    /// Takes authenticated connections for links.
+    pub take_link: Box<dyn FnMut(LinkId, Stream) + Send>,
 }
 
 /// The thread's state.

@@ -6,7 +6,7 @@ pub mod process;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Endpoint, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, Want};
+use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, LinkId, Want};
 use std::time::{Duration, Instant};
 
 /// No wait of a test is longer.
@@ -60,8 +60,8 @@ pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFa
 /// Sends all of `bytes` to `peer`.
 pub fn deliver(fabric: &mut dyn Fabric, peer: usize, bytes: &[u8]) {
     let mut sent = 0;
-    park_until(fabric, Some(Want { peer, readable: false, writable: true }), |fabric| {
-        if let Some(link) = fabric.link(peer).unwrap() {
+    park_until(fabric, Some(Want { link: LinkId::collectives(peer), readable: false, writable: true }), |fabric| {
+        if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
             sent += link.send(&[&bytes[sent..]]).unwrap();
             link.flush().unwrap();
         }
@@ -73,8 +73,8 @@ pub fn deliver(fabric: &mut dyn Fabric, peer: usize, bytes: &[u8]) {
 pub fn collect(fabric: &mut dyn Fabric, peer: usize, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     let mut filled = 0;
-    park_until(fabric, Some(Want { peer, readable: true, writable: false }), |fabric| {
-        if let Some(link) = fabric.link(peer).unwrap() {
+    park_until(fabric, Some(Want { link: LinkId::collectives(peer), readable: true, writable: false }), |fabric| {
+        if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
             filled += link.receive(&mut got[filled..]).unwrap();
         }
         filled == expected.len()

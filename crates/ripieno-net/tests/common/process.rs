@@ -5,7 +5,7 @@
 use super::{PATIENCE, collect, deliver, next_failure, park_until, send_and_receive};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
 use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
-use ripieno_run::{Fabric, JobFailure, Want};
+use ripieno_run::{Fabric, JobFailure, LinkId, Want};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -223,7 +223,7 @@ fn obey(met: Result<Endpoint, NetError>) {
             ["collect", peer] => {
                 say("watching");
                 let peer = peer.parse().unwrap();
-                let want = Want { peer, readable: true, writable: false };
+                let want = Want { link: LinkId::collectives(peer), readable: true, writable: false };
                 park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
                 tell_failure(endpoint.failure());
             }

@@ -1,14 +1,14 @@
 //! Waiting for a message of any of several peers: it is looked at, not taken. Runs in flight go on meanwhile.
 //!
-//! A peer that has sent something else, such as the beginning of a collective that it has entered already, is passed
-//! over as long as another may bring a message.
+//! A peer that has sent something else, such as a message of another communicator, is passed over as long as another may
+//! bring a message.
 
 use super::idle::{self, Work};
 use super::in_flight_runs::Everyone;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::{Executor, NoneLeft, RunError};
-use crate::call::CallKind;
-use crate::fabric::{Fabric, JobFailure, Want};
+use crate::call::{CallKind, Header};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
 use crate::link::LinkError;
 use std::time::Duration;
 
@@ -23,7 +23,8 @@ enum Seen {
 /// A wait for the first message.
 struct Arrivals<'a> {
     everyone: Everyone<'a>,
-    communicator: u32,
+    /// Of a message to this rank.
+    header: Header,
     form: Option<u32>,
     peers: &'a [usize],
     /// Whose message is there; with nothing but other things from all, whoever sent the first of these.
@@ -33,13 +34,13 @@ struct Arrivals<'a> {
 }
 
 impl Executor {
-    /// Waits until one of `peers` has sent a message on `communicator`, of this form if one is given, and gives the
-    /// peer, or `None` when `is_late` at the time of the fabric. Without such a limit a peer that has sent something
+    /// Waits until one of `peers` has sent a message on the communicator of `header`, which is of a message to this rank,
+    /// and of this form if one is given, and gives the peer, or `None` when `is_late` at the time of the fabric. Without such a limit a peer that has sent something
     /// else is given once all have.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,
-        communicator: u32,
+        header: Header,
         form: Option<u32>,
         peers: &[usize],
         is_late: Option<&dyn Fn(Duration) -> bool>,
@@ -47,7 +48,7 @@ impl Executor {
         let guard = NoneLeft { executor: self, fabric };
         let Executor { flights, recorder, wants, interrupt, .. } = &mut *guard.executor;
         let everyone = Everyone { fabric: &mut *guard.fabric, recorder, flights, until: &|| false, is_awaited: false };
-        let mut arrivals = Arrivals { everyone, communicator, form, peers, found: None, is_late, has_ended: false };
+        let mut arrivals = Arrivals { everyone, header, form, peers, found: None, is_late, has_ended: false };
         let finished = idle::finish(&mut arrivals, wants, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
@@ -61,11 +62,12 @@ impl Executor {
 
 impl Arrivals<'_> {
     fn look(&mut self, peer: usize) -> Seen {
-        if self.everyone.flights.reads_from(peer) {
+        let inbox = LinkId::inbox(peer);
+        if self.everyone.flights.reads_from(inbox) {
             return Seen::Nothing;
         }
-        let bytes = match self.everyone.fabric.link(peer) {
-            Ok(None) => return Seen::Nothing,
+        let bytes = match self.everyone.fabric.link(inbox) {
+            Ok(None) => return self.look_for_life(peer),
             Ok(Some(link)) => link.peek(PREAMBLE_BYTES),
             Err(error) => Err(error),
         };
@@ -73,7 +75,7 @@ impl Arrivals<'_> {
             Ok(None) => Seen::Nothing,
             Ok(Some(preamble)) => match Preamble(preamble).header() {
                 Some(header)
-                    if header.communicator == self.communicator
+                    if header.communicator == self.header.communicator
                         && self.form.is_none_or(|form| form == header.call.form)
                         && matches!(header.call.kind, CallKind::Message { .. }) =>
                 {
@@ -81,6 +83,15 @@ impl Arrivals<'_> {
                 }
                 _ => Seen::Other,
             },
+            Err(error) => Seen::Closed(error),
+        }
+    }
+
+    /// Looks at a peer that has never sent a message. The link for collectives is closed when the peer is gone.
+    fn look_for_life(&mut self, peer: usize) -> Seen {
+        let link = self.everyone.fabric.link(LinkId::collectives(peer));
+        match link.and_then(|link| link.map_or(Ok(()), |link| link.peek(1).map(|_| ()))) {
+            Ok(()) => Seen::Nothing,
             Err(error) => Seen::Closed(error),
         }
     }
@@ -136,12 +147,20 @@ impl Work for Arrivals<'_> {
 
     fn wants(&mut self, wants: &mut Vec<Want>) {
         self.everyone.wants(wants);
-        wants.extend(self.peers.iter().map(|&peer| Want { peer, readable: true, writable: false }));
+        wants.extend(self.peers.iter().map(|&peer| Want {
+            link: LinkId::inbox(peer),
+            readable: true,
+            writable: false,
+        }));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
         for &peer in self.peers {
-            let is_memory = self.everyone.fabric.link(peer).is_ok_and(|link| link.is_some_and(|link| link.is_memory()));
+            let is_memory = self
+                .everyone
+                .fabric
+                .link(LinkId::inbox(peer))
+                .is_ok_and(|link| link.is_some_and(|link| link.is_memory()));
             if !is_memory {
                 return Ok(false);
             }
@@ -159,6 +178,10 @@ impl Work for Arrivals<'_> {
 
     fn ask(&mut self) {
         self.everyone.ask();
+        if self.is_late.is_none() {
+            let blocking = if self.everyone.flights.is_at_rest() { Blocking::Any } else { Blocking::Nothing };
+            self.everyone.fabric.stalled(self.header, self.peers, blocking);
+        }
     }
 
     fn interrupt(&mut self) -> RunError {

@@ -12,7 +12,7 @@ use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::progress::LaneCursor;
 use super::run::ScheduleRun;
 use super::schedule::{Lane, LaneSteps, Schedule};
-use crate::fabric::Want;
+use crate::fabric::{LinkId, Want};
 use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
 
@@ -45,9 +45,9 @@ struct BriefStep {
 
 #[derive(Clone, Debug)]
 enum BriefOperation {
-    Send { to: usize, span: Span },
-    Receive { from: usize, span: Span },
-    Reduce { from: usize, span: Span },
+    Send { to: LinkId, span: Span },
+    Receive { from: LinkId, span: Span },
+    Reduce { from: LinkId, span: Span },
     Local,
 }
 
@@ -66,7 +66,7 @@ impl Brief {
         let mut left: Vec<BriefStep> = Vec::new();
         for (index, step) in schedule.steps.iter().enumerate() {
             let is_short = (1..=MESSAGE_BYTES).contains(&step.length_bytes);
-            let what = BriefOperation::of(&step.operation).filter(|_| is_short)?;
+            let what = BriefOperation::of(&step.operation, schedule.lanes[lanes[index]].stream).filter(|_| is_short)?;
             left.push(BriefStep { index, lane: lanes[index], what });
         }
         let mut traffic = RunTraffic::default();
@@ -94,16 +94,23 @@ fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
 }
 
 impl BriefOperation {
-    /// What a brief run does for an operation; `None` for what takes long.
-    fn of(operation: &Operation) -> Option<BriefOperation> {
-        Some(match *operation {
-            Operation::Send { to, span, rows: None } => BriefOperation::Send { to, span },
-            Operation::Receive { from, span } => BriefOperation::Receive { from, span },
-            Operation::Reduce { op: Op::Function, .. } | Operation::Combine { op: Op::Function, .. } => return None,
-            Operation::Reduce { from, span, rows: None, .. } => BriefOperation::Reduce { from, span },
-            Operation::Copy { rows: None, .. }
-            | Operation::Combine { rows: None, .. }
-            | Operation::Fill { rows: None, .. } => BriefOperation::Local,
+    /// What a brief run does for an operation on a stream; `None` for what takes long.
+    fn of(operation: &Operation, stream: LaneSteps) -> Option<BriefOperation> {
+        Some(match (operation, stream) {
+            (&Operation::Send { span, rows: None, .. }, LaneSteps::To(to)) => BriefOperation::Send { to, span },
+            (&Operation::Receive { span, .. }, LaneSteps::From(from)) => BriefOperation::Receive { from, span },
+            (Operation::Reduce { op: Op::Function, .. } | Operation::Combine { op: Op::Function, .. }, _) => {
+                return None;
+            }
+            (&Operation::Reduce { span, rows: None, .. }, LaneSteps::From(from)) => {
+                BriefOperation::Reduce { from, span }
+            }
+            (
+                Operation::Copy { rows: None, .. }
+                | Operation::Combine { rows: None, .. }
+                | Operation::Fill { rows: None, .. },
+                LaneSteps::Local,
+            ) => BriefOperation::Local,
             _ => return None,
         })
     }
@@ -154,7 +161,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     #[inline(always)]
-    fn send_message(&mut self, to: usize, span: Span) -> bool {
+    fn send_message(&mut self, to: LinkId, span: Span) -> bool {
         let Some(link) = self.fabric.standing_link(to) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
         let bytes = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
@@ -162,7 +169,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     #[inline(always)]
-    fn take_message(&mut self, from: usize, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
+    fn take_message(&mut self, from: LinkId, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
         let length_bytes = PREAMBLE_BYTES + span.length_bytes;
         let look_count = match self.fabric.has_core_per_rank() {
             true => LOOK_COUNT,
@@ -185,7 +192,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Offers the core to other ranks until a message is there, for a while.
-    fn offer_core(&mut self, from: usize, length_bytes: usize) {
+    fn offer_core(&mut self, from: LinkId, length_bytes: usize) {
         let mut since = None;
         for _ in 0..OFFER_COUNT {
             let Some(link) = self.fabric.standing_link(from) else { break };
@@ -199,7 +206,7 @@ impl ScheduleRun<'_, '_> {
             self.fabric.yield_now();
         }
         if let Some(since) = since {
-            self.note_offers(since, Want { peer: from, readable: true, writable: false });
+            self.note_offers(since, Want { link: from, readable: true, writable: false });
         }
     }
 

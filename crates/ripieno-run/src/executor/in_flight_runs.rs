@@ -10,7 +10,7 @@ use super::progress::RunProgress;
 use super::run::ScheduleRun;
 use super::schedule::LaneSteps;
 use super::{PreparedCall, RunError, RunTraffic};
-use crate::fabric::{Fabric, Want};
+use crate::fabric::{Blocking, Fabric, LinkId, Want};
 use crate::recorder::{OpenRecord, Recorder};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -53,12 +53,17 @@ impl InFlightRuns {
 
     /// Whether something is still to come, but only of runs that are over.
     pub fn has_only_rests(&self) -> bool {
-        !self.is_empty() && self.flights.values().all(|flight| flight.end.is_none())
+        !self.is_empty() && self.is_at_rest()
     }
 
-    /// Whether a run has still to take bytes of `peer`.
-    pub fn reads_from(&self, peer: usize) -> bool {
-        self.streams.get(&LaneSteps::From(peer)).is_some_and(|queue| !queue.is_empty())
+    /// Whether only the rests of runs that are over are in flight, or nothing.
+    pub fn is_at_rest(&self) -> bool {
+        self.flights.values().all(|flight| flight.end.is_none())
+    }
+
+    /// Whether a run has still to take bytes from a link.
+    pub fn reads_from(&self, link: LinkId) -> bool {
+        self.streams.get(&LaneSteps::From(link)).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Adds a run behind all others.
@@ -248,8 +253,9 @@ impl Work for Everyone<'_> {
     }
 
     fn ask(&mut self) {
-        let is_blocked = self.is_awaited && self.flights.at_work().count() == 1;
-        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(is_blocked));
+        let is_alone = self.is_awaited && self.flights.at_work().count() == 1;
+        let blocking = if is_alone { Blocking::All } else { Blocking::Nothing };
+        self.flights.at_work().for_each(|flight| flight.run(self.fabric, self.recorder).ask_peers(blocking));
     }
 
     fn interrupt(&mut self) -> RunError {

@@ -70,9 +70,9 @@ impl ScheduleRun<'_, '_> {
     /// Takes back what this run has lent, for its memory may be gone when it has ended too early.
     pub fn recall(&mut self) {
         for (lane, cursor) in self.schedule.lanes.iter().zip(&self.progress.cursors) {
-            let LaneSteps::To(peer) = lane.stream else { continue };
+            let LaneSteps::To(link) = lane.stream else { continue };
             if cursor.lent_bytes > 0
-                && let Ok(Some(link)) = self.fabric.link(peer)
+                && let Ok(Some(link)) = self.fabric.link(link)
             {
                 link.recall();
             }

@@ -10,6 +10,7 @@ use super::run::ScheduleRun;
 use super::schedule::{Lane, LaneSteps, Schedule};
 use super::visit::{LaneVisit, VisitError, VisitProgress};
 use super::{RunError, SEGMENT_BYTES};
+use crate::fabric::LinkId;
 use crate::link::LinkError;
 use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
@@ -38,7 +39,10 @@ impl Schedule {
         schedule.brief = None;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
-                LaneSteps::From(peer) => schedule.add_rivals(&lane, replicas.in_turn(peer, rank).map(LaneSteps::From)),
+                LaneSteps::From(link) => {
+                    let rivals = replicas.in_turn(link.peer, rank).map(|peer| LaneSteps::From(LinkId { peer, ..link }));
+                    schedule.add_rivals(&lane, rivals);
+                }
                 stream => schedule.add_rivals(&lane, [stream]),
             }
         }

@@ -8,7 +8,7 @@ use super::schedule::{LaneSteps, Schedule};
 use super::visit::{LaneVisit, VisitError, VisitProgress};
 use super::{PreparedCall, RunError};
 use crate::call::Header;
-use crate::fabric::{Fabric, JobFailure, Want};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
@@ -33,11 +33,11 @@ impl Work for ScheduleRun<'_, '_> {
                 continue;
             }
             moved |= match self.schedule.lanes[lane].stream {
-                LaneSteps::To(peer) => self.on_link(lane, peer, |visit| visit.send())?,
-                LaneSteps::From(peer) if self.schedule.is_replicated => {
-                    self.on_link(lane, peer, |visit| visit.receive_first())?
+                LaneSteps::To(link) => self.on_link(lane, link, |visit| visit.send())?,
+                LaneSteps::From(link) if self.schedule.is_replicated => {
+                    self.on_link(lane, link, |visit| visit.receive_first())?
                 }
-                LaneSteps::From(peer) => self.on_link(lane, peer, |visit| visit.take())?,
+                LaneSteps::From(link) => self.on_link(lane, link, |visit| visit.take())?,
                 LaneSteps::Local => self.local(lane),
             };
         }
@@ -74,12 +74,12 @@ impl Work for ScheduleRun<'_, '_> {
             if self.rests(lane) {
                 continue;
             }
-            let (LaneSteps::To(peer) | LaneSteps::From(peer)) = self.schedule.lanes[lane].stream else { continue };
-            let is_memory = match self.fabric.link(peer) {
+            let (LaneSteps::To(id) | LaneSteps::From(id)) = self.schedule.lanes[lane].stream else { continue };
+            let is_memory = match self.fabric.link(id) {
                 Ok(link) => link.is_some_and(|link| link.is_memory()),
                 // The lane drops out when it is visited next.
                 Err(_) if self.schedule.is_replicated => true,
-                Err(error) => return Err(self.closed(peer, error)),
+                Err(error) => return Err(self.closed(id.peer, error)),
             };
             if !is_memory {
                 return Ok(false);
@@ -97,7 +97,7 @@ impl Work for ScheduleRun<'_, '_> {
     }
 
     fn ask(&mut self) {
-        self.ask_peers(true);
+        self.ask_peers(Blocking::All);
     }
 
     fn interrupt(&mut self) -> RunError {
@@ -117,12 +117,12 @@ impl ScheduleRun<'_, '_> {
         self.prepared.header(self.sequence)
     }
 
-    /// Has those asked that this run waits for; `is_blocked` says that the rank does nothing else until then.
-    pub fn ask_peers(&mut self, is_blocked: bool) {
+    /// Has those asked that this run waits for; `blocking` says what the rank needs to continue.
+    pub fn ask_peers(&mut self, blocking: Blocking) {
         let mut wants = Vec::new();
         self.add_wants(&mut wants);
-        let peers: Vec<usize> = wants.iter().map(|want| want.peer).collect();
-        self.fabric.stalled(self.header(), &peers, is_blocked);
+        let peers: Vec<usize> = wants.iter().map(|want| want.link.peer).collect();
+        self.fabric.stalled(self.header(), &peers, blocking);
     }
 
     /// Adds the links that could move a lane on.
@@ -132,8 +132,8 @@ impl ScheduleRun<'_, '_> {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
-                LaneSteps::To(peer) => wants.push(Want { peer, readable: false, writable: true }),
-                LaneSteps::From(peer) => wants.push(Want { peer, readable: true, writable: false }),
+                LaneSteps::To(link) => wants.push(Want { link, readable: false, writable: true }),
+                LaneSteps::From(link) => wants.push(Want { link, readable: true, writable: false }),
                 LaneSteps::Local => {}
             }
         }
@@ -157,16 +157,16 @@ impl ScheduleRun<'_, '_> {
     fn on_link(
         &mut self,
         lane: usize,
-        peer: usize,
+        id: LinkId,
         visit: fn(&mut LaneVisit<'_, '_>) -> Result<VisitProgress, VisitError>,
     ) -> Result<bool, RunError> {
-        let link = match self.fabric.link(peer) {
+        let link = match self.fabric.link(id) {
             Ok(Some(link)) => link,
             Ok(None) => {
                 self.progress.cursors[lane].on_stream = true;
                 return Ok(false);
             }
-            Err(error) => return self.drop_out(lane, peer, error),
+            Err(error) => return self.drop_out(lane, id.peer, error),
         };
         let mut visited = LaneVisit {
             link,
@@ -190,8 +190,8 @@ impl ScheduleRun<'_, '_> {
         });
         match moved {
             Ok(moved) => Ok(moved == VisitProgress::Something),
-            Err(VisitError::Link(error)) => self.drop_out(lane, peer, error),
-            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, peer, theirs)),
+            Err(VisitError::Link(error)) => self.drop_out(lane, id.peer, error),
+            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, id.peer, theirs)),
         }
     }
 

@@ -4,6 +4,7 @@
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
+use crate::fabric::LinkId;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,8 +73,8 @@ pub(super) struct Lane {
 /// What the steps of a lane share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LaneSteps {
-    To(usize),
-    From(usize),
+    To(LinkId),
+    From(LinkId),
     Local,
 }
 
@@ -155,6 +156,19 @@ impl Schedule {
         self
     }
 
+    /// The same schedule over the links for messages. A message has left when the link holds it.
+    pub fn of_message(mut self) -> Schedule {
+        for lane in &mut self.lanes {
+            match &mut lane.stream {
+                LaneSteps::To(link) => *link = LinkId::outbox(link.peer),
+                LaneSteps::From(link) => *link = LinkId::inbox(link.peer),
+                LaneSteps::Local => {}
+            }
+        }
+        self.brief = if self.is_replicated { None } else { Brief::of(&self) };
+        self.copying()
+    }
+
     /// Bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
@@ -163,14 +177,14 @@ impl Schedule {
     /// The peers that bytes are sent to, and how many.
     pub(super) fn sent(&self) -> impl Iterator<Item = (usize, usize)> {
         self.lanes.iter().filter_map(|lane| match lane.stream {
-            LaneSteps::To(peer) => Some((peer, lane.length_bytes)),
+            LaneSteps::To(link) => Some((link.peer, lane.length_bytes)),
             LaneSteps::From(_) | LaneSteps::Local => None,
         })
     }
 
     pub(super) fn peers(&self) -> BTreeSet<usize> {
         let peer = |lane: &Lane| match lane.stream {
-            LaneSteps::To(peer) | LaneSteps::From(peer) => Some(peer),
+            LaneSteps::To(link) | LaneSteps::From(link) => Some(link.peer),
             LaneSteps::Local => None,
         };
         self.lanes.iter().filter_map(peer).collect()
@@ -184,8 +198,10 @@ impl Schedule {
     /// `lanes` are the numbers of those that are known.
     fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<LaneSteps, usize>) {
         let stream = match *operation {
-            Operation::Send { to, .. } => LaneSteps::To(to),
-            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => LaneSteps::From(from),
+            Operation::Send { to, .. } => LaneSteps::To(LinkId::collectives(to)),
+            Operation::Receive { from, .. } | Operation::Reduce { from, .. } => {
+                LaneSteps::From(LinkId::collectives(from))
+            }
             Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => LaneSteps::Local,
         };
         let known = *lanes.entry(stream).or_insert_with(|| {

@@ -32,7 +32,7 @@ fn messages() -> Vec<MembershipMessage> {
         MembershipMessage::Report(failure.clone()),
         MembershipMessage::Suspect { peer: 3, cause: "reset".into() },
         MembershipMessage::Failed(JobFailure::Mismatch { description: "they differ".into() }),
-        MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 0, 3], is_blocked: true },
+        MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 0, 3], blocking: Blocking::All },
         MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
         MembershipMessage::Ask { communicator: 0, sequence: 7 },
         MembershipMessage::AskForm(9),

@@ -3,7 +3,7 @@
 use super::agreement::AgreementMessage;
 use super::history::Lasts;
 use crate::call::{DescribedCall, HEADER_BYTES, Header};
-use crate::fabric::JobFailure;
+use crate::fabric::{Blocking, JobFailure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest message; longer texts are cut before they are sent, longer frames refused before memory is taken.
@@ -42,8 +42,8 @@ pub enum MembershipMessage {
         call: WireCall,
         /// Who is waited for.
         peers: Vec<u32>,
-        /// The rank does nothing else until then.
-        is_blocked: bool,
+        /// What the rank needs to continue.
+        blocking: Blocking,
     },
     /// To the hub: what I called is not what this peer sent ahead of its data.
     Differs {
@@ -168,9 +168,13 @@ impl MembershipMessage {
             MembershipMessage::Suspect { peer, cause } => {
                 MembershipMessage::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) }
             }
-            MembershipMessage::Stalled { call, mut peers, is_blocked } => {
+            // A part of the peers does not show that none can bring anything.
+            MembershipMessage::Stalled { call, peers, blocking: Blocking::Any } if peers.len() > PEERS_MAX => {
+                MembershipMessage::Stalled { call, peers: peers[..PEERS_MAX].to_vec(), blocking: Blocking::Nothing }
+            }
+            MembershipMessage::Stalled { call, mut peers, blocking } => {
                 peers.truncate(PEERS_MAX);
-                MembershipMessage::Stalled { call, peers, is_blocked }
+                MembershipMessage::Stalled { call, peers, blocking }
             }
             short => short,
         }
@@ -260,7 +264,7 @@ mod tests {
             MembershipMessage::Complete,
             MembershipMessage::Report(failure(10)),
             MembershipMessage::Suspect { peer: 4, cause: "reset".into() },
-            MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 2, 300], is_blocked: true },
+            MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 2, 300], blocking: Blocking::All },
             MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
             MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
             MembershipMessage::Form { form: 9, words: "keys 'ä'".into() },

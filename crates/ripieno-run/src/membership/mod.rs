@@ -27,10 +27,10 @@ pub use history::{CallHistory, FORMS_REMEMBERED, REMEMBERED};
 pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{MESSAGE_BYTES_MAX, MembershipMessage, MessageError, MessageInbox};
-pub use waits::BlockedWaits;
+pub use waits::StallRecord;
 
 use crate::call::Header;
-use crate::fabric::JobFailure;
+use crate::fabric::{Blocking, JobFailure};
 use std::time::Duration;
 
 /// The times of the protocol.
@@ -100,8 +100,8 @@ pub enum MembershipRequest {
         header: Header,
         /// Who is waited for.
         peers: Vec<usize>,
-        /// The rank does nothing else until then.
-        is_blocked: bool,
+        /// What the rank needs to continue.
+        blocking: Blocking,
     },
     /// What this rank called is not what a peer sent ahead of its data.
     Differs {

@@ -126,9 +126,9 @@ impl Spoke {
                 let cause = format!("its link to rank {} closed: {cause}", self.rank);
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
-            (MembershipRequest::Stalled { header, peers, is_blocked }, false) => {
+            (MembershipRequest::Stalled { header, peers, blocking }, false) => {
                 let peers = peers.iter().map(|&peer| peer as u32).collect();
-                self.send(MembershipMessage::Stalled { call: history.told(header).into(), peers, is_blocked })
+                self.send(MembershipMessage::Stalled { call: history.told(header).into(), peers, blocking })
             }
             (MembershipRequest::Differs { mine, peer, theirs }, false) => self.send(MembershipMessage::Differs {
                 call: history.told(mine).into(),

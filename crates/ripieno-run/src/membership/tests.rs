@@ -144,7 +144,7 @@ impl MembershipWorld {
 }
 
 fn stalled(header: Header, peers: Vec<usize>) -> MembershipRequest {
-    MembershipRequest::Stalled { header, peers, is_blocked: true }
+    MembershipRequest::Stalled { header, peers, blocking: Blocking::All }
 }
 
 fn raised(rank: usize) -> JobFailure {
@@ -438,6 +438,56 @@ fn of(communicator: u32, header: Header) -> Header {
     Header { communicator, ..header }
 }
 
+/// `rank` waits for a message of any of `peers`.
+fn waits_for_any(rank: usize, peers: Vec<usize>) -> MembershipRequest {
+    MembershipRequest::Stalled { header: message_to(rank as u32, 0), peers, blocking: Blocking::Any }
+}
+
+#[test]
+fn a_rank_that_waits_for_any_of_several_is_told_once_all_of_these_wait_for_it() {
+    let mut world = MembershipWorld::met(3);
+    for rank in [1, 2] {
+        world.enter(rank, barrier(0));
+    }
+    for round in 0..4 {
+        world.request(0, waits_for_any(0, vec![1, 2]));
+        world.request(1, stalled(barrier(0), vec![0]));
+        if round > 1 {
+            // It may have sent a message before.
+            world.request(2, stalled(barrier(0), vec![1]));
+        } else {
+            assert!(world.failures.iter().all(Option::is_none), "rank 2 does something else");
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    assert_all_wait_in_a_circle(&world, "rank 0 waits for a message of any of ranks 1-2; rank 1 called barrier");
+}
+
+#[test]
+fn a_rank_that_waits_for_any_of_several_waits_in_peace_for_those_that_wait_for_each_other_in_a_slow_collective() {
+    let mut world = MembershipWorld::met(3);
+    for _ in 0..4 {
+        world.request(0, waits_for_any(0, vec![1, 2]));
+        for (rank, peer) in [(1, 2), (2, 1)] {
+            world.enter(rank, of(5, barrier(0)));
+            world.request(rank, stalled(of(5, barrier(0)), vec![peer]));
+        }
+        world.pass(Duration::from_secs(1));
+    }
+    assert!(world.failures.iter().all(Option::is_none));
+}
+
+#[test]
+fn one_of_several_that_are_waited_for_may_leave_but_not_all() {
+    let mut world = MembershipWorld::met(3);
+    world.request(2, MembershipRequest::Leave);
+    world.request(0, waits_for_any(0, vec![1, 2]));
+    assert!(world.failures.iter().all(Option::is_none));
+    world.request(1, MembershipRequest::Leave);
+    world.request(0, waits_for_any(0, vec![1, 2]));
+    assert!(matches!(&world.failures[0], Some(JobFailure::RankFailed { rank: 1, .. })), "{:?}", world.failures);
+}
+
 #[test]
 fn ranks_that_wait_for_each_other_in_different_communicators_are_told() {
     for (first, second) in [(0, 1), (1, 2)] {
@@ -522,7 +572,7 @@ fn who_has_other_calls_in_flight_is_in_no_circle() {
     for _ in 0..3 {
         for (rank, peer) in [(1, 2), (2, 1)] {
             let header = message_to(peer as u32, 0);
-            world.request(rank, MembershipRequest::Stalled { header, peers: vec![peer], is_blocked: false });
+            world.request(rank, MembershipRequest::Stalled { header, peers: vec![peer], blocking: Blocking::Nothing });
         }
         world.pass(Duration::from_secs(1));
     }

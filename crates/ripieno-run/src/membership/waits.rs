@@ -2,13 +2,20 @@
 //! that the rank it waits for has not come to, or is in with it: of the circle one at least waits for another that has
 //! not come.
 //!
+//! A rank that waits for a message of any of several ranks is stuck once all of these are.
+//!
 //! A rank that is blocked does nothing else, so a circle of such ranks ends never. A rank reports about once a second
 //! that it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at
 //! once are not judged: what they wait for may come in any order.
 
+use super::inquiry::name_ranks;
 use crate::call::{CollectiveId, Header};
+use crate::fabric::Blocking;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// A rank that has not said for so long that it waits has continued: it says so about once a second.
+const FORGOTTEN: Duration = Duration::from_secs(3);
 
 /// What blocked ranks wait for.
 #[derive(Debug, Default)]
@@ -20,15 +27,21 @@ pub struct BlockedWaits {
 struct BlockedWait {
     header: Header,
     peers: Vec<usize>,
+    /// Each of the peers is needed, or one of them.
+    is_for_any: bool,
     first: Duration,
     last: Duration,
 }
 
 impl BlockedWaits {
-    /// Notes that `rank` has waited in `header` for `peers`, and does nothing else.
-    pub fn note(&mut self, now: Duration, rank: usize, header: Header, peers: &[usize]) {
+    /// Notes that `rank` has waited in `header` for `peers`, and what it needs to continue.
+    pub fn note(&mut self, now: Duration, rank: usize, header: Header, peers: &[usize], blocking: Blocking) {
+        if blocking == Blocking::Nothing {
+            return;
+        }
         let first = self.by_rank.get(&rank).filter(|wait| wait.header == header).map_or(now, |wait| wait.first);
-        self.by_rank.insert(rank, BlockedWait { header, peers: peers.to_vec(), first, last: now });
+        let is_for_any = blocking == Blocking::Any;
+        self.by_rank.insert(rank, BlockedWait { header, peers: peers.to_vec(), is_for_any, first, last: now });
     }
 
     /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells
@@ -36,11 +49,50 @@ impl BlockedWaits {
     pub fn circle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
         let mut circle = vec![from];
         let mut seen = vec![from];
-        self.reaches(from, &mut circle, &mut seen, &is_absent).then(|| {
-            let calls: Vec<String> =
-                circle.iter().map(|rank| format!("rank {rank} called {}", self.by_rank[rank].header)).collect();
-            format!("ranks wait for each other in calls that the others have not come to: {}", calls.join("; "))
-        })
+        if !self.reaches(from, &mut circle, &mut seen, &is_absent) {
+            circle = self.stuck_with(from, &is_absent)?;
+        }
+        let calls: Vec<String> = circle.iter().map(|rank| self.described(*rank)).collect();
+        Some(format!("ranks wait for each other in calls that the others have not come to: {}", calls.join("; ")))
+    }
+
+    fn described(&self, rank: usize) -> String {
+        let wait = &self.by_rank[&rank];
+        match wait.is_for_any {
+            true => format!("rank {rank} waits for a message of any of {}", name_ranks(&wait.peers)),
+            false => format!("rank {rank} called {}", wait.header),
+        }
+    }
+
+    /// The ranks that can never continue, if `from` is one of them and one waits for a message of any of several: those
+    /// that are left when all are taken out for which a rank that is not stuck may do something.
+    fn stuck_with(
+        &self,
+        from: usize,
+        is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
+    ) -> Option<Vec<usize>> {
+        let now = self.by_rank.get(&from)?.last;
+        let recent = self.by_rank.iter().filter(|(_, wait)| now.saturating_sub(wait.last) < FORGOTTEN);
+        let mut stuck: Vec<usize> = recent.map(|(&rank, _)| rank).collect();
+        loop {
+            let is_owed = |rank: usize, peer: usize| stuck.contains(&peer) && self.is_owed(rank, peer, is_absent);
+            let is_owed_by_one = |rank: usize| self.by_rank[&rank].peers.iter().any(|&peer| is_owed(rank, peer));
+            let is_stuck = |rank: usize| match self.by_rank[&rank].is_for_any {
+                true => self.by_rank[&rank].peers.iter().all(|&peer| is_owed(rank, peer)),
+                // A collective does not end before all its ranks can continue.
+                false => {
+                    let others = stuck.iter().filter(|&&other| other != rank && self.are_together(rank, other));
+                    is_owed_by_one(rank) || others.copied().any(is_owed_by_one)
+                }
+            };
+            let left: Vec<usize> = stuck.iter().copied().filter(|&rank| is_stuck(rank)).collect();
+            if left.len() == stuck.len() {
+                break;
+            }
+            stuck = left;
+        }
+        let has_any = stuck.iter().any(|rank| self.by_rank[rank].is_for_any);
+        (stuck.contains(&from) && has_any && self.is_at_one_moment(&stuck)).then_some(stuck)
     }
 
     /// Whether the last rank of `circle` waits, over any others, for the first.
@@ -52,6 +104,9 @@ impl BlockedWaits {
         is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
     ) -> bool {
         let Some(wait) = self.by_rank.get(&rank) else { return false };
+        if wait.is_for_any && wait.peers.len() > 1 {
+            return false;
+        }
         for &peer in &wait.peers {
             let closes = peer == circle[0] && circle.len() > 1;
             // The first waits for one that has not come to where it is, so this is more than a slow collective.

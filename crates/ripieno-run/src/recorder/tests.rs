@@ -1,5 +1,6 @@
 use super::*;
 use crate::call::{Call, CallKind, Element, Header};
+use crate::fabric::LinkId;
 use ripieno_plan::{Algorithm, Collective, Op};
 
 fn record(bytes: u64, peer_count: u16) -> CollectiveRecord {
@@ -19,11 +20,11 @@ fn begin(recorder: &mut Recorder, sequence: u64) -> OpenRecord {
 }
 
 fn from(peer: usize) -> Want {
-    Want { peer, readable: true, writable: false }
+    Want { link: LinkId::collectives(peer), readable: true, writable: false }
 }
 
 fn to(peer: usize) -> Want {
-    Want { peer, readable: false, writable: true }
+    Want { link: LinkId::collectives(peer), readable: false, writable: true }
 }
 
 fn ms(count: u64) -> Duration {

@@ -149,9 +149,9 @@ impl Account {
         self.since = Some(since);
         let is_receiving = wants.iter().any(|want| want.readable);
         for want in wants.iter().filter(|want| want.readable || !is_receiving) {
-            match self.shares.iter_mut().find(|share| share.peer == want.peer) {
+            match self.shares.iter_mut().find(|share| share.peer == want.link.peer) {
                 Some(share) => share.is_awaited = true,
-                None => self.shares.push(WaitShare { peer: want.peer, waited: Duration::ZERO, is_awaited: true }),
+                None => self.shares.push(WaitShare { peer: want.link.peer, waited: Duration::ZERO, is_awaited: true }),
             }
         }
     }

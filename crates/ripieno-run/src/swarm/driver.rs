@@ -6,7 +6,7 @@ use super::inbox::{FrameInbox, Read};
 use super::meter::Meter;
 use super::outbox::{Outbox, Sent};
 use super::{Store, UNSENT_BYTES_MAX, Wires};
-use crate::fabric::Want;
+use crate::fabric::{LinkId, Want};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
     Action, BLOCKS_MAX, CorruptBlock, Have, Manifest, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode, SwarmTiming,
@@ -291,7 +291,9 @@ impl<M: Store> Driver<M> {
     pub fn wants(&self) -> Vec<Want> {
         let wants = self.peers.iter();
         let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.casts);
-        wants.map(|(&peer, it)| Want { peer, readable: true, writable: is_writable(it) }).collect()
+        wants
+            .map(|(&peer, it)| Want { link: LinkId::collectives(peer), readable: true, writable: is_writable(it) })
+            .collect()
     }
 
     /// Reads and sends what can be read and sent now; whether anything was.

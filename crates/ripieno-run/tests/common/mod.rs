@@ -1,7 +1,9 @@
 //! Ranks over links that carry a few bytes at a time, and that close when a rank has sent all that it lives for.
 #![allow(dead_code)]
 
-use ripieno_run::{Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, Remote, Topology, Want};
+use ripieno_run::{
+    Blocking, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote, Topology, Want,
+};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -159,13 +161,14 @@ impl Fabric for RankWorld {
         self.rank
     }
     fn world_size(&self) -> usize {
-        self.links.len()
+        self.links.len() / LinkId::PER_PEER
     }
     fn topology(&self) -> Arc<Topology> {
-        Arc::new(Topology::flat(self.links.len()))
+        Arc::new(Topology::flat(self.world_size()))
     }
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        Ok(self.links[peer].as_mut().map(|link| link as &mut dyn Link))
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        let index = id.index(self.world_size());
+        Ok(self.links[index].as_mut().map(|link| link as &mut dyn Link))
     }
     fn has_failed(&self) -> bool {
         self.failure.lock().unwrap().is_some()
@@ -191,7 +194,7 @@ impl Fabric for RankWorld {
         false
     }
     fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
-    fn stalled(&mut self, _header: Header, peers: &[usize], _is_blocked: bool) {
+    fn stalled(&mut self, _header: Header, peers: &[usize], _blocking: Blocking) {
         self.stalls += 1;
         let cause = format!("stalled, waiting for {peers:?}");
         self.report(JobFailure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
@@ -209,10 +212,12 @@ impl Fabric for RankWorld {
 
 /// The worlds of `p` ranks whose links hold `capacity` bytes and take `at_once`.
 pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
-    let pipes: Vec<Vec<Pipe>> = (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect();
+    let pipes = || -> Vec<Vec<Pipe>> { (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect() };
+    // For collectives, and for messages: an outbox is only sent to, an inbox only received from.
+    let (pipes, messages) = (pipes(), pipes());
     let failure = Arc::new(Mutex::new(None));
     let lives: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();
-    let link = |rank: usize, peer: usize| Narrow {
+    let link = |pipes: &[Vec<Pipe>], rank: usize, peer: usize| Narrow {
         out: pipes[rank][peer].clone(),
         incoming: pipes[peer][rank].clone(),
         seen: Vec::new(),
@@ -223,7 +228,10 @@ pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
         own: lives[rank].clone(),
         peer: lives[peer].clone(),
     };
-    let links = |rank: usize| (0..p).map(|peer| (peer != rank).then(|| link(rank, peer))).collect();
+    let links = |rank: usize| {
+        let to_all = |pipes| (0..p).map(move |peer| (peer != rank).then(|| link(pipes, rank, peer)));
+        [&pipes, &messages, &messages].into_iter().flat_map(|pipes| to_all(pipes)).collect()
+    };
     (0..p)
         .map(|rank| RankWorld {
             rank,

@@ -10,6 +10,8 @@ pub enum CablePurpose {
     /// Between a rank and a hub.
     Control(u64),
     Data(u64),
+    /// Messages from this rank.
+    Messages(u64, usize),
     /// The agreement of survivors.
     Kin,
 }

@@ -30,7 +30,7 @@ impl RankProgram {
         // What differs from rank to rank is of no use here.
         let right =
             |got: &[u8], expected: &[i64]| assert!(numbers(got) == expected, "step {step}: wrong bytes on {rank}");
-        match (step + self.stage.scene().steps) % 11 {
+        match (step + self.stage.scene().steps) % 12 {
             0 => {
                 comm.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
                 right(&vector, &sums);
@@ -87,6 +87,27 @@ impl RankProgram {
                 if rank + 1 < p {
                     comm.send(&words(&own), Element::I64, rank + 1)?;
                 }
+            }
+            10 if p > 1 => {
+                // Messages and a collective pass each other. Some ranks receive first, others only in the end.
+                let distance = 1 + step % (p - 1);
+                let (to, from) = ((rank + distance) % p, (rank + p - distance) % p);
+                let expected = [given(from, 0), given(from, 1)].map(|value| words(&[value]));
+                let received_before = (step + rank) % 3;
+                for value in [given(rank, 0), given(rank, 1)] {
+                    comm.send(&words(&[value]), Element::I64, to)?;
+                }
+                let mut message = words(&[-1]);
+                for place in 0..3 {
+                    if place == received_before {
+                        comm.allreduce(&mut vector, Element::I64, Op::Sum, None)?;
+                    }
+                    if let Some(expected) = expected.get(place) {
+                        comm.receive(&mut message, Element::I64, from)?;
+                        assert!(message == *expected, "step {step}: a message of {from} to {rank} is another one");
+                    }
+                }
+                right(&vector, &sums);
             }
             _ if self.logical.is_none() => {
                 let color = (rank % 2) as u32;

@@ -6,8 +6,8 @@ use crate::link::{SimulatedLink, closed};
 use crate::stage::WorldStage;
 use ripieno_run::membership::{MembershipEvent, MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, NotShrunk, Remote, Replicas, Shrunk,
-    Topology, Want,
+    Blocking, Channel, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk,
+    Remote, Replicas, Shrunk, Topology, Want,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub struct WorldRank {
     pub rank: usize,
     pub members: Vec<usize>,
     pub seats: Vec<u64>,
+    /// By the index of the link.
     pub slots: Vec<WorldLink>,
     pub topology: Arc<Topology>,
     pub replicas: usize,
@@ -81,32 +82,33 @@ impl Fabric for WorldRank {
         self.topology.clone()
     }
 
-    fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
-        if matches!(self.slots[peer], WorldLink::Unasked | WorldLink::Opening) {
-            let (own, other) = (self.own, self.members[peer]);
-            let (from, to) = if self.rank < peer { (own, other) } else { (other, own) };
-            let way = CableDirection { purpose: CablePurpose::Data(self.world), from, to };
+    fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError> {
+        let index = id.index(self.members.len());
+        if matches!(self.slots[index], WorldLink::Unasked | WorldLink::Opening) {
+            let (own, other) = (self.own, self.members[id.peer]);
+            let way = self.way(id);
+            let CableDirection { from, to, .. } = way;
             let mut world = self.stage.lock();
             match world.openings.get(&way) {
-                None if from == own => world.ask(way, self.seats[peer]),
+                None if from == own => world.ask(way, self.seats[id.peer]),
                 Some(Opening::Open) => {
                     let is_memory = world.is_one_host(from, to);
                     drop(world);
                     let way = CableDirection { from: own, to: other, ..way };
                     let link = SimulatedLink { stage: self.stage.clone(), way, is_memory, seen: vec![] };
-                    self.slots[peer] = WorldLink::Open(link, false);
+                    self.slots[index] = WorldLink::Open(link, false);
                 }
                 Some(Opening::Refused) if from == own => {
                     drop(world);
-                    self.slots[peer] = WorldLink::Broken(closed("it cannot be reached"));
+                    self.slots[index] = WorldLink::Broken(closed("it cannot be reached"));
                 }
                 _ => {
                     drop(world);
-                    self.slots[peer] = WorldLink::Opening;
+                    self.slots[index] = WorldLink::Opening;
                 }
             }
         }
-        match &mut self.slots[peer] {
+        match &mut self.slots[index] {
             WorldLink::Open(link, _) => Ok(Some(link)),
             WorldLink::Unasked | WorldLink::Opening => Ok(None),
             WorldLink::Broken(error) => Err(error.clone()),
@@ -185,8 +187,8 @@ impl Fabric for WorldRank {
         world.processes[self.own].monitors.get_mut(&self.world).expect("it watches").history.enter(header);
     }
 
-    fn stalled(&mut self, header: Header, peers: &[usize], is_blocked: bool) {
-        self.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), is_blocked });
+    fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        self.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
@@ -210,7 +212,9 @@ impl Fabric for WorldRank {
         if losses.len() > self.closed_count {
             self.closed_count = losses.len();
             for (rank, failure) in losses {
-                self.slots[rank] = WorldLink::Broken(closed(failure.to_string()));
+                for id in LinkId::all_of(rank) {
+                    self.slots[id.index(self.members.len())] = WorldLink::Broken(closed(failure.to_string()));
+                }
             }
         }
     }
@@ -218,7 +222,7 @@ impl Fabric for WorldRank {
     fn park(&mut self, wants: &[Want], timeout: Duration) {
         let has_news = self.stage.sleep(self.own, (timeout.as_micros() as u64).min(LIFE_CHECK_US));
         if !has_news {
-            wants.iter().for_each(|want| self.look_after(want.peer));
+            wants.iter().for_each(|want| self.look_after(want.link));
         }
     }
 
@@ -226,15 +230,28 @@ impl Fabric for WorldRank {
 }
 
 impl WorldRank {
+    /// How a link is opened: from the rank that connects.
+    fn way(&self, id: LinkId) -> CableDirection {
+        let (own, other) = (self.own, self.members[id.peer]);
+        let (is_own, purpose) = match id.channel {
+            Channel::Collectives => (self.rank < id.peer, CablePurpose::Data(self.world)),
+            Channel::Outbox => (true, CablePurpose::Messages(self.world, own)),
+            Channel::Inbox => (false, CablePurpose::Messages(self.world, other)),
+        };
+        let (from, to) = if is_own { (own, other) } else { (other, own) };
+        CableDirection { purpose, from, to }
+    }
+
     /// Memory does not tell of a death, nor a cable that is cut.
-    fn look_after(&mut self, peer: usize) {
+    fn look_after(&mut self, id: LinkId) {
+        let (peer, index) = (id.peer, id.index(self.members.len()));
         let world = self.stage.lock();
-        let back = CableDirection { purpose: CablePurpose::Data(self.world), from: self.members[peer], to: self.own };
-        let WorldLink::Open(link, was_ended) = &mut self.slots[peer] else { return };
+        let WorldLink::Open(link, was_ended) = &mut self.slots[index] else { return };
+        let back = link.way.back();
         if !link.is_memory {
             if world.cut_for_us(self.own, self.members[peer]) > HEARTBEAT.as_micros() as u64 {
                 drop(world);
-                self.slots[peer] = WorldLink::Broken(closed("its host has answered nothing"));
+                self.slots[index] = WorldLink::Broken(closed("its host has answered nothing"));
             }
             return;
         }

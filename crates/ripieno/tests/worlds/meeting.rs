@@ -9,7 +9,7 @@ use crate::process::AgreementResult;
 use crate::stage::WorldStage;
 use ripieno_run::membership::agreement::{self, Decision};
 use ripieno_run::membership::{Membership, MembershipEvent, MembershipRequest, MembershipTiming};
-use ripieno_run::{JobFailure, Replicas, Topology};
+use ripieno_run::{JobFailure, LinkId, Replicas, Topology};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl WorldRank {
             own,
             world,
             rank,
-            slots: members.iter().map(|_| WorldLink::Unasked).collect(),
+            slots: (0..LinkId::PER_PEER * members.len()).map(|_| WorldLink::Unasked).collect(),
             members,
             seats,
             topology: Arc::new(topology),

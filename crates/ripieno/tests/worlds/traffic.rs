@@ -69,7 +69,7 @@ impl SimulatedWorld {
                 cable.unread_bytes -= count;
                 self.wake(way.to);
             }
-            CablePayload::End if matches!(way.purpose, CablePurpose::Data(_)) => {
+            CablePayload::End if matches!(way.purpose, CablePurpose::Data(_) | CablePurpose::Messages(..)) => {
                 self.ways.get_mut(&way).expect("it has brought something").has_ended = true;
                 self.wake(way.to);
             }
@@ -105,7 +105,7 @@ impl SimulatedWorld {
                 self.agree(way.to, agreement::AgreementEvent::Heard { peer: way.from, word: *word });
             }
             (CablePurpose::Kin, _) => self.agree(way.to, agreement::AgreementEvent::Ended { peer: way.from }),
-            (CablePurpose::Data(_), _) => unreachable!("bytes lie where they came"),
+            (CablePurpose::Data(_) | CablePurpose::Messages(..), _) => unreachable!("bytes lie where they came"),
         }
     }
 
@@ -162,7 +162,9 @@ impl SimulatedWorld {
         let process = &self.processes[to];
         process.runs()
             && match purpose {
-                CablePurpose::Control(world) | CablePurpose::Data(world) => process.monitors.contains_key(&world),
+                CablePurpose::Control(world) | CablePurpose::Data(world) | CablePurpose::Messages(world, _) => {
+                    process.monitors.contains_key(&world)
+                }
                 CablePurpose::Kin => process.monitors.contains_key(&0),
             }
     }
@@ -174,7 +176,7 @@ impl SimulatedWorld {
                 let peer = members.iter().position(|&member| member == from).expect("peers are members");
                 self.event(to, world, MembershipEvent::Connected { peer });
             }
-            CablePurpose::Data(_) => {}
+            CablePurpose::Data(_) | CablePurpose::Messages(..) => {}
             CablePurpose::Kin => {
                 self.agree(to, agreement::AgreementEvent::Connected { peer: from });
                 self.agree(from, agreement::AgreementEvent::Connected { peer: to });

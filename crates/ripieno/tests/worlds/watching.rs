@@ -69,19 +69,22 @@ impl SimulatedWorld {
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("it is there").is_over = true;
-        self.hang_up(rank, CablePurpose::Control(world));
+        self.hang_up(rank, |purpose| purpose == CablePurpose::Control(world));
         self.wake(rank);
     }
 
-    fn hang_up(&mut self, rank: usize, purpose: CablePurpose) {
-        let is_of = |way: &CableDirection| way.from == rank && way.purpose == purpose;
+    fn hang_up(&mut self, rank: usize, is_meant: impl Fn(CablePurpose) -> bool) {
+        let is_of = |way: &CableDirection| way.from == rank && is_meant(way.purpose);
         let ways: Vec<CableDirection> = self.ways.keys().copied().filter(is_of).collect();
         ways.into_iter().for_each(|way| self.ship(way, CablePayload::End));
     }
 
     /// The links of `rank` in `world` end.
     pub fn close_links(&mut self, rank: usize, world: u64) {
-        self.hang_up(rank, CablePurpose::Data(world));
+        self.hang_up(rank, |purpose| match purpose {
+            CablePurpose::Data(of) | CablePurpose::Messages(of, _) => of == world,
+            CablePurpose::Control(_) | CablePurpose::Kin => false,
+        });
     }
 
     /// The rank leaves `world` in good order.

@@ -46,6 +46,8 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
     except SystemExit as error:
         if error.code:
             FailureReport.of(error, *_whoami()).told_to_all(environment.current())
+        else:
+            channel.send("done")
         raise
     except BaseException as error:
         report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
@@ -53,6 +55,7 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
         sys.exit(1)
     finally:
         _warn_of_separate_worlds(kind, target)
+    channel.send("done")
 
 
 def _bind() -> None:

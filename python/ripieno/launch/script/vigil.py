@@ -29,6 +29,8 @@ LAST_WORDS_S = 1.5
 CULPRIT_S = 5.0
 # A rank that has begun to report, or closed its channel, gets this long to go on, or to end.
 REPORT_S = 10.0
+# A rank whose script is done, and that has closed its channel, gets this long to end.
+END_S = 60.0
 # Of ranks that are independent, those that stand still get this long to end once rank 0 has.
 STRAGGLERS_S = 5.0
 # A rank that is stopped while others wait to meet it is told to go on by nobody.
@@ -47,6 +49,8 @@ class ScriptRank:
         Whether it waits to meet the others, and whether it has met them.
     stopped_at
         Since when it is stopped while others wait to meet it.
+    is_done
+        Whether its script has ended well. Its process may still have threads to wait for and memory to free.
     hung_up_at
         When it closed its channel, which its process outlives for a moment.
     report
@@ -61,6 +65,7 @@ class ScriptRank:
     is_meeting: bool = False
     has_met: bool = False
     stopped_at: float | None = None
+    is_done: bool = False
     hung_up_at: float | None = None
     report: FailureReport | None = None
     status: int | None = None
@@ -173,6 +178,8 @@ class Supervisor:
             rank.is_meeting = True
         elif kind == "met":
             rank.has_met = True
+        elif kind == "done":
+            rank.is_done = True
         else:
             rank.report = value
 
@@ -186,12 +193,26 @@ class Supervisor:
         now, found = time.monotonic(), []
         for end, key in list(self._selector.get_map().items()):
             rank: ScriptRank = key.data
-            if rank.hung_up_at is not None and now > rank.hung_up_at + REPORT_S:
-                self._selector.unregister(end)
-                if rank.report is None:
-                    rank.note("its process closed the connection to its launcher")
-                found.append(rank)
+            if rank.hung_up_at is None or now <= rank.hung_up_at + (END_S if rank.is_done else REPORT_S):
+                continue
+            self._selector.unregister(end)
+            if rank.is_done:
+                self._end(rank)
+                continue
+            if rank.report is None:
+                rank.note("its process closed the connection to its launcher")
+            found.append(rank)
         return found
+
+    def _end(self, rank: ScriptRank) -> None:
+        """Kill the process of a rank whose script has ended well, which does not end by itself."""
+        rank.process.kill()
+        rank.process.wait()
+        rank.status = 0
+        self._say(
+            f"{named(rank.rank, self._script)}: its script has ended, but its process had not {END_S:g} s later, and "
+            "was killed; the result counts"
+        )
 
     def _take_failure(self, rank: ScriptRank) -> None:
         """A rank has failed that the others do not go on without yet."""

@@ -2,7 +2,7 @@
 
 use super::{ANSWER_WAIT, Hub, MemberStanding, name_last};
 use crate::call::{CollectiveId, DescribedCall};
-use crate::fabric::JobFailure;
+use crate::fabric::{Blocking, JobFailure};
 use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
 use crate::membership::{CallHistory, MembershipMessage, MembershipOutput, rank_failed};
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ const INQUIRIES_MAX: usize = 32;
 pub(super) struct Stall {
     pub told: DescribedCall,
     pub peers: Vec<usize>,
-    /// The rank does nothing else until then.
-    pub is_blocked: bool,
+    /// What the rank needs to continue.
+    pub blocking: Blocking,
 }
 
 /// Two ranks that sent each other a message, or one a message and the other something else, and differ.
@@ -37,9 +37,7 @@ impl Hub {
         stall: &Stall,
         history: &CallHistory,
     ) -> Vec<MembershipOutput> {
-        if stall.is_blocked {
-            self.waits.note(now, from, stall.told.header, &stall.peers);
-        }
+        self.waits.note(now, from, stall.told.header, &stall.peers, stall.blocking);
         let mut outputs = match stall.told.header.call.concerns_all() {
             true => self.stalled_in_collective(now, from, stall, history),
             false => self.stalled_in_message(from, stall),
@@ -53,7 +51,11 @@ impl Hub {
         let has_left = |&&peer: &&usize| {
             self.members.get(peer).is_some_and(|member| matches!(member.standing, MemberStanding::Left(_)))
         };
+        let has_all_left = stall.peers.iter().all(|peer| has_left(&peer));
         let Some(&peer) = stall.peers.iter().find(has_left) else { return vec![] };
+        if stall.blocking == Blocking::Any && !has_all_left {
+            return vec![];
+        }
         let cause = format!("left the job while rank {from} waited in a message to or from it");
         self.fail(rank_failed(peer, &self.hosts, cause))
     }

@@ -152,9 +152,9 @@ impl Hub {
         match message {
             MembershipMessage::Report(failure) => self.fail(failure),
             MembershipMessage::Suspect { peer, cause } => self.suspect(now, from, peer as usize, &cause),
-            MembershipMessage::Stalled { call, peers, is_blocked } => {
+            MembershipMessage::Stalled { call, peers, blocking } => {
                 let peers = peers.iter().map(|&peer| peer as usize).collect();
-                self.stalled(now, from, &Stall { told: call.into(), peers, is_blocked }, history)
+                self.stalled(now, from, &Stall { told: call.into(), peers, blocking }, history)
             }
             MembershipMessage::Differs { call, peer, theirs } => {
                 let theirs = DescribedCall::untold(theirs.0);
@@ -177,8 +177,8 @@ impl Hub {
         match request {
             MembershipRequest::Report(failure) => self.fail(failure),
             MembershipRequest::Suspect { peer, cause } => self.suspect(now, self.own, peer, &cause),
-            MembershipRequest::Stalled { header, peers, is_blocked } => {
-                self.stalled(now, self.own, &Stall { told: history.told(header), peers, is_blocked }, history)
+            MembershipRequest::Stalled { header, peers, blocking } => {
+                self.stalled(now, self.own, &Stall { told: history.told(header), peers, blocking }, history)
             }
             MembershipRequest::Differs { mine, peer, theirs } => {
                 self.differs(now, [(self.own, history.told(mine)), (peer, DescribedCall::untold(theirs))], history)
