@@ -27,7 +27,7 @@ pub use history::{CallHistory, FORMS_REMEMBERED, REMEMBERED};
 pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{MESSAGE_BYTES_MAX, MembershipMessage, MessageError, MessageInbox};
-pub use waits::StallRecord;
+pub use waits::BlockedWaits;
 
 use crate::call::Header;
 use crate::fabric::{Blocking, JobFailure};
