@@ -1,8 +1,6 @@
 //! Forces of layouts, held against plain loops in f64.
 
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use ripieno_kernels::{Matrix, Share, Simd, Springs, Threads, attraction, barnes_hut, repulsion, wholes_per_one};
 
 const WHOLE: Share = Share { index: 0, count: 1 };

@@ -1,8 +1,6 @@
 //! Passes with bounds give what passes without give, to the last bit, however the centroids move.
 
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use proptest::prelude::*;
 use ripieno_kernels::{
     Bounds, Centroid, Matrix, Pass, Point, Simd, Threads, assign_accumulate, assign_accumulate_within, recenter,

@@ -1,8 +1,6 @@
 //! Rows of bytes get what the same values get as f32, to the last bit, wherever the centroids are.
 
-mod common;
-
-use common::{Numbers, expected};
+use crate::common::{Numbers, expected};
 use proptest::prelude::*;
 use ripieno_kernels::{Matrix, Pass, Point, Simd, ThreadModel, Threads, assign_accumulate, update_min_distances};
 

@@ -1,8 +1,6 @@
 //! Sums over all pairs, held against plain loops in f64.
 
-mod common;
-
-use common::Numbers;
+use crate::common::Numbers;
 use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
 
 /// Positions of −1 … 1.

@@ -1,8 +1,6 @@
 //! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
 
-mod common;
-
-use common::{World, worlds};
+use crate::common::{World, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
 use ripieno_run::{
     Call, CallKind, Element, Executor, Fabric, Failure, Header, Memory, Prepared, RunError, Schedule, Traffic,

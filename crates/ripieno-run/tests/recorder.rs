@@ -1,8 +1,6 @@
 //! What the executor tells the recorder, on a clock that stands still unless the rank yields or sleeps.
 
-mod common;
-
-use common::{World, worlds};
+use crate::common::{World, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{Outcome, Record};
 use ripieno_run::{

@@ -1,8 +1,6 @@
 //! Keyed aggregation against a map of rows.
 
-mod common;
-
-use common::keyed::{Case, Column, Oracle, blocks, random, taken};
+use crate::common::keyed::{Case, Column, Oracle, blocks, random, taken};
 use ripieno::keyed::{Aggregation, BlockView, Combine, Form, KeyKind, Keys};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;

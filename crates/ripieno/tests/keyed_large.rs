@@ -1,8 +1,6 @@
 //! Aggregations of many rows: tables that are given up, rows that wait, and memory limits.
 
-mod common;
-
-use common::keyed::{Case, Column, Oracle, random, taken};
+use crate::common::keyed::{Case, Column, Oracle, random, taken};
 use ripieno::keyed::{Aggregation, Combine, Form, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;

@@ -1,9 +1,7 @@
 //! Sparse reductions against what one thread computes, for every number of ranks and every factorization of it.
 
-mod common;
-
-use common::sets::{KINDS, Kind, Sets, combined, rows};
-use common::{bytes, endpoint_world, mismatch, values, world};
+use crate::common::sets::{KINDS, Kind, Sets, combined, rows};
+use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::Shape;
 use ripieno::net::Links;
 use ripieno::sparse::{Form, Options};

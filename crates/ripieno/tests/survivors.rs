@@ -1,8 +1,6 @@
 //! Those who are left of a world go on in a smaller one, whoever it was that left, over memory and TCP.
 
-mod common;
-
-use common::{bytes, endpoint_world, values};
+use crate::common::{bytes, endpoint_world, values};
 use ripieno::net::Links;
 use ripieno::{Communicator, Element, Error, Memory, Op, Survivors};
 
