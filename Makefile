@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-engines test-frameworks soak soak-hour fuzz check check-rust check-python format bench gallery docs lock wheels clean
+.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-all test-one test-engines test-frameworks \
+    run-tests times soak soak-hour fuzz check check-rust check-types check-site format bench gallery docs lock wheels clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -20,6 +21,15 @@ JVM_SOURCES := $(shell find java -name '*.java' -o -name pom.xml)
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
+# The Rust tests, and the libraries for Python and the JVM that the other tests load, come from one build.
+CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
+# The module that is there: `make setup` builds it for speed, `make test` with the tests. Without any it is the latter.
+MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
+# Likewise the jars: `make jvm`, or `make engines`.
+JARS := $(if $(wildcard target/jvm/.built),target/jvm/.built,target/jvm/.developed)
+INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hashes --requirement
+# Measures what a command takes, for `make times`.
+TIMED := python3 tools/times.py run
 # Tests wait about as long as they compute, so there is one process more than cores, up to 4 in all.
 PYTEST_PROCESSES := $(shell cores=$$(nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
 # BLAS has one thread in each: more would wait for each other, busily.
@@ -44,11 +54,26 @@ demo: setup ## Cluster the patches of real photographs with 2 workers and write 
 	$(VENV)/bin/python examples/demo.py --overwrite
 
 # Examples of Rust are checked, but not built.
-test: setup ## Run every test that needs no engine, Rust and Python
+# Packages are installed while the tests compile.
+test: ## Run the tests of every module that need no engine, Rust and Python
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
+	@$(MAKE) --no-print-directory run-tests
+
+test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages and schedules, and all engines
+	@status=0; \
+	RIPIENO_EXHAUSTIVE=1 $(MAKE) --no-print-directory run-tests MARKS="-m ''" || status=1; \
+	$(MAKE) --no-print-directory test-engines MARKS="-m ''" || status=1; \
+	exit $$status
+
+# Rust tests run beside those of Python, which take longer, and are reported after them.
+run-tests:
 	@mkdir -p target; status=0; \
-	cargo test --workspace --locked --no-fail-fast --tests 2>&1 | tee $(CARGO_LOG) || status=1; \
-	cargo test --workspace --locked --no-fail-fast --doc 2>&1 | tee -a $(CARGO_LOG) || status=1; \
-	$(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder 2>&1 | tee $(PYTEST_LOG) || status=1; \
+	{ $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
+	  $(TIMED) rust-documentation -- cargo test $(CARGO_TESTS) --no-fail-fast --doc || rust=1; \
+	  exit $$rust; } >$(CARGO_LOG) 2>&1 & rust=$$!; \
+	RIPIENO_TEST_TIMES=python $(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(MARKS) 2>&1 \
+	    | tee $(PYTEST_LOG) || status=1; \
+	wait $$rust || { status=1; cat $(CARGO_LOG); }; \
 	echo; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; suites += 1 } \
 	    END { printf "cargo test: %d passed, %d failed in %d suites\n", passed, failed, suites }' $(CARGO_LOG); \
@@ -56,15 +81,30 @@ test: setup ## Run every test that needs no engine, Rust and Python
 	tail -n 1 $(PYTEST_LOG); \
 	exit $$status
 
+# Only the files that name it are compiled or collected.
+test-one: $(VENV)/.developed ## Run the tests whose names, or files, contain T: make test-one T=ring_allreduce
+	@if [ -z "$(T)" ]; then echo "make test-one T=part-of-a-name: which tests?" >&2; exit 2; fi; \
+	crates=$$(grep -rlE 'fn \w*$(T)' crates --include='*.rs' | cut -d/ -f2 | sort -u); \
+	files=$$({ grep -rlE 'def test_\w*$(T)' python/tests --include='test_*.py'; find python/tests -name 'test_*$(T)*.py'; \
+	    find python/tests -name '$(T)*.py'; } | sort -u); \
+	if [ -z "$$crates$$files" ]; then echo "no test has '$(T)' in its name" >&2; exit 2; fi; \
+	status=0; \
+	if [ -n "$$crates" ]; then cargo test --locked --tests $$(printf -- '-p %s ' $$crates) '$(T)' || status=1; fi; \
+	if [ -n "$$files" ]; then $(PYTEST) -m '' -k '$(T)' $$files || status=1; fi; \
+	exit $$status
+
+times: ## Compare what the last tests took with the table in CONTRIBUTING.md; RECORD=1 writes the table
+	@python3 tools/times.py $(if $(RECORD),record,compare)
+
 # With REQUIRE_ENGINES=1 it fails if something is missing then.
-engines: $(VENV)/.engines ## Install what test-engines needs; as root also Debian packages
+engines: $(VENV)/.engines $(MODULE) ## Install what test-engines needs; as root also Debian packages
 	@set -- $$($(MISSING_PACKAGES)); \
 	if [ $$# -gt 0 ] && [ $$(id -u) -eq 0 ] && command -v apt-get >/dev/null; then \
 	    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $$* >/dev/null; \
 	fi; \
-	for made in $(VENV)/.kubernetes target/hadoop/.fetched target/jvm/.built; do $(MAKE) --no-print-directory $$made; done; \
+	for made in $(VENV)/.kubernetes target/hadoop/.fetched $(JARS); do $(MAKE) --no-print-directory $$made; done; \
 	set -- $$($(MISSING_PACKAGES)) $$(test -e $(VENV)/.kubernetes || echo kubeconform) \
-	    $$(test -e target/hadoop/.fetched || echo Hadoop) $$(test -e target/jvm/.built || echo jars); \
+	    $$(test -e target/hadoop/.fetched || echo Hadoop) $$(test -e $(JARS) || echo jars); \
 	if [ $$# -gt 0 ]; then \
 	    echo "$$# not installed, so that their tests are skipped: $$* (as root, make engines has apt-get install packages)" >&2; \
 	    [ -z "$(REQUIRE_ENGINES)" ]; \
@@ -81,9 +121,10 @@ jars: $(VENV)/.wheels ## The same jars with libraries for x86-64 and aarch64
 
 test-engines: engines ## Run the tests that start real engines: Spark, YARN, Slurm, MPI launchers, Dask, Ray, a browser
 	@mkdir -p target
-	$(PYTHON) -m pytest -n 2 --dist loadgroup --no-loadscope-reorder python/tests/engines 2>&1 | tee $(ENGINES_LOG)
+	RIPIENO_TEST_TIMES=engines $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder $(MARKS) python/tests/engines 2>&1 \
+	    | tee $(ENGINES_LOG)
 
-frameworks: $(VENV)/.frameworks ## Install PyTorch and XGBoost: gigabytes
+frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost: gigabytes
 
 test-frameworks: frameworks ## Run the tests of PyTorch and XGBoost on Ripieno
 	$(PYTHON) -m pytest python/tests/frameworks
@@ -111,37 +152,40 @@ fuzz: setup ## Damage what readers of foreign bytes are given, RIPIENO_FUZZ_INPU
 soak-hour: setup ## An hour of jobs that end in all ways; what the caller has at its end is what it had before
 	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
 
-check: setup ## Formatting, lints and types, Rust and Python; the site without warnings
-	$(MAKE) --no-print-directory --jobs 2 --output-sync check-rust check-python
+check: ## Formatting, lints and types, Rust and Python; the site without warnings
+	$(MAKE) --no-print-directory --jobs 2 --output-sync check-rust check-types check-site
 
-check-rust:
+check-rust: | $(VENV)/.python
 	cargo fmt --all --check
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-check-python: docs target/.stubs
+check-types: $(VENV)/.locked
 	$(PYTHON) -m ruff format --check python examples benches tools
 	$(PYTHON) -m ruff check python examples benches tools
 	$(PYTHON) -m mypy
 	$(VENV)/bin/basedpyright --pythonpath $(PYTHON)
+
+check-site: docs target/.stubs
 
 format: setup ## Format all sources
 	cargo fmt --all
 	$(FORMAT_ALGORITHMS)
 	$(PYTHON) -m ruff format python examples benches tools
 
-bench: $(VENV)/.bench ## Measure everything, each figure beside its peer and its limit
+bench: $(VENV)/.bench setup ## Measure everything, each figure beside its peer and its limit
 	$(PYTHON) benches/run.py
 
 gallery: setup ## Draw the pictures of docs/gallery.md anew
 	$(PYTHON) benches/gallery.py
 
-docs: $(VENV)/.docs ## Build the site of README.md, docs/ and the docstrings into target/site
+docs: $(VENV)/.docs $(MODULE) ## Build the site of README.md, docs/ and the docstrings into target/site
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet
 	@echo target/site/index.html
 
-lock: setup ## Resolve requirements*.lock anew
-	$(PYTHON) -m pip install --quiet 'uv>=0.5'
+lock: $(VENV)/.uv ## Resolve requirements*.lock anew
+	echo 'uv>=0.13' | $(PYTHON) -m uv pip compile - --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade --output-file requirements-uv.lock
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --universal --python-version 3.11 --generate-hashes \
 	    --no-emit-index-url --no-emit-find-links --no-annotate --no-header --upgrade --output-file requirements.lock
 	$(PYTHON) -m uv pip compile pyproject.toml --extra test --extra bench --universal --python-version 3.11 \
@@ -179,40 +223,57 @@ $(VENV)/.python:
 	echo "No Python >= 3.11 with the venv module was found: install one, or name it: make setup PYTHON3=/path/to/python3" >&2; \
 	exit 1
 
-$(VENV)/.locked: requirements.lock | $(VENV)/.python
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+$(VENV)/.uv: requirements-uv.lock | $(VENV)/.python
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
 	@touch $@
 
+$(VENV)/.locked: requirements.lock | $(VENV)/.uv
+	$(INSTALL) $<
+	@touch $@
+
+# A source that was changed during a build is newer than what was built, which has the time when the build began.
 $(VENV)/.built: $(VENV)/.locked pyproject.toml $(RUST_SOURCES)
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
 	@touch $@.began
 	PIP_QUIET=2 $(PYTHON) -m maturin develop --release --locked --quiet
-	@# A source that was changed meanwhile is newer than what was built.
+	@rm -f $(VENV)/.developed
 	@mv -f $@.began $@
 
+target/debug/.built: $(RUST_SOURCES) | $(VENV)/.python
+	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
+	@mkdir -p $(@D)
+	@touch $@.began
+	$(TIMED) build -- cargo build $(CARGO_TESTS) --lib --tests --quiet
+	@mv -f $@.began $@
+
+$(VENV)/.developed: $(VENV)/.locked target/debug/.built pyproject.toml
+	$(PYTHON) tools/develop.py target/debug/lib_native.so
+	@rm -f $(VENV)/.built
+	@touch $@
+
 # It has no cache of its own.
-target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.toml $(VENV)/.built
+target/.stubs: python/ripieno/_native.pyi tools/stubtest-allowlist pyproject.toml $(MODULE)
 	$(PYTHON) -m mypy.stubtest ripieno._native --mypy-config-file pyproject.toml --allowlist tools/stubtest-allowlist --concise
 	@touch $@
 
-$(VENV)/.bench: requirements-bench.lock $(VENV)/.built
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+$(VENV)/.bench: requirements-bench.lock | $(VENV)/.locked
+	$(INSTALL) $<
 	@touch $@
 
-$(VENV)/.docs: requirements-docs.lock $(VENV)/.built
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.lock
+$(VENV)/.docs: requirements-docs.lock | $(VENV)/.locked
+	$(INSTALL) $<
 	@touch $@
 
-$(VENV)/.engines: requirements-engines.lock $(VENV)/.built
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-engines.lock
+$(VENV)/.engines: requirements-engines.lock | $(VENV)/.locked
+	$(INSTALL) $<
 	@touch $@
 
-$(VENV)/.wheels: requirements-wheels.lock $(VENV)/.built
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-wheels.lock
+$(VENV)/.wheels: requirements-wheels.lock | $(VENV)/.locked
+	$(INSTALL) $<
 	@touch $@
 
-$(VENV)/.frameworks: requirements-frameworks.lock $(VENV)/.built
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-frameworks.lock
+$(VENV)/.frameworks: requirements-frameworks.lock | $(VENV)/.locked
+	$(INSTALL) $<
 	@touch $@
 
 $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locked
@@ -224,6 +285,13 @@ $(VENV)/.kubernetes: python/tests/engines/kubernetes_schemas.py | $(VENV)/.locke
 target/jvm/.built: $(JVM_SOURCES) $(RUST_SOURCES) tools/jvm.py
 	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
 	python3 tools/jvm.py
+	@rm -f target/jvm/.developed
+	@touch $@
+
+target/jvm/.developed: $(JVM_SOURCES) target/debug/.built tools/jvm.py
+	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
+	python3 tools/jvm.py --library target/debug/libripieno_jni.so
+	@rm -f target/jvm/.built
 	@touch $@
 
 target/hadoop/.fetched: tools/mini-hadoop/pom.xml

@@ -1,10 +1,11 @@
 """Build the native library of the JVM for some machines, and the jars that have it.
 
     python tools/jvm.py [x86_64 aarch64]
+    python tools/jvm.py --library target/debug/libripieno_jni.so
 
-By default for this machine and its glibc. Needs a Rust toolchain, a JDK of 17 or later and Maven; for machines that are
-named, whose glibc may be old, their targets (rustup target add) and the packages of requirements-wheels.lock, whose Zig
-compiles and links. The jars are in target/jvm.
+By default for this machine and its glibc, or with a library that is built already. Needs a Rust toolchain, a JDK of 17
+or later and Maven; for machines that are named, whose glibc may be old, their targets (rustup target add) and the
+packages of requirements-wheels.lock, whose Zig compiles and links. The jars are in target/jvm.
 """
 
 from __future__ import annotations
@@ -26,11 +27,17 @@ STRIP = ("--", "-C", "strip=symbols")
 
 def main() -> None:
     shutil.rmtree(LIBRARIES, ignore_errors=True)
-    named = sys.argv[1:]
-    for machine in named or (platform.machine(),):
+    match sys.argv[1:]:
+        case ["--library", library]:
+            libraries = {platform.machine(): ROOT / library}
+        case []:
+            libraries = {platform.machine(): for_this_system()}
+        case machines:
+            libraries = {machine: for_old_systems(machine) for machine in machines}
+    for machine, library in libraries.items():
         path = LIBRARIES / machine / "libripieno_jni.so"
         path.parent.mkdir(parents=True)
-        shutil.copyfile(for_old_systems(machine) if named else for_this_system(), path)
+        shutil.copyfile(library, path)
         print(f"{machine}: {path.stat().st_size / 2**20:.2f} MiB")
     command = ["mvn", "--quiet", "--batch-mode", "-Dstyle.color=never", "--no-transfer-progress"]
     subprocess.run([*command, "--file", ROOT / "java/pom.xml", "package"], check=True)

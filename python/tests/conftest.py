@@ -1,42 +1,91 @@
-"""What all tests share: their order, and worlds of workers, because starting one takes longer than most tests."""
+"""What all tests share: their order, the log of what they take, and worlds of workers."""
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import ripieno as rp
 from ripieno import _native
+from varied import exhaustively
 
-# The files that take longest, with their seconds of computing. They go first, the longest in front: a process that
-# began one last would end long after the others.
-LONGEST_S = {
-    "test_benches.py": 115,
-    "test_examples.py": 78,
-    "test_launch.py": 77,
-    "test_replicas.py": 72,
-    "test_broadcast_variables.py": 55,
-    "test_distribute.py": 53,
-    "test_engine.py": 45,
-    "test_cli.py": 40,
-    "test_mds.py": 37,
-    "test_simulation.py": 29,
-    "test_soak.py": 26,
-    "test_run.py": 23,
-    "test_fit_commands.py": 19,
-    "test_seeding.py": 19,
-    "test_bench.py": 18,
-    "test_sgd.py": 18,
-    "test_pagerank.py": 16,
-    "test_lab.py": 14,
-}
+ROOT = Path(__file__).resolve().parents[2]
+#: Seconds of computing of each file, as `make times RECORD=1` has recorded them.
+RECORDED_S: dict[str, float] = json.loads((Path(__file__).parent / "times.json").read_text())["python"]
+#: The name of the log of this run in target/times, if it is to be written.
+LOG = os.environ.get("RIPIENO_TEST_TIMES")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+_measured_s = 0.0
+_wall_s: dict[str, float] = {}
+_log: list[dict[str, Any]] = []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: -LONGEST_S.get(item.path.name, 0))
+    # The longest first: a process that began one last would end long after the others.
+    items.sort(key=lambda item: -RECORDED_S.get(item.path.name, 0.0))
+
+
+def pytest_collection_finish() -> None:
+    global _measured_s
+    _measured_s = _processor_s()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo) -> Iterator[None]:
+    """Attach the processor time since the last test to the last report of a test."""
+    report = yield
+    if LOG is not None and report.when == "teardown":
+        global _measured_s
+        now_s = _processor_s()
+        group = item.get_closest_marker("xdist_group")
+        report.measured = {
+            "test": item.nodeid,
+            "group": group.args[0] if group is not None else item.path.name,
+            "cpu_s": round(max(0.0, now_s - _measured_s), 3),
+        }
+        _measured_s = now_s
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _wall_s[report.nodeid] = _wall_s.get(report.nodeid, 0.0) + report.duration
+    # xdist hands on what a report has to the process that writes the log.
+    if hasattr(report, "measured") and "PYTEST_XDIST_WORKER" not in os.environ:
+        _log.append({**report.measured, "wall_s": round(_wall_s[report.nodeid], 3)})
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _log:
+        path = ROOT / f"target/times/{LOG}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(sorted(_log, key=lambda each: -each["cpu_s"]), indent=0))
+
+
+def _processor_s() -> float:
+    """Processor time of this process, of its descendants, and of children that have ended."""
+    own = os.times()
+    ticks, left = 0, [str(os.getpid())]
+    while left:
+        for children in Path("/proc", left.pop(), "task").glob("*/children"):
+            try:
+                found = children.read_text().split()
+            except OSError:
+                continue
+            for child in found:
+                try:
+                    fields = Path("/proc", child, "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                ticks += sum(map(int, fields[11:15]))
+                left.append(child)
+    return own.user + own.system + own.children_user + own.children_system + ticks / TICKS_PER_S
 
 
 @pytest.fixture(scope="session")
@@ -54,7 +103,7 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
         job.close()
 
 
-@pytest.fixture(params=[1, 2, 3], ids=lambda workers: f"{workers} workers")
+@pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")
 def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -> Callable[..., list]:
     """Runs a program on so many ranks."""
     return world(request.param).run

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
 
 def test_accumulators_are_added_to_by_tasks_and_read_by_the_driver(world):
@@ -92,7 +93,7 @@ def count(comm, rows, largest, ends):
     amount[:] = 7
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_programs_add_and_the_caller_reads(world, workers):
     job = world(workers)
     rows, largest, ends = job.accumulator(5), job.accumulator(-1, op="max"), job.accumulator(np.zeros(2))

@@ -26,8 +26,9 @@ from ripieno.input import cutting
 from ripieno.kernels import scatter, solve_factors
 from scipy.sparse import coo_matrix, csr_array, csr_matrix
 from sklearn.base import clone
+from varied import exhaustively
 
-WORLDS = pytest.mark.parametrize("workers", [1, 2, 3])
+WORLDS = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
 # Of each kind, with a solver of its own.
@@ -401,7 +402,7 @@ if __name__ == "__main__":
 def test_a_fit_that_was_killed_goes_on_from_its_checkpoint_with_the_same_bits(tmp_path, implicit, workers):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "kept"), str(implicit), str(workers)]
-    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    killed = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     events = []
     options = {"max_iter": 6, "workers": 3 - workers, "threads": 1} | SOLVED[implicit]

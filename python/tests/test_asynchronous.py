@@ -10,6 +10,7 @@ import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
 from ripieno.wire.calls import CallQueue, Handle
+from varied import exhaustively
 from watching import comes_true
 
 
@@ -174,7 +175,7 @@ def test_values_equal_numpy(everywhere, program):
     everywhere(program)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_the_first_call_of_a_communicator_may_go_on_by_itself(workers):
     run(unattended, workers)
 

@@ -201,7 +201,7 @@ def test_ranks_of_a_script_are_bound_before_its_first_line(tmp_path):
     script.write_text(textwrap.dedent(SCRIPT))
     options = ("--bind", "core", "--thread-affinity", "pin", "--threads", 1)
     done = subprocess.run(
-        command("run", "-n", 2, *options, script, tmp_path / "found"), capture_output=True, text=True, timeout=60
+        command("run", "-n", 2, *options, script, tmp_path / "found"), capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stderr
     expected = places(Binding("core", "pin"), [1, 1], host.cores())
@@ -212,7 +212,7 @@ def test_a_script_with_too_many_ranks_is_not_begun(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit(3)")
     words = command("run", "-n", len(HERE) + 1, "--threads", 1, "--bind", "core", script)
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250)
     assert done.returncode != 3 and f"may use {len(HERE)}: take fewer ranks" in done.stderr
     assert "Traceback" not in done.stderr
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from ripieno.comm import value_memory
 from ripieno.errors import InputError
+from varied import exhaustively
 
 VALUE_BYTES = 1_000_000
 # Of what other tests of these processes hold nothing goes to disk.
@@ -82,7 +83,7 @@ def beyond_the_limit(comm, folder, per_host):
 
 
 @pytest.mark.parametrize("per_host", [True, False])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_values_beyond_the_limit_lie_on_disk_and_arrays_in_use_stay_where_they_are(world, tmp_path, workers, per_host):
     assert world(workers).run(beyond_the_limit, str(tmp_path), per_host) == [[]] * workers, "files have no names"
 
@@ -98,7 +99,7 @@ def one_that_is_larger(comm, folder):
     comm.broadcast_memory(limit_bytes=PLENTY_BYTES)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_value_that_is_larger_than_the_limit_is_served_from_disk(world, tmp_path, workers):
     world(workers).run(one_that_is_larger, str(tmp_path))
 
@@ -123,7 +124,7 @@ with open(f"{comm.rank}.json", "w") as file:
 
 
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_full_disk_is_named_leaves_no_file_and_later_values_come(tmp_path, workers):
     (tmp_path / "program.py").write_text(FULL)
     run = f"{sys.executable} -m ripieno run --workers {workers} --no-prefix program.py disk"

@@ -13,6 +13,7 @@ import pytest
 import ripieno as rp
 from full_disk import files_of_at_most
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
+from varied import exhaustively
 
 PROGRAM = "0123"
 SMALL = CheckpointContents(3, np.arange(4.0), {"tolerance": 0.5}, [7])
@@ -169,7 +170,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("saves", [1, 4, 9])
+@pytest.mark.parametrize("saves", [4, *exhaustively(1, 9)])
 def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
     command = [sys.executable, "-c", SAVING, str(tmp_path), PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ripieno.cli import main
+from varied import exhaustively
 
 #: Each option that names a result, of each command, with input that is not there: that is found out later.
 RESULTS = {
@@ -173,7 +174,9 @@ NUMBERED = (
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
 
 
-@pytest.mark.parametrize("given", ["missing.txt", "missing.npy", "emptyfolder", "pipe.txt", "/dev/null", "damaged.gz"])
+@pytest.mark.parametrize(
+    "given", ["missing.txt", "damaged.gz", *exhaustively("missing.npy", "emptyfolder", "pipe.txt", "/dev/null")]
+)
 @pytest.mark.parametrize("words", READING.values(), ids=READING)
 def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, words, given, capfd):
     (folder / "emptyfolder").mkdir()
@@ -205,7 +208,7 @@ def test_a_command_without_words_says_what_is_missing(name, capfd):
     assert "Missing" in (told := capfd.readouterr().err) or "Usage" in told
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "1.5", "many", ""])
+@pytest.mark.parametrize("value", ["0", "many", *exhaustively("-1", "1.5", "")])
 @pytest.mark.parametrize("name", NUMBERED)
 def test_what_is_no_number_of_workers_is_told(folder, name, value, capfd):
     (folder / "a.txt").write_text("1 2\n")

@@ -395,6 +395,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.exhaustive
 def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
     data = sample(SLOW_BYTES)
     (tmp_path / "given").write_bytes(data)
@@ -434,6 +435,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
         child.communicate(timeout=PATIENCE_S)
 
 
+@pytest.mark.exhaustive
 def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain", by=signal.SIGSTOP)
     assert code == 1, err
@@ -441,6 +443,7 @@ def test_a_receiver_that_stands_still_is_not_waited_for(tmp_path):
     assert (tmp_path / "3" / "f").read_bytes() == sample(SLOW_BYTES)
 
 
+@pytest.mark.exhaustive
 def test_without_the_root_all_say_so_and_keep_what_they_were_told_to_keep(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 0, "--strategy", "chain", "--keep-partial")
     assert code != 0 and report is None

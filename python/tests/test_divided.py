@@ -12,6 +12,7 @@ from ripieno.algorithms.kmeans import divided, divided_program
 from ripieno.algorithms.kmeans.program import KMeansOptions, fit
 from ripieno.cli import main
 from ripieno.input.matrix import RowsInMemory
+from varied import exhaustively
 
 SEED = 3
 K = 300
@@ -47,7 +48,7 @@ def fitted(comm, points, weights, options, block_bytes):
     return whole, np.concatenate(comm.allgather(found.labels)), found.inertia, [each[:2] for each in part.history]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
 def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, block_bytes):
@@ -66,7 +67,7 @@ def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, b
         assert mine == (theirs[0], pytest.approx(theirs[1], rel=1e-12))
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
 def test_rows_of_any_values_get_the_same_clusters_of_two_workers_as_of_whole_centroids(world, workers, block_bytes):
     X = np.random.default_rng(SEED).normal(size=(900, 20))
@@ -81,7 +82,7 @@ def test_rows_of_any_values_get_the_same_clusters_of_two_workers_as_of_whole_cen
     np.testing.assert_allclose(results[1][0], results[0][0], rtol=1e-12 if workers > 2 else 0, atol=0)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
 def test_a_near_fit_loses_little_and_says_how_much(world, rows, workers, block_bytes):
     options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")

@@ -14,8 +14,9 @@ import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
 from operations import OPS
+from varied import exhaustively
 
-worlds = pytest.mark.parametrize("workers", [1, 2, 3])
+worlds = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 REDUCED = ["?", *INTEGERS, "f2", "f4", "f8", ">i4", ">f8"]

@@ -16,11 +16,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from varied import exhaustively
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs/engines/README.md"]
 BLOCKS = [
-    pytest.param(block, id=f"{page.stem}-{number}")
+    pytest.param(block, id=f"{page.stem}-{number}", marks=[pytest.mark.exhaustive] if page.parent != ROOT else [])
     for page in PAGES
     if page.exists()
     for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1)
@@ -42,26 +43,28 @@ def test_an_example_runs(block, tmp_path):
     script = tmp_path / "example.py"
     script.write_text(block)
 
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=250)
 
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.exhaustive
 def test_a_program_of_the_examples_runs(program, tmp_path):
-    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=250)
 
     assert done.returncode == 0, done.stderr
     assert done.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_example_of_sequences_finds_their_families_and_takes_files(tmp_path):
     program = ROOT / "examples/sequences.py"
     sequences = runpy.run_path(str(program))["tree"](5, 30)
     (tmp_path / "tree.fasta").write_text("".join(f">{at}\n{each}\n" for at, each in enumerate(sequences)))
     command = [sys.executable, program]
     told, of_file = (
-        subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=100, check=True).stdout
+        subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, timeout=250, check=True).stdout
         for words in ([], ["tree.fasta"])
     )
 
@@ -82,7 +85,10 @@ def test_no_page_has_examples_that_nothing_runs():
 
 @pytest.mark.parametrize(
     "module",
-    ["launch", "launch.job.job", "comm.broadcast_variables", "keyed.key_values", "keyed.groups", "keyed.table"],
+    [
+        "launch",
+        *exhaustively("launch.job.job", "comm.broadcast_variables", "keyed.key_values", "keyed.groups", "keyed.table"),
+    ],
 )
 def test_docstring_examples_run(module):
     # By its name in sys.modules: the package offers the function `launch` under the same name.

@@ -50,6 +50,6 @@ def test_the_licences_of_others_are_those_of_the_locked_crates():
 
 def without(lacking: list[str], program: str) -> str:
     script = WITHOUT.format(lacking=lacking, program=program)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return done.stdout

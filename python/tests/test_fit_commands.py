@@ -10,6 +10,7 @@ import ripieno as rp
 from ripieno.cli import main
 from ripieno.input.matrix import dataset
 from sklearn.datasets import dump_svmlight_file
+from varied import exhaustively
 
 random = np.random.default_rng(0)
 X = random.normal(size=(80, 4))
@@ -63,7 +64,9 @@ def test_a_command_opens_its_input_once(monkeypatch, words):
     assert opened == [words[1]]
 
 
-@pytest.mark.parametrize("words", [["prices.csv", "--target", "price"], ["rows.npy", "--target", "prices.npy"]])
+@pytest.mark.parametrize(
+    "words", [["rows.npy", "--target", "prices.npy"], *exhaustively(["prices.csv", "--target", "price"])]
+)
 def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert main(["ridge", *words, "--alpha", "0.5", "-q"]) == 0
 
@@ -75,7 +78,7 @@ def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert told["parameters"]["alpha"] == 0.5
 
 
-@pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], ["dear.svm"]])
+@pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], *exhaustively(["dear.svm"])])
 def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-w", "2", "-q"]) == 0
 
@@ -88,7 +91,7 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert told["iteration_count"] == len(told["iterations"])
 
 
-@pytest.mark.parametrize("more", [[], ["--implicit", "-w", "2"]], ids=["explicit", "implicit"])
+@pytest.mark.parametrize("more", [["--implicit", "-w", "2"], *exhaustively([])], ids=["implicit", "explicit"])
 def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
@@ -124,7 +127,7 @@ def test_pca_goes_on_from_what_a_folder_has(folder):
     np.testing.assert_allclose(np.load("result/components.npy"), components, atol=1e-10)
 
 
-@pytest.mark.parametrize("components", [1, 2, 3])
+@pytest.mark.parametrize("components", [2, *exhaustively(1, 3)])
 def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     distances = np.linalg.norm(X[:, None] - X, axis=2)
     np.save("distances.npy", distances)

@@ -13,6 +13,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms import fit_checkpoint
 from test_survivors import FITS, fitted
+from varied import exhaustively
 
 EVERY = 2
 #: With as many workers these have the same bits, and this one is as near.
@@ -22,7 +23,8 @@ OTHERS = ("sgd",)
 #: Those of few iterations, and after how many they are killed; the others after an odd number.
 EARLY = {"logistic": 2, "components": 2}
 #: A worker that has all edges needs no round for the components.
-CASES = [(name, workers) for name in FITS for workers in (1, 2, 3) if (name, workers) != ("components", 1)]
+ALONE_OR_MANY = [(name, workers) for name in FITS for workers in (1, 3) if (name, workers) != ("components", 1)]
+CASES = [*((name, 2) for name in FITS), *exhaustively(*ALONE_OR_MANY)]
 
 
 class StopFit(BaseException):

@@ -158,5 +158,5 @@ def test_a_forked_process_that_ends_in_good_order_harms_no_rank(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "ripieno", "run", "--workers", "2", str(script)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert ran.returncode == 0 and ran.stdout.count("went on") == 2, ran.stdout + ran.stderr

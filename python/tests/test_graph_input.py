@@ -14,6 +14,7 @@ import ripieno as rp
 import scipy.sparse
 from ripieno.graph import Graph, load
 from ripieno.graph.edges import Edges
+from varied import exhaustively
 
 RANDOM = np.random.default_rng(0)
 #: Duplicates, loops, ids far apart.
@@ -333,7 +334,7 @@ def share(comm, graph):
     return edges, weights, at_home, without, local.vertices.total, local.vertices.largest, local.edge_count
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_dealt_edges_meet_their_equals_and_every_vertex_has_one_home(world, workers):
     for graph, want in (
         (Graph(PAIRS), sorted(set(map(tuple, PAIRS.tolist())))),

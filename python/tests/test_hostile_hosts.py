@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.lab import Lab, why_not
+from varied import exhaustively
 from watching import comes_true
 
 cannot_emulate = why_not()
@@ -145,7 +146,7 @@ def seeds() -> range:
     return range(int(first or 0), min(int(last), int(first or 0) + COUNT + 1))
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds() if ASKED else exhaustively(*seeds()))
 def test_hosts_that_are_left_go_on_in_time_whatever_happens_to_one(seed, lab, tmp_path):
     schedule = HostSchedule.drawn(seed)
     code = "import sys, pathlib, test_hostile_hosts as own; own.be_a_rank(pathlib.Path(sys.argv[1]))"

@@ -20,6 +20,7 @@ from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.files.results import save_array
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
+from varied import exhaustively
 
 X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
 BYTES = (X * 255).astype(np.uint8)
@@ -73,7 +74,7 @@ def read(dataset, world_size):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 40])
+@pytest.mark.parametrize("world_size", [3, 40, *exhaustively(1, 2, 7)])
 def test_shares_are_all_rows_in_order(write, name, world_size):
     dataset = open_source(write(name))
 
@@ -211,7 +212,7 @@ def test_globs_are_sorted_and_folders_are_searched(tmp_path):
         np.testing.assert_array_equal(read(open_source(source), 1)[0][:, 0], [0, 0, 1, 1, 2, 2])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_kind_of_file_can_be_clustered(write, world, name, workers):
     parts = world(workers).run(program.fit, open_source(write(name)), None, KMeansOptions(4, "random", [0], 10, 0.0))

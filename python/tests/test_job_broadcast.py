@@ -15,6 +15,7 @@ import ripieno as rp
 from ripieno.comm.broadcast_variables import LINK_STRATEGIES
 from ripieno.wire import packing
 from stand_in_engine import StandIn
+from varied import exhaustively
 
 PATIENCE_S = 60.0
 TABLE = np.arange(100_000)
@@ -32,7 +33,7 @@ def use(comm, nested, other):
     return value["table"][comm.rank], value["list"][0].sum(), value["list"][1]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("strategy", LINK_STRATEGIES)
 def test_every_rank_has_the_value_of_the_caller_read_only(world, workers, strategy):
     nested = {"table": TABLE, "list": [np.ones(5, np.float32), "text"]}

@@ -9,6 +9,7 @@ import ripieno as rp
 from numpy.testing import assert_array_equal
 from operations import OPS
 from ripieno import keyed
+from varied import exhaustively
 
 WORLDS = [1, 2, 3]
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
@@ -326,7 +327,7 @@ def collectives(comm, kind):
     return names[len(names) - names[::-1].index("barrier") :]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize(
     ("kind", "expected"),
     [

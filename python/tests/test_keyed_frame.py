@@ -11,6 +11,7 @@ import polars.testing
 import pyarrow as pa
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
 AGGREGATIONS = {
     "total": ("amount", "sum"),
@@ -92,7 +93,7 @@ def over_ranks(comm, keys):
     return at_home.to_arrow(), everywhere.to_arrow()
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_rows_of_all_ranks_come_together_by_several_keys(world, workers):
     keys = ["city", "day", "flag", "level"]
     results = world(workers).run(over_ranks, keys)

@@ -15,8 +15,9 @@ from ripieno.input.matrix import LocalRows, RowsInMemory
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
+from varied import exhaustively
 
-WORKERS = [1, 2, 3]
+WORKERS = [3, *exhaustively(1, 2)]
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +124,7 @@ def test_many_empty_clusters_are_reseeded_alike_by_any_number_of_workers(world, 
     start = start_from(digits, 10)
     start[4:] = 1e3
 
-    results = [fit(world, workers, digits, start, max_iter=5) for workers in WORKERS]
+    results = [fit(world, workers, digits, start, max_iter=5) for workers in (1, 2, 3)]
 
     assert np.bincount(results[0][1], minlength=10).min() > 0
     for _, labels, _ in results[1:]:

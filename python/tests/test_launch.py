@@ -31,14 +31,15 @@ from ripieno.launch.process import running
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.processes import end, is_stopped
 from ripieno.wire.borrowed import Borrowed, can_read
-from watching import PROMPT_S, SLACK_S, gone_within, is_running, open_descriptors
+from varied import exhaustively
+from watching import PATIENCE_S, PROMPT_S, SLACK_S, gone_within, is_prompt, is_running, open_descriptors, under_load
 
 
 def ranks(comm, *args, **kwargs):
     return comm.rank, comm.world_size, args, kwargs
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_every_rank_runs_the_program_and_results_are_in_order(world, workers):
     assert world(workers).run(ranks, 7, key="x") == [(rank, workers, (7,), {"key": "x"}) for rank in range(workers)]
 
@@ -318,10 +319,10 @@ def raise_at(comm, rank, make):
     comm.allreduce(1)
 
 
-@pytest.mark.parametrize("culprit", [0, 1, 2])
-def test_the_caller_gets_the_culprits_own_exception(culprit):
-    with rp.launch(workers=3) as job, pytest.raises(Custom) as caught:
-        job.run(raise_at, culprit, lambda: Custom(42, "text"))
+@pytest.mark.parametrize("culprit", [2, *exhaustively(0, 1)])
+def test_the_caller_gets_the_culprits_own_exception(world, culprit):
+    with pytest.raises(Custom) as caught:
+        world(3).run(raise_at, culprit, lambda: Custom(42, "text"))
 
     cause = caught.value.__cause__
     assert caught.value.code == 42
@@ -330,7 +331,7 @@ def test_the_caller_gets_the_culprits_own_exception(culprit):
     assert "raise make()" in cause.traceback
 
 
-@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize("inner", [2, *exhaustively(1)])
 def test_a_failure_in_a_job_that_a_rank_has_launched_is_that_ranks_own(inner):
     def program(comm):
         if comm.rank == 1:
@@ -343,9 +344,9 @@ def test_a_failure_in_a_job_that_a_rank_has_launched_is_that_ranks_own(inner):
     assert caught.value.__cause__.rank == 1
 
 
-def test_an_exception_that_cannot_travel_is_told_in_words():
-    with rp.launch(workers=2) as job, pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
-        job.run(raise_at, 1, lambda: Stubborn(3, "text"))
+def test_an_exception_that_cannot_travel_is_told_in_words(world):
+    with pytest.raises(rp.RankFailed, match=r"rank 1 .*Stubborn: 3: text") as caught:
+        world(2).run(raise_at, 1, lambda: Stubborn(3, "text"))
     assert caught.value.rank == 1
 
 
@@ -374,7 +375,7 @@ def test_an_exception_with_a_long_message_is_described_in_short_to_other_ranks()
     assert caught.value.__cause__.results[1] < 200_000
 
 
-def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
+def test_a_victims_wrapped_error_is_not_taken_for_the_cause(world):
     def program(comm):
         if comm.rank == 1:
             raise KeyError("culprit")
@@ -383,8 +384,8 @@ def test_a_victims_wrapped_error_is_not_taken_for_the_cause():
         except rp.RankFailed as error:
             raise RuntimeError("victim") from error
 
-    with rp.launch(workers=3) as job, pytest.raises(KeyError, match="culprit"):
-        job.run(program)
+    with pytest.raises(KeyError, match="culprit"):
+        world(3).run(program)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -409,12 +410,12 @@ def test_a_killed_worker_is_named_in_time(waiting):
         started = time.monotonic()
         with pytest.raises(rp.RankFailed, match="killed by SIGKILL") as caught:
             job.run(program)
-        assert time.monotonic() - started < PROMPT_S + SLACK_S
+        assert is_prompt(time.monotonic() - started)
     assert caught.value.rank == 1
     assert gone_within(0, pids)
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("victim", [0, *exhaustively(1, 2)])
 def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypatch, victim):
     start = LocalJob._start_one
 
@@ -430,7 +431,7 @@ def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypat
     started = time.monotonic()
     with pytest.raises(rp.RankFailed, match="killed by SIGKILL") as caught:
         rp.launch(workers=3)
-    assert time.monotonic() - started < PROMPT_S + SLACK_S
+    assert is_prompt(time.monotonic() - started)
     assert caught.value.rank == victim
     del caught
     gc.collect()
@@ -450,7 +451,7 @@ def test_a_worker_that_is_stopped_while_it_starts_is_named(monkeypatch):
     started = time.monotonic()
     with pytest.raises(rp.RankFailed, match="its process has been stopped for 5 s") as caught:
         rp.launch(workers=3)
-    assert time.monotonic() - started < 5 + PROMPT_S + SLACK_S
+    assert is_prompt(time.monotonic() - started - 5)
     assert caught.value.rank == 1
 
 
@@ -518,12 +519,11 @@ def pid_and_sum(comm, table):
     return os.getpid(), comm.allreduce(int(table.value.sum())), len(comm.kept)
 
 
-def test_results_reach_the_caller_of_programs_that_caught_a_mismatch():
-    with rp.launch(workers=3) as job:
-        assert job.run(meet_a_mismatch) == [(rank, "went on") for rank in range(3)]
+def test_results_reach_the_caller_of_programs_that_caught_a_mismatch(world):
+    assert world(3).run(meet_a_mismatch) == [(rank, "went on") for rank in range(3)]
 
 
-def test_results_reach_the_caller_of_programs_that_caught_an_abort():
+def test_results_reach_the_caller_of_programs_that_caught_an_abort(world):
     def program(comm):
         if comm.rank == 1:
             comm.abort("on purpose")
@@ -532,9 +532,9 @@ def test_results_reach_the_caller_of_programs_that_caught_an_abort():
         except rp.RankFailed as error:
             return comm.rank, error.rank
 
-    with rp.launch(workers=3) as job:
-        assert job.run(program) == [(rank, 1) for rank in range(3)]
-        assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
+    job = world(3)
+    assert job.run(program) == [(rank, 1) for rank in range(3)]
+    assert job.run(lambda comm: comm.allreduce(1)) == [3] * 3
 
 
 def test_what_survivors_of_a_killed_rank_return_is_in_the_error():
@@ -543,7 +543,7 @@ def test_what_survivors_of_a_killed_rank_return_is_in_the_error():
     assert caught.value.results == {0: (0, 1), 2: (2, 1)}
 
 
-def test_what_others_return_is_in_the_cause_of_a_ranks_exception():
+def test_what_others_return_is_in_the_cause_of_a_ranks_exception(world):
     def program(comm):
         if comm.rank == 1:
             raise KeyError("mine")
@@ -552,23 +552,27 @@ def test_what_others_return_is_in_the_cause_of_a_ranks_exception():
         except rp.RankFailed:
             return comm.rank
 
-    with rp.launch(workers=3) as job, pytest.raises(KeyError, match="mine") as caught:
-        job.run(program)
+    with pytest.raises(KeyError, match="mine") as caught:
+        world(3).run(program)
     assert caught.value.__cause__.results == {0: 0, 2: 2}
 
 
-def test_different_calls_that_no_program_has_met_are_told():
-    with rp.launch(workers=2) as job:
-        with pytest.raises(rp.CollectiveMismatch, match="returned from its program") as caught:
-            job.run(lambda comm: comm.broadcast(1) if comm.rank == 0 else 7)
-        assert caught.value.__cause__.results == {0: 1, 1: 7}
+def test_different_calls_that_no_program_has_met_are_told(world):
+    with pytest.raises(rp.CollectiveMismatch, match="returned from its program") as caught:
+        world(2).run(lambda comm: comm.broadcast(1) if comm.rank == 0 else 7)
+    assert caught.value.__cause__.results == {0: 1, 1: 7}
 
 
 FAILURES = [meet_a_mismatch, lose_rank_1, raise_where_all_look, leave_one_computing]
 FAILURES += [lambda comm: undefined]  # noqa: F821
 
 
-@pytest.mark.parametrize("program", FAILURES, ids=lambda program: program.__name__)
+# Others are in test_nothing_is_left_of_jobs_that_have_outlived_failures.
+@pytest.mark.parametrize(
+    "program",
+    [lose_rank_1, leave_one_computing, *exhaustively(meet_a_mismatch, raise_where_all_look, FAILURES[-1])],
+    ids=lambda program: program.__name__,
+)
 def test_a_job_goes_on_after_a_failure_with_its_broadcast_values(program):
     with rp.launch(workers=2) as job, job.broadcast(np.arange(50_000)) as table:
         job.run(lambda comm: comm.kept.update(old=1))
@@ -641,8 +645,10 @@ def test_nothing_is_left_of_jobs_that_have_outlived_failures():
     assert shared_mappings() == mappings
 
 
-@pytest.mark.parametrize("closing", [None, 1], ids=["on every rank", "on one rank"])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize(
+    "closing", [None, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["on every rank", "on one rank"]
+)
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_program_may_close_its_communicator(workers, closing):
     def program(comm):
         if closing in (None, comm.rank):
@@ -694,10 +700,10 @@ def test_init_inside_a_program_of_a_program_is_that_of_the_inner_one():
 
 def test_init_in_a_thread_that_may_be_of_several_ranks_is_refused():
     def program(comm):
-        both.wait(SLACK_S * 10)
+        both.wait(PATIENCE_S)
         with ThreadPoolExecutor(1) as pool, pytest.raises(rp.InputError, match="give it the program's comm"):
             pool.submit(rp.init).result()
-        both.wait(SLACK_S * 10)
+        both.wait(PATIENCE_S)
         return rp.init() is comm
 
     def launched():
@@ -718,11 +724,11 @@ def test_programs_of_several_threads_wait_for_their_turn(workers):
 
     def listen(event):
         begun.set()
-        assert go_on.wait(SLACK_S * 10)
+        assert go_on.wait(PATIENCE_S)
 
     with rp.launch(workers=workers, on_event=listen) as job, ThreadPoolExecutor(3) as pool:
         first = pool.submit(job.run, lambda comm: comm.emit({}) if comm.rank == 0 else None)
-        assert begun.wait(SLACK_S * 10)
+        assert begun.wait(PATIENCE_S)
         others = [pool.submit(job.run, lambda comm, x: x + comm.allreduce(0), x) for x in range(2)]
         go_on.set()
         assert first.result() == [None] * workers
@@ -747,7 +753,7 @@ def test_threads_that_wait_are_told_when_the_job_is_closed():
     job = rp.launch(workers=2, on_event=lambda _: begun.set())
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(job.run, lambda comm: (comm.emit({}), threading.Event().wait(60)))
-        assert begun.wait(SLACK_S * 10)
+        assert begun.wait(PATIENCE_S)
         second = pool.submit(job.run, ranks)
         job.close()
         for each in (first, second):
@@ -790,23 +796,24 @@ def kept_values(comm):
 
 @pytest.mark.parametrize("drop", ["released", "forgotten", "forgotten in another thread", "replaced"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ranks_forget_broadcast_values_that_nobody_holds(workers, drop):
-    with rp.launch(workers=workers) as job:
-        handles = [job.broadcast(np.zeros(100_000)) for _ in range(3)]
-        assert job.run(kept_values) == [3] * workers
-        if drop == "released":
-            for each in handles:
-                each.release()
-        elif drop == "replaced":
-            handles[:] = [job.broadcast(0)]
-        elif drop == "forgotten":
-            handles.clear()
-        else:
-            with ThreadPoolExecutor(1) as pool:
-                pool.submit(handles.clear).result()
-        gc.collect()
+def test_ranks_forget_broadcast_values_that_nobody_holds(world, workers, drop):
+    job = world(workers)
+    gc.collect()
+    handles = [job.broadcast(np.zeros(100_000)) for _ in range(3)]
+    assert job.run(kept_values) == [3] * workers
+    if drop == "released":
+        for each in handles:
+            each.release()
+    elif drop == "replaced":
+        handles[:] = [job.broadcast(0)]
+    elif drop == "forgotten":
+        handles.clear()
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(handles.clear).result()
+    gc.collect()
 
-        assert job.run(kept_values) == [int(drop == "replaced")] * workers
+    assert job.run(kept_values) == [int(drop == "replaced")] * workers
 
 
 def test_a_value_that_is_dropped_while_a_program_runs_is_there_until_its_end():
@@ -1047,7 +1054,7 @@ def test_ctrl_c_ends_jobs_in_threads_which_are_told_that_they_were_closed(tmp_pa
     assert len(pids) == 4 and all(map(is_running, pids))
 
     os.killpg(launcher.pid, signal.SIGINT)
-    _, errors = launcher.communicate(timeout=60)
+    _, errors = launcher.communicate(timeout=250)
 
     assert launcher.returncode == -signal.SIGINT
     told = {
@@ -1089,7 +1096,7 @@ def test_functions_and_classes_of_the_main_script_travel(tmp_path):
         """)
     )
 
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=250, check=True)
 
     assert done.stdout == "[2, 2]\n"
 
@@ -1222,7 +1229,7 @@ def test_a_signal_that_another_thread_gets_just_before_a_wait_ends_it(heard_sign
         waits.set()
         with pytest.raises(Heard):
             ready(30.0)
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - begin < under_load(10.0)
     thread.join()
 
 
@@ -1256,12 +1263,9 @@ def returning_early(comm, others):
         pytest.param(lambda comm: comm.recv(1), id="recv"),
     ],
 )
-def test_a_rank_that_returns_while_others_wait_for_it_is_told(others):
-    with (
-        rp.launch(workers=2) as job,
-        pytest.raises(rp.CollectiveMismatch, match="rank 1 has returned from its program"),
-    ):
-        job.run(returning_early, others)
+def test_a_rank_that_returns_while_others_wait_for_it_is_told(world, others):
+    with pytest.raises(rp.CollectiveMismatch, match="rank 1 has returned from its program"):
+        world(2).run(returning_early, others)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -241,7 +241,7 @@ def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
         "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch.script import token_file\n"
         "with token_file.token_through(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
     )
-    subprocess.run([sys.executable, "-c", program, path], check=False, timeout=60)
+    subprocess.run([sys.executable, "-c", program, path], check=False, timeout=250)
     stale = path.read_text()
 
     with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):

@@ -11,8 +11,9 @@ import ripieno as rp
 from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.springs import estimator, program
 from ripieno.algorithms.springs import layout as layout_module
+from varied import exhaustively
 
-everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 CLUB = networkx.karate_club_graph()
 TORUS = networkx.grid_2d_graph(6, 5, periodic=True)
 

@@ -36,7 +36,7 @@ def test_whoever_is_free_takes_the_next_part(comm):
     def first_is_long(part):
         if part == 0:
             for _ in range(20):
-                assert others.acquire(timeout=30)
+                assert others.acquire(timeout=250)
         else:
             others.release()
         return threading.get_ident()

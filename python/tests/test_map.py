@@ -11,9 +11,10 @@ from itertools import count, islice
 import numpy as np
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_results_are_those_of_map(world, workers):
     job = world(workers)
     assert list(job.map(lambda number: number**2, range(100))) == [number**2 for number in range(100)]

@@ -15,11 +15,12 @@ from mapreduce_programs import CLUSTERS, assign, by_key, emit_ones, kmeans, poin
 from ripieno.input import splits
 from ripieno.mapreduce import driver
 from ripieno.mapreduce.tasks import deal
+from varied import exhaustively
 
 WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_words_are_counted_by_more_tasks_than_workers(world, workers):
     partitions = [WORDS[:3], WORDS[3:4], WORDS[4:8], WORDS[8:], ["sloe"]]
 
@@ -31,7 +32,7 @@ def test_words_are_counted_by_more_tasks_than_workers(world, workers):
     assert dict(zip(counts.keys.to_pylist(), counts.values.tolist(), strict=True)) == Counter([*WORDS, "sloe"])
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_kmeans_is_that_of_the_estimator(world, workers):
     model = rp.KMeans(CLUSTERS, init=points()[:CLUSTERS], max_iter=5, tol=0).fit(points())
 

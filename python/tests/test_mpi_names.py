@@ -140,7 +140,7 @@ def test_ultranest_runs_as_it_is(tmp_path: Path):
 def test_a_demonstration_of_mpi4py_runs_as_it_is(demo):
     script = Path(os.environ["MPI4PY_DEMOS"]) / f"{demo}.py"
     command = [sys.executable, "-m", "ripieno", "run", "-n", "2", "-m", "ripieno.mpi", script]
-    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
 
 
@@ -161,7 +161,7 @@ def run(folder: Path, script: str, workers: int) -> subprocess.CompletedProcess[
     path = folder / "script.py"
     path.write_text(script)
     command = [sys.executable, "-m", "ripieno", "run", "-n", str(workers), "-m", "ripieno.mpi", str(path)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=110)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=250)
 
 
 BUFFERS = """

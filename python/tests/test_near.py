@@ -10,6 +10,7 @@ import ripieno as rp
 from ripieno.algorithms.kmeans.near import FIRST_PROBES, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.cli import main
+from varied import exhaustively
 
 SEED = 3
 K = 300
@@ -27,7 +28,7 @@ def near(rows, **parameters):
     return rp.KMeans(K, assign="near", init=rows[:K].astype(np.float32), max_iter=12, random_state=SEED, **parameters)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
 def test_a_near_fit_loses_little_and_says_how_much(world, rows, workers, dtype):
     X, weights = rows.astype(dtype), np.random.default_rng(SEED).random(len(rows)) + 0.5

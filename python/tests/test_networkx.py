@@ -57,7 +57,7 @@ def test_networkx_passes_its_own_tests_with_our_functions():
         env=environment,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
     )
 
     assert done.returncode == 0, done.stdout

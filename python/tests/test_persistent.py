@@ -7,8 +7,9 @@ import os
 import numpy as np
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
-everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 
 
 def sums(comm, dtype, op):

@@ -14,6 +14,7 @@ import ripieno as rp
 from ripieno.cli import main
 from ripieno.files.tables import ARRAY_FORMATS
 from sklearn.datasets import dump_svmlight_file
+from varied import exhaustively
 
 random = np.random.default_rng(1)
 X = random.normal(size=(60, 4))
@@ -42,7 +43,7 @@ def predicted(*words):
     return np.load("found.npy")
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_clusters_of_new_rows_are_those_of_the_fitted_estimator(workers):
     assert main(["kmeans", "rows.npy", "-k", "3", "--seed", "4", "-q"]) == 0
     fitted = rp.KMeans(3, random_state=4).fit(X)

@@ -11,8 +11,9 @@ from ripieno.features import extract, find_pictures
 from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.linear_model import LogisticRegression
+from varied import exhaustively
 
-MANY = [2, 5]
+MANY = [5, *exhaustively(2)]
 GRAPHS = {
     "one edge": nx.DiGraph([(0, 1)]),
     "a loop": nx.DiGraph([(0, 0)]),

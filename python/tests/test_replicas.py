@@ -16,7 +16,8 @@ from ripieno.launch.job.conversation import RankConnection, ResultCollector
 from ripieno.launch.process.channel import Channel, pair
 from ripieno.launch.process.report import FailureReport
 from test_run import COMMAND
-from watching import PROMPT_S, SLACK_S, gone_within
+from varied import exhaustively
+from watching import PATIENCE_S, gone_within, is_prompt
 
 WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
@@ -67,7 +68,12 @@ def doomed(signal_number=signal.SIGKILL, **options):
 
 
 @pytest.mark.parametrize(
-    ("victims", "links"), [*((ranks, "shared-memory") for ranks in deaths()), ((0,), "tcp"), ((1, 2), "tcp")]
+    ("victims", "links"),
+    [
+        ((0, 1), "shared-memory"),
+        ((1, 2), "tcp"),
+        *exhaustively(*((ranks, "shared-memory") for ranks in deaths() if ranks != (0, 1)), ((0,), "tcp")),
+    ],
 )
 def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(victims, links):
     with doomed(links=links) as job:
@@ -82,7 +88,7 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(
         assert replicas == [int(rank in victims) for rank in range(2)]
 
 
-@pytest.mark.parametrize("victim", range(WORKERS))
+@pytest.mark.parametrize("victim", [0, *exhaustively(*range(1, WORKERS))])
 def test_a_stopped_replica_is_found_by_its_silence_and_done_without(victim):
     with doomed(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
         pid = job.pids[victim]
@@ -119,7 +125,7 @@ def test_every_rank_is_told_of_the_last_replica_within_two_seconds():
     assert raised.value.rank in (0, 2)
     for rank in (1, 3):
         culprit, seconds = reports[rank].cause.removeprefix("ValueError: ").split(": ")
-        assert int(culprit) in (0, 2) and float(seconds) < PROMPT_S + SLACK_S
+        assert int(culprit) in (0, 2) and is_prompt(float(seconds))
 
 
 def lose_first(comm, rounds):
@@ -165,7 +171,7 @@ def test_every_kind_of_call_works_after_a_death():
 
 def call_world(comm):
     lose_first(comm, 20)
-    deadline = time.monotonic() + PROMPT_S + SLACK_S
+    deadline = time.monotonic() + PATIENCE_S
     while not comm.lost_ranks and time.monotonic() < deadline:
         os.sched_yield()
     try:
@@ -181,7 +187,7 @@ def test_calls_on_the_world_itself_name_the_dead_at_once():
             assert rank == 0 and "process ended" in cause
 
 
-@pytest.mark.parametrize("links", ["shared-memory", "tcp"])
+@pytest.mark.parametrize("links", ["shared-memory", *exhaustively("tcp")])
 def test_a_program_that_needs_every_rank_fails_when_one_has_died_before(links):
     with rp.launch(workers=WORKERS, replicas=2, threads=1, links=links) as job:
         os.kill(job.pids[2], signal.SIGKILL)
@@ -342,7 +348,7 @@ def run_script(tmp_path, *arguments) -> subprocess.CompletedProcess[str]:
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT))
     command = [*COMMAND, "-n", "4", "--replicas", "2", "--no-prefix", str(path), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, timeout=250)
 
 
 def test_run_lets_ranks_die_of_which_a_replica_lives_and_says_who(tmp_path):

@@ -118,7 +118,7 @@ def test_the_code_of_a_report_repeats_the_fit():
 def test_the_report_of_a_command_has_its_line(tmp_path):
     np.save(tmp_path / "x.npy", TABLE.to_numpy())
     line = ["kmeans", "x.npy", "--clusters", "3", "--quiet"]
-    done = subprocess.run([sys.executable, "-m", "ripieno.cli", *line], cwd=tmp_path, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "ripieno.cli", *line], cwd=tmp_path, capture_output=True, timeout=250)
 
     assert done.returncode == 0
     assert "ripieno kmeans x.npy --clusters 3 --quiet" in (tmp_path / "result/report.html").read_text()
@@ -242,7 +242,7 @@ def test_verbose_runs_show_what_ranks_log(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import ripieno as rp\nrp.init().checkpoint('state', 1, shared=True)\n")
     command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "-v", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
 
     assert done.returncode == 0 and "ripieno.launch: " in done.stderr
     assert "ripieno.comm: rank 0 checkpoint 'state', version 1" in done.stderr
@@ -252,7 +252,7 @@ def test_page_rank_tells_its_report_as_json(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 0\n")
     line = ["pagerank", "graph.txt", "--report", "report.json", "--quiet"]
     command = [sys.executable, "-m", "ripieno.cli", *line]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=250)
 
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())

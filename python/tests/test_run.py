@@ -16,7 +16,8 @@ import ripieno as rp
 from launcher_environments import TOKEN
 from ripieno.launch.script import environment, host_names, vigil
 from ripieno.launch.script import run as launch_run
-from watching import PROMPT_S, SLACK_S, comes_true, gone_within
+from varied import exhaustively
+from watching import PATIENCE_S, comes_true, gone_within, is_prompt, under_load
 
 COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
 SCRIPT = """
@@ -56,7 +57,7 @@ def clean_environment(**more: str) -> dict[str, str]:
 
 def run(*arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=clean_environment(**more))
+    return subprocess.run(command, capture_output=True, text=True, timeout=250, env=clean_environment(**more))
 
 
 def test_every_rank_runs_the_script_with_its_arguments(script):
@@ -109,7 +110,7 @@ def test_the_culprits_traceback_is_printed_once(script):
     ],
     ids=["raised", "no Python", "raised while another was handled"],
 )
-@pytest.mark.parametrize("as_module", [False, True], ids=["script", "module"])
+@pytest.mark.parametrize("as_module", [False, *exhaustively(True)], ids=["script", "module"])
 def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, says, as_module):
     (tmp_path / "wrong.py").write_text(lines)
     monkeypatch.chdir(tmp_path)
@@ -131,7 +132,7 @@ def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, 
     ],
     ids=" ".join,
 )
-@pytest.mark.parametrize("count", ["-n", "-np"])
+@pytest.mark.parametrize("count", ["-n", *exhaustively("-np")])
 def test_what_is_typed_behind_mpirun_runs(script, monkeypatch, count, words):
     monkeypatch.chdir(script.parent)
     done = run(count, 2, *words, "say", "-n", "7")
@@ -170,7 +171,7 @@ def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
 
     assert (done.returncode, done.stderr.count("Traceback")) == (code, 0)
     assert "rank 1" in done.stderr and cause in done.stderr
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < under_load(20.0)
 
 
 def test_the_culprits_exit_code_is_waited_for(tmp_path):
@@ -196,7 +197,7 @@ def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
 
     assert done.returncode == 137
     assert done.stderr.startswith(f"ripieno: rank 1 of {path} on {socket.gethostname()} failed: killed by SIGKILL")
-    assert waited_s < PROMPT_S + SLACK_S
+    assert is_prompt(waited_s)
 
 
 def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatch, capfd):
@@ -307,7 +308,7 @@ def test_under_another_launcher_the_script_just_runs(script, tmp_path):
         for rank in range(2)
     ]
 
-    outputs = [rank.communicate(timeout=60)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=250)[0] for rank in ranks]
 
     assert [output[:5] for output in outputs] == ["0 2 2", "1 2 2"]
 
@@ -345,7 +346,7 @@ def test_an_uncaught_exception_is_told_to_the_other_ranks(script, tmp_path):
         for rank in range(2)
     ]
 
-    errors = [rank.communicate(timeout=60)[1] for rank in ranks]
+    errors = [rank.communicate(timeout=250)[1] for rank in ranks]
 
     assert [rank.returncode for rank in ranks] == [1, 1]
     assert "RankFailed: rank 1" in errors[0] and "KeyError: 'culprit'" in errors[0]
@@ -420,7 +421,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_come():
         # Once its port answers it waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
-        _, told = rank.communicate(timeout=PROMPT_S + SLACK_S)
+        _, told = rank.communicate(timeout=PATIENCE_S)
     assert "KeyboardInterrupt" in told
     assert rank.returncode == -signal.SIGINT
 
@@ -436,4 +437,4 @@ def test_a_rank_that_is_stopped_before_it_meets_the_others_is_named(tmp_path):
     assert done.returncode == 1
     assert "rank 1" in done.stderr.splitlines()[-1] and "stopped for 5 s" in done.stderr.splitlines()[-1], done.stderr
     # Of the 60 s that the others would wait for it.
-    assert time.monotonic() - begun < 30.0
+    assert time.monotonic() - begun < under_load(30.0)

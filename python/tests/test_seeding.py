@@ -15,6 +15,7 @@ from seeding_program import first_centroids, lowest_of
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import kmeans_plusplus
 from sklearn.datasets import load_digits, make_blobs
+from varied import exhaustively
 
 INITS = ["random", "k-means++", "k-means||"]
 
@@ -59,7 +60,7 @@ def test_another_seed_gives_another_start_and_the_same_seed_the_same(world, digi
 
 
 @pytest.mark.parametrize("init", INITS)
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1)])
 def test_centroids_are_different_rows_even_if_all_rows_are_needed(world, init, workers):
     points = np.arange(12.0).reshape(6, 2)
 
@@ -177,7 +178,7 @@ def inertia(points, centroids):
     ],
     ids=["uniform", "normal", "ties", "mostly infinite", "all equal"],
 )
-@pytest.mark.parametrize("count", [1, 4097, 15_000, 30_000])
+@pytest.mark.parametrize("count", [1, 4097, *exhaustively(15_000, 30_000)])
 def test_the_lowest_keys_of_all_ranks_are_found_in_order(world, keys, count):
     expected = np.argsort(keys, kind="stable")[:count]
 

@@ -12,6 +12,7 @@ import ripieno as rp
 from ripieno.algorithms.mds.sequences import Sequences, _half, edit_distances
 from ripieno.cli import main
 from ripieno.input.shares import even_range
+from varied import exhaustively
 
 random = np.random.default_rng(0)
 SEQUENCES = ["".join(random.choice(list("ACGT"), length)) for length in random.integers(1, 40, 23)]
@@ -68,7 +69,7 @@ def test_distances_beyond_small_numbers_are_exact(everywhere):
     assert rows.dtype == np.float32 and rows.tolist() == [[0, 40_000, 1], [40_000, 0, 39_999], [1, 39_999, 0]]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_map_of_sequences_is_that_of_their_distances(world, workers):
     model = rp.MDS(2, metric="levenshtein", random_state=0, engine=world(workers)).fit(np.array(SEQUENCES))
     expected = rp.MDS(2, random_state=0).fit(EXPECTED.astype(np.int16))
@@ -87,7 +88,7 @@ def write_fasta(folder):
     return [folder / "a.fasta.gz", folder / "b.fasta"]
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_sequences_of_files_are_read_as_they_were_written(world, workers, tmp_path):
     paths = write_fasta(tmp_path)
     expected = rp.MDS(2, metric="levenshtein", random_state=0, max_iter=5).fit(SEQUENCES)
@@ -111,7 +112,7 @@ def test_the_command_maps_fasta(tmp_path, monkeypatch, capsys):
     assert "none.fasta does not exist" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -20,8 +20,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from varied import exhaustively
 
-everywhere = pytest.mark.parametrize("workers", [1, 2, 3])
+everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 SEED = 7
 
 

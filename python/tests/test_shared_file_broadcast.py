@@ -15,6 +15,7 @@ import ripieno as rp
 from ripieno.comm import shared_files
 from ripieno.errors import InputError
 from ripieno.wire import packing
+from varied import exhaustively
 
 TABLE = np.arange(50_000)
 PATIENCE_S = 60.0
@@ -35,7 +36,7 @@ def use(comm, places):
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_value_lies_in_three_places_at_most_and_goes_when_all_have_released_it(world, tmp_path, workers, count):
     places = [str(tmp_path / str(at)) for at in range(count)]
     for place in places:

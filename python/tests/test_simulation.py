@@ -105,6 +105,7 @@ def test_headers_and_packets_take_their_time_by_the_command(capsys):
     assert found["seconds"] == pytest.approx((1_000_000 + behind) * (1448 + 66) / 1448 * 8 / 1e9, rel=1e-9)
 
 
+@pytest.mark.exhaustive
 def test_a_cluster_of_100_000_nodes_is_played(capsys):
     words = ("simulate", "broadcast", "--nodes", "100000", "--racks", "2400", "--uplink", "40gbit")
 
@@ -347,6 +348,7 @@ def test_what_papers_print_is_what_is_simulated(name):
     assert str(found).startswith(found.title)
 
 
+@pytest.mark.exhaustive
 def test_the_order_of_switches_counts_as_in_figure_6():
     found = reproduced("twister-figure-6")
 
@@ -373,6 +375,7 @@ def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
     assert all(grown < 2 for grown in growth.values())
 
 
+@pytest.mark.exhaustive
 def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_1_and_figures_6_and_7():
     seconds = spark_broadcasts.seconds_to_nodes
     gb, mib = spark_broadcasts.GB, 1 << 20
@@ -492,6 +495,7 @@ def test_loads_are_what_messages_bring_to_each_wire(tmp_path):
     assert any(each.startswith("rack 1 in: 2 MB") for each in told)
 
 
+@pytest.mark.exhaustive
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

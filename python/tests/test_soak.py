@@ -207,6 +207,7 @@ def scripted(draw: random.Random, folder: Path) -> None:
 KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scripted)
 
 
+@pytest.mark.exhaustive
 def test_jobs_of_all_kinds_leave_the_caller_as_it_was(tmp_path, capsys):
     draw, played = random.Random(0), 0
 

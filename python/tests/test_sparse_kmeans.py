@@ -16,6 +16,7 @@ from ripieno.input.matrix.sparse_files import SparseFiles
 from scipy.sparse import coo_matrix, csc_matrix, csr_matrix, random_array, save_npz
 from sklearn import cluster
 from sklearn.datasets import dump_svmlight_file
+from varied import exhaustively
 
 SEED = 5
 K = 40
@@ -37,7 +38,7 @@ def fitted(X, workers=1, world=None, **parameters):
         return rp.KMeans(K, max_iter=8, tol=0, random_state=SEED, **engine, **parameters).fit(X)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("centroids", ["whole", "divided"])
 def test_sparse_rows_get_what_the_same_rows_get_as_an_array(world, matrix, workers, centroids):
     start = np.random.default_rng(SEED).permutation(matrix.toarray())[:K]

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from sklearn.datasets import load_digits
+from varied import exhaustively
 from watching import gone_within
 
 #: A process that is killed has ended by then.
@@ -236,7 +237,7 @@ def test_a_fit_with_workers_of_its_own_goes_on_too(tmp_path):
     assert np.array_equal(model.labels_, whole.labels_)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_kmeans_goes_on_from_its_folder_to_the_same_bits(tmp_path, workers, undisturbed):
     class Stop(Exception):
         pass

@@ -19,6 +19,7 @@ from ripieno.cli import main
 from ripieno.input import Split, splits
 from ripieno.text import Query
 from ripieno.text.search import search
+from varied import exhaustively
 
 #: Real text that comes with every interpreter and with NumPy.
 REAL = [Path(re.__file__).parent / "_parser.py", Path(np.__file__).parent / "__init__.py"]
@@ -315,7 +316,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_odd_files_are_the_same_to_any_number_of_ranks(world, tmp_path, workers):
     for name, content in ODD.items():
         (tmp_path / name).write_bytes(content)

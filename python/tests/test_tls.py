@@ -22,7 +22,7 @@ from ripieno.launch.engine import member_server, remote, survey
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
-from watching import PROMPT_S
+from watching import PATIENCE_S
 
 HOST = "127.0.0.1"
 TOKEN = bytes(range(32))
@@ -78,26 +78,26 @@ def listening() -> Iterator[member_server.MemberServer]:
 
 def test_a_member_that_does_not_encrypt_is_refused_by_a_server_that_does(listening):
     with pytest.raises(ConnectionRefusedError, match=r"it encrypts connections like this one \(tls\)"):
-        remote.connect(HOST, listening.port, TOKEN, PROMPT_S)
+        remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
     with pytest.raises(remote.NotAuthentic):
-        remote.connect(HOST, listening.port, TOKEN[::-1], PROMPT_S, tls=True)
+        remote.connect(HOST, listening.port, TOKEN[::-1], PATIENCE_S, tls=True)
 
 
 def test_what_was_sent_before_a_tunnel_is_closed_arrives(listening):
     join = member_server.Join(0, "host", 1, "", {})
     words = np.arange(LARGE)
-    channel = remote.connect(HOST, listening.port, TOKEN, PROMPT_S, tls=True)
+    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S, tls=True)
     channel.send("join", join)
     channel.send("words", words)
 
     closing = threading.Thread(target=channel.close)
     closing.start()
 
-    assert select.select([listening], [], [], PROMPT_S)[0]
+    assert select.select([listening], [], [], PATIENCE_S)[0]
     [(joined, heard)] = listening.joined()
-    kind, value = heard.receive(PROMPT_S)
+    kind, value = heard.receive(PATIENCE_S)
     with pytest.raises(HungUp):
-        heard.receive(PROMPT_S)
+        heard.receive(PATIENCE_S)
     heard.close()
     closing.join()
     assert (joined, kind) == (join, "words")
@@ -123,7 +123,7 @@ def ranks_of(tmp_path, source: str, *, tls: tuple[str, str], **variables: str) -
         subprocess.Popen(command, env={**common, **where, "RANK": str(rank), TLS_VARIABLE: tls[rank]}, **pipes)
         for rank in range(2)
     ]
-    said = [rank.communicate(timeout=60) for rank in ranks]
+    said = [rank.communicate(timeout=250) for rank in ranks]
     return [(rank.returncode, *words) for rank, words in zip(ranks, said, strict=True)]
 
 

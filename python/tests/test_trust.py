@@ -115,7 +115,7 @@ def test_the_token_of_a_script_shows_nowhere(tmp_path):
     (folder / "script.py").write_text(textwrap.dedent(SCRIPT))
     command = [sys.executable, "-m", "ripieno.cli", "run", "-n", "2", "--trace", "trace.json", "script.py", str(kept)]
     variables = {**os.environ, "TMPDIR": str(folder), "HOME": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, timeout=250)
 
     assert done.returncode == 1, done.stderr
     assert b"with a traceback" in done.stderr

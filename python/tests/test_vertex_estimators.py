@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import connected_components, laplacian
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.manifold import spectral_embedding
+from varied import exhaustively
 
 
 def rmat(scale: int, edge_count: int, seed: int) -> np.ndarray:
@@ -55,7 +56,7 @@ def fit(comm, model, graph):
     return model.fit(graph, comm=comm)
 
 
-@pytest.fixture(params=[1, 2, 3], ids=lambda workers: f"{workers} workers")
+@pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")
 def fitted(request, world) -> Callable[[BaseEstimator, object], Any]:
     """Fits a model by so many ranks, which all get the same."""
     return lambda model, graph: world(request.param).run(fit, model, graph)[-1]

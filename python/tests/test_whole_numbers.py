@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
 # No int64 holds the sum of the first, no uint64 that of the second.
 LARGE = [2**62, 2**63, -(2**63), 2**64 + 12345, 2**70, -(2**71), -1, 0]
@@ -44,7 +45,7 @@ def among_others(comm):
 
 
 @pytest.mark.parametrize("program", [sums_and_products, among_others])
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_whole_numbers_are_added_and_multiplied_exactly(world, workers, program):
     world(workers).run(program)
 

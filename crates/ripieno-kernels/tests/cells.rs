@@ -1,9 +1,7 @@
 //! K-means++ in cells: the same centres however often and with however many threads a cell is asked, in proportion to
 //! what rows cost.
 
-mod common;
-
-use common::SplitMix64;
+use crate::common::SplitMix64;
 use ripieno_kernels::{Cells, Centre, Growth, Matrix, Simd, Threads, grow_cells};
 
 const FOREVER: f64 = f64::INFINITY;

@@ -1,8 +1,6 @@
 //! Forces of layouts, held against plain loops in f64.
 
-mod common;
-
-use common::SplitMix64;
+use crate::common::SplitMix64;
 use ripieno_kernels::{
     Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, repulsion, wholes_per_one,
 };

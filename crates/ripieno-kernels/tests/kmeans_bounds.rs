@@ -1,8 +1,6 @@
 //! Passes with bounds give what passes without give, to the last bit, however the centroids move.
 
-mod common;
-
-use common::SplitMix64;
+use crate::common::SplitMix64;
 use proptest::prelude::*;
 use ripieno_kernels::{
     Centroid, DistanceBounds, Matrix, PassOutput, Point, Simd, Threads, assign_accumulate, assign_accumulate_within,

@@ -1,8 +1,6 @@
 //! Rows of bytes get what the same values get as f32, to the last bit, wherever the centroids are.
 
-mod common;
-
-use common::{SplitMix64, expected};
+use crate::common::{SplitMix64, expected};
 use proptest::prelude::*;
 use ripieno_kernels::{Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign_accumulate, update_min_distances};
 

@@ -1,8 +1,6 @@
 //! Near passes: with all groups they are exact, with a few they lose little, and no row ever gets worse.
 
-mod common;
-
-use common::{SplitMix64, squared_distance};
+use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
     Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, SomeGroups, Threads, accumulate_run,
     assign_accumulate, assign_accumulate_near, inertia_of, meet_groups, recenter,

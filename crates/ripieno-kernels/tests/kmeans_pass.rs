@@ -1,8 +1,6 @@
 //! A pass gives what plain f64 loops give: for every type, SIMD level, shape and number of threads.
 
-mod common;
-
-use common::{SplitMix64, expected};
+use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Centroid, Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
 
 /// The result of a pass, compared bit by bit.
@@ -186,7 +184,8 @@ fn rows_far_outside_the_centroids_are_assigned_exactly() {
         let got = pass(Matrix::new(&points, 30, d), Matrix::new(&centroids, 50, d), None, &Threads::new(1));
         let points = Matrix::new(&points, 30, d);
         for row in 0..30 {
-            let distance = common::squared_distance(points.row(row), &centroids[got.labels[row] as usize * d..][..d]);
+            let distance =
+                crate::common::squared_distance(points.row(row), &centroids[got.labels[row] as usize * d..][..d]);
             assert!(distance <= want.squared_distances[row] * (1.0 + 1e-12), "row {row} of {d} columns");
         }
     }

@@ -1,8 +1,6 @@
 //! Passes over so many rows of few columns that a row meets only the centroids of its region give what plain loops do.
 
-mod common;
-
-use common::{SplitMix64, expected};
+use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
 
 const ROWS: usize = 60_000;

@@ -1,8 +1,6 @@
 //! K-means on rows of few entries gives what the same rows give in full.
 
-mod common;
-
-use common::{SplitMix64, expected};
+use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Matrix, Simd, SparseRows, Threads, accumulate_sparse, assign_sparse};
 
 /// Whole numbers, most of them zero: rows in full, and the same as entries.

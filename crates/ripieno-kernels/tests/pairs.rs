@@ -1,8 +1,6 @@
 //! Sums over all pairs, held against plain loops in f64.
 
-mod common;
-
-use common::SplitMix64;
+use crate::common::SplitMix64;
 use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
 
 /// Positions of −1 … 1.

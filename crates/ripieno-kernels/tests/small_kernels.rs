@@ -1,8 +1,6 @@
 //! Seeding, distances, recentering and the check for values that are not numbers.
 
-mod common;
-
-use common::{SplitMix64, squared_distance};
+use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{Matrix, Simd, Threads, distances, first_non_finite};
 use ripieno_kernels::{recenter, squared_distances, update_min_distances};
 

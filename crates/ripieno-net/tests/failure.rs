@@ -1,16 +1,9 @@
 //! Ranks as processes die, fall silent and leave, and the others are told who and why, in time.
 
-mod common;
-
-use common::PATIENCE;
-use common::process::{RankProcess, Role, expect_verdict, run_child};
+use crate::common::PATIENCE;
+use crate::common::process::{RankProcess, Role, expect_verdict};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
-
-#[test]
-fn child_rank() {
-    run_child();
-}
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 

@@ -1,8 +1,6 @@
 //! Long sends from memory that peers can map are not copied on their way.
 
-mod common;
-
-use common::header;
+use crate::common::header;
 use ripieno_net::ThreadFabric;
 use ripieno_net::links::Region;
 use ripieno_plan::{Buffer, Collective, Plan, Span};

@@ -1,20 +1,13 @@
 //! Ranks as processes meet, by every supplier, and are told why when they cannot.
 
-mod common;
-
-use common::PATIENCE;
-use common::process::{RankProcess, Role, expect_verdict, free_port, run_child};
+use crate::common::PATIENCE;
+use crate::common::process::{RankProcess, Role, expect_verdict, free_port};
 use ripieno_net::exchange::TcpStore;
 use ripieno_net::{Config, Endpoint, NetError, Ports, Token};
 use rustix::process::Signal;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-#[test]
-fn child_rank() {
-    run_child();
-}
 
 fn tcp() -> String {
     format!("tcp 127.0.0.1 {}", free_port("127.0.0.1"))
@@ -110,7 +103,7 @@ fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory(
 fn a_rank_with_another_token_is_told_to_all() {
     let part = Role::new(2, "pipe");
     let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
-    common::process::pass_addresses(&mut ranks);
+    crate::common::process::pass_addresses(&mut ranks);
     for rank in &mut ranks {
         let error = rank.expect("error", PATIENCE);
         assert!(error.contains("tokens differ"), "{error}");

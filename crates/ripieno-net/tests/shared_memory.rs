@@ -136,7 +136,7 @@ fn assert_within_ring(moved: Result<usize, LinkError>) {
 fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
     let (here, there) = UnixStream::pair().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture"])
+        .args(["shared_memory::child", "--exact", "--nocapture"])
         .env(ROLE, role)
         .stdin(Stdio::from(OwnedFd::from(there)))
         .stdout(Stdio::null())

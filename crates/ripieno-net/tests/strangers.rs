@@ -1,8 +1,6 @@
 //! Strangers at the listeners change nothing for the ranks of a job.
 
-mod common;
-
-use common::{deliver, meet_threads, next_failure, send_and_receive};
+use crate::common::{deliver, meet_threads, next_failure, send_and_receive, under_load};
 use ripieno_net::{Config, Encryption, LinkPolicy};
 use ripieno_run::Fabric;
 use std::collections::VecDeque;
@@ -33,12 +31,12 @@ fn a_crowd_of_strangers_does_not_keep_ranks_from_opening_links() {
             scope.spawn(move || send_and_receive(endpoint));
         }
     });
-    assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < under_load(Duration::from_secs(4)), "took {:?}", started.elapsed());
     assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
 
     // Who talks another language is shown out at once.
     for stream in &mut loud {
-        stream.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+        stream.set_read_timeout(Some(under_load(Duration::from_secs(4)))).unwrap();
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     }
     drop((silent, slow));
@@ -80,7 +78,7 @@ fn a_stranger_who_says_nothing_is_shown_out_in_time() {
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let started = Instant::now();
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
-    assert!(started.elapsed() < Duration::from_secs(7));
+    assert!(started.elapsed() < under_load(Duration::from_secs(7)));
 }
 
 #[test]
@@ -90,8 +88,8 @@ fn a_rank_of_another_job_is_a_stranger() {
     // Same token, same ranks, another nonce: nothing of one job reaches the other.
     deliver(&mut ours[0], 1, b"ours");
     deliver(&mut theirs[0], 1, b"theirs");
-    common::collect(&mut ours[1], 0, b"ours");
-    common::collect(&mut theirs[1], 0, b"theirs");
+    crate::common::collect(&mut ours[1], 0, b"ours");
+    crate::common::collect(&mut theirs[1], 0, b"theirs");
     theirs.clear();
     assert_eq!(next_failure(&mut ours[0], Duration::from_millis(50)), None);
 }

@@ -1,8 +1,6 @@
 //! Ranks that are threads keep the same promises.
 
-mod common;
-
-use common::{header, next_failure, send_and_receive};
+use crate::common::{header, next_failure, send_and_receive};
 use ripieno_net::ThreadFabric;
 use ripieno_plan::Collective;
 use ripieno_run::{Blocking, Fabric, JobFailure};

@@ -1,8 +1,6 @@
 //! The executor over links that carry a few bytes at a time: what plans promise must not depend on how bytes arrive.
 
-mod common;
-
-use common::{RankWorld, worlds};
+use crate::common::{RankWorld, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
 use ripieno_run::{
     BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, LinkId, PreparedCall, RunError,

@@ -1,8 +1,6 @@
 //! What the executor tells the recorder, on a clock that stands still unless the rank yields or sleeps.
 
-mod common;
-
-use common::{RankWorld, worlds};
+use crate::common::{RankWorld, worlds};
 use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord};
 use ripieno_run::{

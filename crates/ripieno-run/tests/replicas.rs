@@ -3,10 +3,9 @@
 #[path = "../../ripieno-plan/tests/common/butterflies.rs"]
 #[allow(dead_code)]
 mod butterflies;
-mod common;
 
+use crate::common::{RankWorld, SendBudget, worlds};
 use butterflies::{RankKeys, configured};
-use common::{RankWorld, SendBudget, worlds};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Request, Span};
 use ripieno_run::{

@@ -1,8 +1,6 @@
 //! Calls of one rank from several of its threads: whoever calls has the core, whoever it was given to before.
 
-mod common;
-
-use common::{bytes, world};
+use crate::common::{bytes, world};
 use ripieno::{CollectiveTask, Communicator, Element, Op, Whole};
 use std::thread::scope;
 

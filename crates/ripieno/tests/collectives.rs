@@ -2,9 +2,7 @@
 //!
 //! Most worlds are made of bare threads; the laws that involve meeting and membership run over endpoints too.
 
-mod common;
-
-use common::{bytes, endpoint_world, mismatch, values, world};
+use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::net::LinkPolicy;
 use ripieno::{Algorithm, BufferMemory, BufferPool, Collective, Communicator, Element, Error, JobFailure, Needs, Op};
 use std::sync::Mutex;

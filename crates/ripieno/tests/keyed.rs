@@ -1,8 +1,6 @@
 //! Keyed aggregation against a map of rows.
 
-mod common;
-
-use common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
 use ripieno::keyed::{Aggregation, BlockView, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;

@@ -1,8 +1,6 @@
 //! Aggregations of many rows: tables that are given up, rows that wait, and memory limits.
 
-mod common;
-
-use common::keyed::{Column, KeyedCase, Oracle, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, random, taken};
 use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;

@@ -1,9 +1,7 @@
 //! Regroups against what one thread computes, for every kind of keys and way to combine.
 
-mod common;
-
-use common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
-use common::{copied_world, endpoint_world, world};
+use crate::common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
+use crate::common::{copied_world, endpoint_world, world};
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
 use ripieno::net::LinkPolicy;
 use ripieno::{Collective, Element, Op};
@@ -202,7 +200,7 @@ fn keys_of_a_part_lie_in_order_of_first_appearance_and_rows_of_a_key_rank_by_ran
                     }
                 })
                 .collect();
-            assert_eq!(common::values(&block.values), expected);
+            assert_eq!(crate::common::values(&block.values), expected);
         }
     });
 }

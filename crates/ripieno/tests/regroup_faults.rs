@@ -1,9 +1,7 @@
 //! Regroups that cannot be: ranks that differ, blocks that nobody takes, data that does not fit.
 
-mod common;
-
-use common::regroups::{SUM, add, form, rows, text, try_run};
-use common::{mismatch, world};
+use crate::common::regroups::{SUM, add, form, rows, text, try_run};
+use crate::common::{mismatch, world};
 use ripieno::keyed::{Aggregation, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
 use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;

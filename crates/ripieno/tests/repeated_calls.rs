@@ -1,8 +1,6 @@
 //! Calls that ask for the same again, and calls that nearly do.
 
-mod common;
-
-use common::{bytes, world};
+use crate::common::{bytes, world};
 use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, Whole};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,9 +1,7 @@
 //! Sparse reductions against what one thread computes, for every number of ranks and every factorization of it.
 
-mod common;
-
-use common::sets::{IndexSets, KINDS, SetKind, combined, rows};
-use common::{bytes, endpoint_world, mismatch, values, world};
+use crate::common::sets::{IndexSets, KINDS, SetKind, combined, rows};
+use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::ElementShape;
 use ripieno::net::LinkPolicy;
 use ripieno::sparse::{SparseForm, SparseOptions};

@@ -1,8 +1,6 @@
 //! What a rank cannot read, or has no memory for, ends the job: the others would wait for what it sends next.
 
-mod common;
-
-use common::{bytes, values, world};
+use crate::common::{bytes, values, world};
 use ripieno::sparse::{SparseForm, SparseOptions};
 use ripieno::{
     BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,

@@ -1,8 +1,6 @@
 //! Those who are left of a world go on in a smaller one, whoever it was that left, over memory and TCP.
 
-mod common;
-
-use common::{bytes, endpoint_world, values};
+use crate::common::{bytes, endpoint_world, values};
 use ripieno::net::LinkPolicy;
 use ripieno::{BufferMemory, Communicator, Element, Error, Op, Survivors};
 

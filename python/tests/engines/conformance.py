@@ -43,6 +43,9 @@ DRIVERS: dict[str, Callable[[Any], str]] = {
     "open_mpi": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
     "hydra": lambda command: repr({"engine": "mpirun", "command": command, "slots": SLOTS}),
 }
+#: One of each kind: processes of its own, tasks of a running cluster, processes of another launcher. The whole suite
+#: runs on these. On others it is the tests that are marked `every_engine`, and all of them in `make test-all`.
+WHOLE_SUITE = ("local", "dask_client", "open_mpi")
 # Slots of every engine here.
 SLOTS = 4
 

@@ -12,6 +12,7 @@ import pytest
 import ray_network
 import slurm_cluster
 import spark_sessions
+from conformance import WHOLE_SUITE
 from spark_sessions import Sessions
 
 #: Engines by the fixtures that start them. Their tests take the longest in front, where a test has several.
@@ -42,6 +43,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # Several processes may share the tests, and an engine starts in one of them.
     for item in items:
         item.add_marker(pytest.mark.xdist_group(engines[item]))
+        if _varies_the_engine_alone(item):
+            item.add_marker(pytest.mark.exhaustive)
+
+
+def _varies_the_engine_alone(item: pytest.Item) -> bool:
+    """Whether a test of the conformance suite runs on another engine of the same kind, too."""
+    engine = item.callspec.params.get("standing") if hasattr(item, "callspec") else None
+    return engine not in (None, *WHOLE_SUITE) and item.get_closest_marker("every_engine") is None
 
 
 def _engine(item: pytest.Item) -> str:

@@ -11,6 +11,7 @@ import cloudpickle
 import pytest
 import ripieno as rp
 from conformance import ENGINES
+from varied import exhaustively
 
 # Engines need not find this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -61,7 +62,7 @@ def test_the_page_shows_the_job(scheme: str):
     assert "CONSOLE" not in done.stderr
 
 
-@pytest.mark.parametrize("engine", ["dask_client", "ray_nodes", "slurm", "spark_local", "spark_yarn"])
+@pytest.mark.parametrize("engine", ["dask_client", *exhaustively("ray_nodes", "slurm", "spark_local", "spark_yarn")])
 def test_the_page_shows_a_job_in_an_engine(engine: str, request: pytest.FixtureRequest):
     options = ENGINES[engine](request.getfixturevalue(engine))
     with rp.launch(workers=2, threads=1, dashboard=True, **options) as job:

@@ -11,7 +11,7 @@ import pytest
 import ripieno as rp
 from dask_cases import PROMPT_S, launch, place, ranks_left, workers
 from ripieno import errors
-from watching import comes_true
+from watching import comes_true, under_load
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
@@ -53,10 +53,10 @@ def test_jobs_that_are_launched_at_once_never_share_a_worker(dask_client):
         try:
             with launch(dask_client, 2) as job:
                 places.extend(job.run(place))
-                together.wait(PROMPT_S * 4)
+                together.wait(under_load(PROMPT_S * 4))
         except errors.TooFewSlots as error:
             refused.append(error)
-            together.wait(PROMPT_S * 4)
+            together.wait(under_load(PROMPT_S * 4))
 
     jobs = [threading.Thread(target=work) for _ in range(5)]
     for job in jobs:
@@ -84,7 +84,7 @@ def held(dask_client) -> Iterator[distributed.Event]:
     event.address = next(worker for worker, count in dask_client.run(len_running).items() if count)
     yield event
     event.set()
-    assert busy.result(timeout=PROMPT_S) == event.address
+    assert busy.result(timeout=under_load(PROMPT_S)) == event.address
     event.clear()
 
 
@@ -131,7 +131,7 @@ def test_a_job_that_ends_leaves_the_next_one_on_its_workers_its_ears(dask_client
 
 def test_dask_computes_on_the_workers_of_a_job(dask_client):
     with launch(dask_client) as job:
-        assert dask_client.submit(lambda: 3).result(timeout=PROMPT_S) == 3
+        assert dask_client.submit(lambda: 3).result(timeout=under_load(PROMPT_S)) == 3
         assert len(job.run(place)) == WORKERS
 
 

@@ -16,7 +16,7 @@ import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
 from ripieno.launch.engine.remote import RemoteChannel
-from watching import comes_true, gone_within
+from watching import comes_true, gone_within, under_load
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
 
@@ -37,7 +37,7 @@ def test_the_end_of_a_worker_is_told_with_what_dask_says(dask_client):
         started = time.monotonic()
         with pytest.raises(rp.RankFailed) as caught:
             job.run(program)
-    assert time.monotonic() - started <= PROMPT_S
+    assert time.monotonic() - started <= under_load(PROMPT_S)
     assert caught.value.rank == 1 and caught.value.host
     assert f"dask says: the worker {places[1]} has left the cluster (its process ended" in caught.value.cause
     # Dask would run the lone rank again, and again.
@@ -121,7 +121,7 @@ def test_a_rank_that_is_run_again_ends_at_once(dask_client):
     with rp.launch(2, engine=engine):
         again = dask_client.submit(run._rank, engine.invitation, 0, pure=False)
         with pytest.raises(rp.RendezvousError, match="has begun without this attempt of the task"):
-            again.result(timeout=PROMPT_S)
+            again.result(timeout=under_load(PROMPT_S))
 
 
 def test_a_task_that_somebody_cancels_ends_the_job(dask_client):
@@ -271,7 +271,7 @@ def test_ranks_leave_when_the_launching_process_ends(dask_client, number):
             pids = dict(tuple(map(int, launcher.stdout.readline().split())) for _ in range(3))
             launcher.send_signal(number)
             assert comes_true(lambda: not ranks_left(dask_client), PROMPT_S), ranks_left(dask_client)
-            assert launcher.wait(PROMPT_S * 2) == (0 if number == signal.SIGINT else -number)
+            assert launcher.wait(under_load(PROMPT_S * 2)) == (0 if number == signal.SIGINT else -number)
             assert ("interrupted" in launcher.stdout.read()) == (number == signal.SIGINT)
         finally:
             launcher.kill()

@@ -18,6 +18,7 @@ import pytest
 import ripieno as rp
 import spark_sessions
 from launcher_environments import TOKEN
+from varied import exhaustively
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "target" / "jvm"
@@ -27,7 +28,7 @@ PATIENCE_S = 300.0
 
 # Each starts JVMs, one after another, and another engine's tests run beside.
 pytestmark = [
-    pytest.mark.skipif(not (BUILT / ".built").exists(), reason="no jars: make jvm"),
+    pytest.mark.skipif(not list(BUILT.glob("*/*.jar")), reason="no jars: make jvm"),
     pytest.mark.timeout(900),
 ]
 
@@ -43,7 +44,11 @@ def _jdks() -> list[str]:
     return [*found, *(str(java) for java in newer[:1])]
 
 
-@pytest.fixture(scope="module", params=_jdks(), ids=lambda java: "newer" if "25" in java else "path")
+@pytest.fixture(
+    scope="module",
+    params=[*_jdks()[:1], *exhaustively(*_jdks()[1:])],
+    ids=lambda java: "newer" if "25" in java else "path",
+)
 def java(request: pytest.FixtureRequest) -> str:
     """A Java machine."""
     return str(request.param)
@@ -166,7 +171,7 @@ def test_a_rank_that_is_killed_is_named_to_ranks_of_java(ranks):
     assert java[2].wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize("master", ["local[4]", "local-cluster[2,2,1024]"])
+@pytest.mark.parametrize("master", ["local[4]", *exhaustively("local-cluster[2,2,1024]")])
 def test_programs_and_kmeans_run_on_spark(classes, tmp_path, master):
     reason = spark_sessions.missing()
     if reason is not None:

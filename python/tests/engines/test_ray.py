@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
-from watching import comes_true, gone_within
+from watching import comes_true, gone_within, under_load
 
 # What a user waits for an error, at most.
 PROMPT_S = 5.0
@@ -154,7 +154,7 @@ def test_a_killed_worker_ends_the_job_at_once(ray_nodes, program, cause):
         elapsed_s = time.monotonic() - begin
 
     assert caught.value.rank == 1
-    assert elapsed_s < PROMPT_S
+    assert elapsed_s < under_load(PROMPT_S)
     works_as_before()
 
 
@@ -184,7 +184,7 @@ def test_too_few_cpus_are_an_error_that_says_how_many(ray_nodes):
         begin = time.monotonic()
         with pytest.raises(TooFewSlots, match="for 8 ranks: 3 free, 4 in all; a rank takes 1 CPU"):
             launch(8, placement_timeout_s=1.0)
-        assert time.monotonic() - begin < PROMPT_S
+        assert time.monotonic() - begin < under_load(PROMPT_S)
 
     assert cpus_free() == 4
 

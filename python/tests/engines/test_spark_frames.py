@@ -15,13 +15,14 @@ import pytest
 import ripieno as rp
 import spark_frame_programs as programs
 from ripieno.errors import InputError
+from varied import exhaustively
 
 pyspark = pytest.importorskip("pyspark", reason="no pyspark: pip install 'ripieno[spark]'")
 pandas = pytest.importorskip("pandas", reason="no pandas, which Spark needs: pip install 'ripieno[spark]'")
 
 cloudpickle.register_pickle_by_value(programs)
 
-ON_ALL = pytest.mark.parametrize("spark", ["spark_local", "spark_cluster"], indirect=True)
+ON_ALL = pytest.mark.parametrize("spark", ["spark_local", *exhaustively("spark_cluster")], indirect=True)
 
 
 @pytest.fixture

@@ -12,6 +12,15 @@ use std::time::{Duration, Instant};
 /// No wait of a test is longer.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// What takes this long on an idle machine, at the load that this machine has now.
+pub fn under_load(time: Duration) -> Duration {
+    let loads = std::fs::read_to_string("/proc/loadavg").unwrap();
+    let fields: Vec<_> = loads.split([' ', '/']).collect();
+    let running = fields[0].parse::<f64>().unwrap().max(fields[3].parse().unwrap());
+    let cores = std::thread::available_parallelism().unwrap().get();
+    time.mul_f64((running / cores as f64).max(1.0))
+}
+
 /// A world of endpoints whose ranks are threads that meet by sockets all the same.
 pub fn meet_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
     let exchanges = ThreadExchange::group(world_size, PATIENCE);
@@ -31,7 +40,7 @@ pub fn header(sequence: u64, collective: Collective) -> Header {
 
 /// Parks, as the executor does, until `progress` says that it is done; panics when patience ends.
 pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: impl FnMut(&mut dyn Fabric) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + under_load(PATIENCE);
     while !progress(fabric) {
         fabric.prepare_park();
         if progress(fabric) {
@@ -46,7 +55,7 @@ pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: imp
 
 /// The job's failure, if there is one within `patience`.
 pub fn next_failure(fabric: &mut dyn Fabric, patience: Duration) -> Option<JobFailure> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + under_load(patience);
     while !fabric.has_failed() && Instant::now() < deadline {
         fabric.prepare_park();
         if !fabric.has_failed() {

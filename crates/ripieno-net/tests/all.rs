@@ -1,0 +1,14 @@
+//! The tests of this crate share a program, because each program links the crate anew.
+
+mod common;
+mod doorbell;
+mod endpoint;
+mod failure;
+mod lending;
+mod links;
+mod meeting;
+mod replicas;
+mod shared_memory;
+mod strangers;
+mod tcp;
+mod threads;

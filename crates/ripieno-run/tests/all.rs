@@ -1,0 +1,7 @@
+//! The tests of this crate share a program, because each program links the crate anew.
+//! Cargo.toml lists the tests that need a program of their own.
+
+mod common;
+mod executor;
+mod recorder;
+mod replicas;
