@@ -17,7 +17,7 @@ use crate::request::Collective;
 use Collective::*;
 use SizeLimit::{Any, Bytes, PerRank};
 
-/// Largest vector for which a two-level allreduce uses one leader rank per node. Above it, bytes cost more than
+/// Largest vector that a two-level allreduce handles with one leader rank per node. Above it, bytes cost more than
 /// messages.
 pub(crate) const ONE_LEADER_BYTES: usize = 16 * KIB;
 
@@ -53,7 +53,7 @@ static NODE: &[ChoiceTable] = &[
             Allreduce,
             [
                 row(FEW, Bytes(64 * KIB), "bidirectional-exchange"),
-                // With zero-copy memory, 2 ranks that reduce one half each take 0.5 of the time of a tree, in which one
+                // With zero-copy memory, 2 ranks that reduce one half each take 0.5 of the time of a tree, where one
                 // rank reduces everything. With other memory they take 0.9 to 1.3 of it.
                 row(2, Any, "halving-doubling"),
                 row(FEW, Bytes(4096 * KIB), "halving-doubling"),
@@ -121,7 +121,7 @@ static NETWORK: &[ChoiceTable] = &[
     ChoiceTable(ReduceScatter, &rows(ReduceScatter, DIRECT_THEN_RING)),
 ];
 
-/// Collectives for which the placement of ranks does not matter.
+/// Collectives that do not depend on the placement of ranks.
 static ANYWHERE: &[ChoiceTable] = &[
     ChoiceTable(Gather, &rows(Gather, TREE_OR_DIRECT)),
     ChoiceTable(Scatter, &rows(Scatter, TREE_OR_DIRECT)),

@@ -14,7 +14,7 @@ pub struct Terms {
     pub n: usize,
     /// `k`: number of segments.
     pub k: usize,
-    /// `d`: number of peers to which a rank sends.
+    /// `d`: number of peers that a rank sends to.
     pub d: usize,
     /// `alpha`, `beta` and `gamma`.
     pub model: Model,

@@ -121,7 +121,7 @@ pub enum Operation {
     },
     /// Set every element of the span, or of its rows, to a constant.
     Fill {
-        /// The target, or the span from which the rows are selected.
+        /// The target, or the span that contains the rows.
         span: Span,
         /// Rows of `span`; `None` for all of it.
         rows: Option<Rows>,
@@ -131,7 +131,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Return the span that the operation reads and does not change, or from which it selects its source rows.
+    /// Return the span that the operation reads and does not change, or that contains its source rows.
     pub fn reads(&self) -> Option<Span> {
         match *self {
             Operation::Send { span, .. } => Some(span),
@@ -140,7 +140,7 @@ impl Operation {
         }
     }
 
-    /// Return the span that the operation changes, or from which it selects the rows that it changes.
+    /// Return the span that the operation changes, or that contains the changed rows.
     pub fn writes(&self) -> Option<Span> {
         match *self {
             Operation::Send { .. } => None,

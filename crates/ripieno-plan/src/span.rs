@@ -5,7 +5,7 @@
 pub struct Buffer(pub u16);
 
 impl Buffer {
-    /// The buffer on which a collective works in place.
+    /// The buffer that a collective modifies in place.
     pub const MAIN: Buffer = Buffer(0);
     /// The second buffer of collectives with separate input and output (alltoall).
     pub const OUTPUT: Buffer = Buffer(1);

@@ -23,7 +23,7 @@ pub struct Theory {
     /// The longest chain of messages that wait for each other. A rank may communicate with all others at once, and no
     /// message is empty.
     pub hops: fn(&TheoryCase) -> RangeInclusive<usize>,
-    /// Number of rounds, in each of which a rank sends at most one message and receives at most one.
+    /// Number of rounds. A rank sends at most one message and receives at most one per round.
     pub rounds: fn(&TheoryCase) -> RangeInclusive<usize>,
     /// Time in seconds.
     pub cost: Cost,
@@ -47,7 +47,7 @@ pub enum Cost {
     AsChosen,
 }
 
-/// One call for which a theory makes predictions: the requests of all ranks.
+/// One call with its predictions: the requests of all ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct TheoryCase<'a> {
     /// Number of ranks.
@@ -99,7 +99,7 @@ pub enum Claim {
     Cost(usize),
 }
 
-/// Numbers of segments for which a segmented cost formula is compared with the plans.
+/// Numbers of segments used to compare a segmented cost formula with the plans.
 const SEGMENT_COUNTS: [usize; 4] = [1, 8, 16, 64];
 
 /// Return the range that contains only `value`.
@@ -253,7 +253,7 @@ impl<'a> TheoryCase<'a> {
         }
     }
 
-    /// Return the number of peers to which a rank sends, `d` in formulas: the maximum over all ranks.
+    /// Return the number of peers that a rank sends to, `d` in formulas: the maximum over all ranks.
     pub fn peer_count(&self) -> usize {
         let of_rank = |(rank, request): (usize, &Request)| match *request {
             Request::NeighbourExchange { out, .. } => out.iter().filter(|(to, _)| *to != rank).count(),

@@ -106,7 +106,7 @@ impl Levels<'_> {
             .collect()
     }
 
-    /// Return the number of rounds after which a leader has handled the chunk of every rank.
+    /// Return the number of rounds until leaders have handled the chunk of every rank.
     pub(crate) fn round_count(&self) -> usize {
         let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
         largest.div_ceil(self.leader_count())

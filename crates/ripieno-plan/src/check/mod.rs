@@ -27,7 +27,7 @@ use value::{Contribution, SymbolicValue};
 pub struct Report {
     /// Traffic per rank.
     pub ranks: Vec<RankTraffic>,
-    /// The longest chain of messages in which each message waits for the previous one, because of its bytes or its
+    /// The longest chain of dependent messages: each message waits for the previous one, because of its bytes or its
     /// link. A rank may communicate with all others at the same time; [`cost`](crate::simulate) counts rounds without
     /// this assumption.
     pub round_count: usize,

@@ -18,7 +18,7 @@ pub struct PromisedSpan {
     /// The sources, each once: a rank and a span of equal length, whose initial contents contribute. Empty for a
     /// constant.
     pub sources: Vec<(usize, Span)>,
-    /// The operation that combines two or more sources. For a constant, the operation of which it is the identity;
+    /// The operation that combines two or more sources. For a constant, the operation with this identity;
     /// `None` for zeros.
     pub op: Option<Op>,
 }

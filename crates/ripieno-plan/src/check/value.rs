@@ -20,10 +20,10 @@ pub(crate) struct SymbolicValue {
     pub(crate) counts: Vec<(Contribution, u32)>,
     /// The operation that combined the contributions; `None` for a single one.
     ///
-    /// A constant has no contributions. Its operation is the one of which it is the identity; `None` means zero, the
+    /// A constant has no contributions. Its operation is the operation with this identity; `None` means zero, the
     /// identity of sum, or and xor.
     pub(crate) op: Option<Op>,
-    /// Hash of the combination tree, in which the two operands of a combination are unordered. Equal trees give equal
+    /// Hash of the combination tree, without the order of the two operands of a combination. Equal trees give equal
     /// bits.
     pub(crate) tree: u64,
 }

@@ -1,4 +1,4 @@
-//! Matching of a set of plans: which send pairs with which receive, and the bytes for which each operation waits.
+//! Matching of a set of plans: the pairs of sends and receives, and the bytes that each operation waits for.
 //!
 //! The `i`-th send to a peer matches the `i`-th receive or reduce there, and their lengths must be equal. Buffers are
 //! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It passes a piece once all conflicting

@@ -1,4 +1,4 @@
-//! Stretches: the byte sequences at the ends of an operation, in the order in which they are passed.
+//! Stretches: the byte sequences at the ends of an operation, in processing order.
 //!
 //! Without rows an end is one stretch, its span. With rows each run of consecutive rows is a stretch.
 
@@ -26,7 +26,7 @@ pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
     operation.writes().into_iter().flat_map(move |span| stretches(span, rows))
 }
 
-/// Return the rows of `operation` and the span from which they are selected, if it has rows.
+/// Return the rows of `operation` and the span that contains them, if it has rows.
 pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
     let span = match *operation {
         Operation::Send { span, .. } | Operation::Reduce { span, .. } | Operation::Fill { span, .. } => span,

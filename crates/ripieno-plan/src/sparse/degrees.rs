@@ -38,7 +38,7 @@ impl Degrees {
         Ok(Degrees { layers, folded })
     }
 
-    /// Create one layer in which each of `p` ranks exchanges with all others.
+    /// Create one layer: each of `p` ranks exchanges with all others.
     pub fn direct(p: usize) -> Degrees {
         assert!(p > 0, "there is a rank at least");
         Degrees { layers: if p == 1 { Vec::new() } else { vec![p] }, folded: 0 }

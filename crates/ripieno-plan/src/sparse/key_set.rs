@@ -24,7 +24,7 @@ pub(super) enum KeyForm {
     Dense(Bits),
 }
 
-/// Largest ratio of keys in the range to keys in the lists for which a union uses a bit per key of the range. Above it,
+/// Largest ratio of keys in the range to keys in the lists for a union with a bit per key of the range. Above it,
 /// lists are merged.
 const BITS_PER_KEY: u64 = 32;
 

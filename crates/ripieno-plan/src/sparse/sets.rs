@@ -14,7 +14,7 @@ const KEY_OPERATIONS: usize = 8;
 const BUCKET_KEYS: usize = 1 << 14;
 /// Largest number of buckets, as a power of two: a core can write to this many streams at once.
 const MOST_BUCKET_BITS: u32 = 9;
-/// Largest ratio of possible keys to present keys for which a bucket is sorted with a bit per possible key.
+/// Largest ratio of possible keys to present keys for sorting a bucket with a bit per possible key.
 const BITS_PER_KEY: usize = 32;
 
 /// Keys as a sorted set, with the position of each given key.
@@ -31,7 +31,7 @@ pub struct Sorted {
 impl Sorted {
     /// Sort `keys` into a set, with `order` if `ordered` is true.
     ///
-    /// Keys are distributed to buckets by the highest bits in which they differ. Each bucket is sorted within a core's
+    /// Keys are distributed to buckets by the highest bits that differ between keys. Each bucket is sorted within a core's
     /// cache. Then every key reads its position from its bucket, so no pass accesses memory at random. Cost: three
     /// passes over the keys.
     ///
@@ -110,7 +110,7 @@ fn append(unique: &mut Vec<u64>, key: u64) -> u32 {
     unique.len() as u32 - 1
 }
 
-/// Assignment of keys to buckets by the highest of the bits in which any keys differ.
+/// Assignment of keys to buckets by the highest of the bits that differ between keys.
 struct Buckets {
     shift: u32,
     mask: u64,

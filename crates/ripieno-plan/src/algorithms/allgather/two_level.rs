@@ -35,7 +35,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
             let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
             plan = plan.then(levels.among_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
         }
-        // In the order in which a ring delivers them.
+        // In the delivery order of a ring.
         for node in (1..node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::Allgather { chunks }));

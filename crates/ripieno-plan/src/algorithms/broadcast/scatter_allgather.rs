@@ -35,7 +35,7 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     scattered.then(gathered(&group, &chunks)).with_peers(|distance| group.at_distance(root, distance))
 }
 
-/// Plan a ring allgather in which each rank receives only the chunks outside of its subtree, which arrive first.
+/// Plan a ring allgather limited to the chunks outside of each rank's subtree, which arrive first.
 fn gathered(group: &Group, chunks: &[Span]) -> Plan {
     let wanted_by = |rank| group.size() - NomialNode::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
     let (to_send, to_receive) = (wanted_by(group.right()), wanted_by(group.rank()));

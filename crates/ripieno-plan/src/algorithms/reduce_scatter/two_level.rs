@@ -29,7 +29,7 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let (locals, node_count) = (levels.locals(), levels.members().len());
     let mut plan = Plan::new();
     for round in 0..levels.round_count() {
-        // In the order in which a ring sends them.
+        // In the sending order of a ring.
         for node in (1..=node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::ReduceScatter { chunks, op }));

@@ -12,7 +12,7 @@ use crate::Group;
 /// Largest number of stripes. More stripes hardly reduce the depth, and every rank has one stream per stripe.
 const STRIPES_MAX: usize = 8;
 
-/// Return the number of stripes for `size` ranks: the largest for which no rank has children in two trees.
+/// Return the number of stripes for `size` ranks: the largest number such that no rank has children in two trees.
 pub(crate) fn stripe_count(size: usize) -> usize {
     let count = size.saturating_sub(1);
     (1..=STRIPES_MAX.min(count)).rev().find(|stripes| count % stripes <= 1).unwrap_or(1)

@@ -46,7 +46,7 @@ pub struct LayerFlow {
 pub struct LayerEstimate {
     /// Members of a group: 1 below the last layer, which sends nothing; 2 for folding.
     pub degree: usize,
-    /// Number of ranks whose sets are united above the layer; the mean if ranks were folded.
+    /// Number of ranks with sets united above the layer; the mean if ranks were folded.
     pub set_count: f64,
     /// Number of parts of the features above the layer. A rank holds one part.
     pub part_count: usize,
@@ -126,7 +126,7 @@ pub fn choose(
     candidates(p, out, wanted, row_bytes, packets).swap_remove(0)
 }
 
-/// Return the estimates of all ordered factorizations of `p`, and of the number to which [`Degrees::smooth`] folds it.
+/// Return the estimates of all ordered factorizations of `p`, and of the number that [`Degrees::smooth`] folds it to.
 /// The fastest is first. Ties go to fewer layers, then to larger degrees at the top.
 pub fn candidates(
     p: usize,
@@ -227,7 +227,7 @@ impl RankLoad {
     }
 }
 
-/// Return the mean number of ranks whose sets are united above the first layer.
+/// Return the mean number of sets united above the first layer.
 fn top_sets(core_size: usize, folded: usize) -> f64 {
     (core_size + folded) as f64 / core_size as f64
 }

@@ -86,7 +86,7 @@ impl PacketCurve {
         self.latency_s
     }
 
-    /// Return the seconds of a layer in which every rank sends and receives `packet_count` packets of `packet_bytes`.
+    /// Return the seconds of a layer. Every rank sends and receives `packet_count` packets of `packet_bytes`.
     pub fn layer_s(&self, packet_count: usize, packet_bytes: f64) -> f64 {
         match packet_count {
             0 => 0.0,

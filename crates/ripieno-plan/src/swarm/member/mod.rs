@@ -18,7 +18,7 @@ use neighbours::Neighbours;
 use seeding::Seeding;
 use streams::Streams;
 
-/// Number of corrupt blocks after which a member leaves a source.
+/// A member leaves a source after this number of corrupt blocks.
 pub(super) const STRIKES_MAX: usize = 2;
 /// Limit of concurrent uploads under streamed disciplines. The trees and adopted children determine the actual number.
 const STREAMS_MAX: usize = 64;

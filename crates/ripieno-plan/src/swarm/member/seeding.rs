@@ -49,7 +49,7 @@ impl Seeding {
         have
     }
 
-    /// Mark a block as sent and return the neighbors to which it was offered.
+    /// Mark a block as sent and return the neighbors that were offered it.
     fn gave(&mut self, block: usize) -> Vec<usize> {
         self.left.remove(&block);
         self.shown.iter_mut().filter_map(|(&rank, shown)| shown.remove(&block).then_some(rank)).collect()
@@ -70,7 +70,7 @@ impl Seeding {
 }
 
 impl SwarmMember {
-    /// Handle a sent block: the neighbors to which it was offered see other blocks instead.
+    /// Handle a sent block: the neighbors that were offered it see other blocks instead.
     pub(super) fn show_more(&mut self, block: usize, out: &mut Vec<Action>) {
         let Some(seeding) = &mut self.neighbours.seeding else { return };
         // Waiting neighbors fetch the block from its new holder.

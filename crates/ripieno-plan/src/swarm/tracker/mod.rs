@@ -59,7 +59,7 @@ pub(super) struct Tracker {
     /// Deadline of the takeover: members that have not reported their blocks by then are marked as lost.
     recovers_until: Duration,
     is_settled: bool,
-    /// Neighbor relation, for disciplines in which the members choose their sources.
+    /// Neighbor relation, for disciplines with sources chosen by the members.
     acquaintances: Acquaintances,
     /// Members that have the root as a neighbor.
     seeded: BTreeSet<usize>,

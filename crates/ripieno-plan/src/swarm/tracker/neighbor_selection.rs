@@ -1,4 +1,4 @@
-//! Neighbor selection for disciplines in which members choose their sources. All members get equally many neighbors,
+//! Neighbor selection for disciplines with sources chosen by the members. All members get equally many neighbors,
 //! whenever they join.
 //!
 //! A new member is inserted between pairs of neighbors, and each such pair is separated. A random graph thus stays

@@ -5,7 +5,7 @@ use crate::swarm::{Discipline, Manifest};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The trees of one value, one per stripe. A chain is a tree in which each member has at most one child.
+/// The trees of one value, one per stripe. In a chain each member has at most one child.
 #[derive(Debug)]
 pub(super) struct StripeTrees {
     root: usize,
