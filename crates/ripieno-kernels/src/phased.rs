@@ -38,7 +38,7 @@ impl<'a, T> Phased<'a, T> {
     /// # Safety
     /// In this phase, no thread takes a part.
     pub(crate) unsafe fn whole(&self) -> &[T] {
-        // SAFETY: pointer and length are those of the given slice, and no thread writes.
+        // SAFETY: pointer and length come from the given slice, and no thread writes.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }
