@@ -1,4 +1,4 @@
-//! Seeding, distances, recentering and the check for values that are not numbers.
+//! Seeding, distances, recentering and the check for non-finite values.
 
 mod common;
 

@@ -139,7 +139,7 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
 struct NormalSystem<'a> {
     table: &'a [f32],
     columns: &'a [i32],
-    /// The columns of the ratings [`AHEAD`] positions further, including those of later rows.
+    /// The columns of the ratings from [`AHEAD`] positions onward, also of later rows.
     ahead: &'a [i32],
     gathered: &'a mut [f32],
     beyond: &'a [f32],
