@@ -7,8 +7,8 @@
 //! its number, so every run is reproducible.
 //!
 //! Environment: `RIPIENO_FUZZ_INPUTS` is the number of inputs per reader, and `RIPIENO_FUZZ_FIRST` the number of the
-//! first input. With `RIPIENO_FUZZ_KEEP=1` the first input of every outcome is added to the corpus. Cost: some 100 ns
-//! per input, in addition to its reader.
+//! first input. With `RIPIENO_FUZZ_KEEP=1` the first input of every outcome is added to the corpus.
+//! Cost: some 100 ns per input, in addition to its reader.
 
 mod counting;
 mod damage;

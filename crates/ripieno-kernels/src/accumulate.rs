@@ -1,7 +1,8 @@
 //! Sums of the rows of each cluster, and the resulting centroids.
 //!
 //! Each thread owns some clusters and passes over all labels. So every sum adds its rows in row order for any number of
-//! threads, and no sums are combined between threads. Cost: `n·d`, plus reading `n` labels per thread.
+//! threads, and no sums are combined between threads.
+//! Cost: `n·d`, plus reading `n` labels per thread.
 
 use crate::phased::Phased;
 use crate::simd::{Vector, VectorJob};

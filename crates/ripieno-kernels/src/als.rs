@@ -5,10 +5,10 @@
 //! tiles. Then one vector lane per row solves the normal equations by Cholesky factorization. All data stays in the
 //! nearer caches. The bits of a row's factors depend only on its ratings, their order and the SIMD level.
 //!
-//! Cost: `r²` operations per rating and `r³/3` per row, for factors of length `r`, in f32. Sources: Zhou, Wilkinson,
-//! Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize", AAIM 2008, section 3; Hu,
-//! Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008, eq. 4; Demmel and Nguyen,
-//! "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
+//! Cost: `r²` operations per rating and `r³/3` per row, for factors of length `r`, in f32.
+//! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
+//! AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
+//! eq. 4; Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
 
 mod conjugate;
 

@@ -568,7 +568,8 @@ fn squared_norm(row: &[f32]) -> f32 {
 /// `x` and `c` to f32 adds `2u·‖x‖‖c‖`; the half norm and the last subtraction add `u·‖c‖²` and `u·‖x‖‖c‖`. A centroid
 /// that is nearer than one at distance `r` has a norm of at most `‖x‖ + r`. A difference has its own relative rounding
 /// error, `γ(d + 2)·r²`, and for f64 points the error of their rounding to f32. The decisive f64 distances have `γ` for
-/// `u = 2⁻⁵³`. Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
+/// `u = 2⁻⁵³`.
+/// Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
 struct Doubt {
     form: ScoreForm,
     scale: f64,

@@ -17,12 +17,13 @@
 //! rows in row order.
 //!
 //! ```
-//! use ripieno_kernels::{Matrix, Pass, Threads, assign_accumulate, recenter};
+//! use ripieno_kernels::{Matrix, PassOutput, Threads, assign_accumulate, recenter};
 //!
 //! let points = [0.0f32, 0.0, 0.0, 2.0, 10.0, 0.0];
 //! let mut centroids = [0.0f32, 0.0, 9.0, 0.0];
 //! let (mut labels, mut sums, mut weight_sums) = ([0; 3], [0.0; 4], [0.0; 2]);
-//! let pass = Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+//! let pass =
+//!     PassOutput { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
 //! let (points, threads) = (Matrix::new(&points, 3, 2), Threads::new(2));
 //! let inertia = assign_accumulate(points, Matrix::new(&centroids, 2, 2), None, pass, &threads);
 //! assert_eq!((labels, inertia), ([0, 0, 1], 5.0));

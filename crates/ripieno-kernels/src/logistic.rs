@@ -3,9 +3,10 @@
 //! Each takes one pass over the rows, in blocks. The entries of a block are read for the scores, and again from a near
 //! cache for their contributions to the result. With one column of weights the probability of the second class is the
 //! logistic function of the score. With more columns the probabilities are the softmax of the scores. The last weight
-//! of each column is the intercept. Cost: `4·k` operations per entry; the sums of each part of the rows, at most
-//! [`MOST_PARTS`], are added up in order. Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale
-//! logistic regression", JMLR 9, 2008, section 2.
+//! of each column is the intercept.
+//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
+//! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
+//! section 2.
 
 use crate::Threads;
 use std::ops::Range;

@@ -6,9 +6,9 @@
 //! read once. Columns are processed in chunks, and the sums of chunks are added up in f64. The bits of a row's sums
 //! depend only on the positions and the SIMD level.
 //!
-//! Cost: a square root and a division in f32 for each pair, plus `4·k` operations in `k` dimensions. Sources: De Leeuw,
-//! "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and scalable solution
-//! for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
+//! Cost: a square root and a division in f32 for each pair, plus `4·k` operations in `k` dimensions.
+//! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
+//! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
 
 use crate::panels::{PanelLine, floats, floats_mut};
 use crate::simd::{Vector, VectorJob};

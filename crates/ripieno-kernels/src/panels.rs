@@ -1,8 +1,8 @@
 //! Centroids in the layout for register tiles: in f32, near the origin, side by side in panels.
 //!
 //! Points and centroids are shifted and scaled before they are rounded to f32. The shift removes a common offset, which
-//! would otherwise cost precision in the products. The scale, a power of two, keeps the squares in range. Cost:
-//! `2·k·d`, once per pass.
+//! would otherwise cost precision in the products. The scale, a power of two, keeps the squares in range.
+//! Cost: `2·k·d`, once per pass.
 
 use crate::simd::FEW_COLUMNS;
 use crate::threads::Threads;

@@ -4,8 +4,8 @@
 //! vectors hold. Tiles of the products of two panels are summed in registers for [`DEPTH`] rows, then in f64. Only
 //! tiles on or above the diagonal are computed. The bits depend only on the rows, their order and the SIMD level.
 //!
-//! Cost: `n·d²` operations; tiles on the diagonal are computed completely. Source: Goto and van de Geijn, "Anatomy of
-//! high-performance matrix multiplication", ACM TOMS 34(3), 2008.
+//! Cost: `n·d²` operations; tiles on the diagonal are computed completely.
+//! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.
 
 use crate::panels::PanelLine;
 use crate::simd::{ProductSums, Vector, VectorJob};

@@ -6,9 +6,9 @@
 //! independently, and the first `k` centers of all cells by time are the result. A center is the best of several
 //! trials.
 //!
-//! Cost: `3·t·n·d` in f64 per center, for `t` trials and the `n` rows of its cell; one thread processes a cell. Source:
-//! Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7; Gillespie,
-//! "Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977 (the times).
+//! Cost: `3·t·n·d` in f64 per center, for `t` trials and the `n` rows of its cell; one thread processes a cell.
+//! Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
+//! Gillespie, "Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977 (the times).
 
 use crate::distances::squared_distance;
 use crate::simd::{Vector, VectorJob};

@@ -4,7 +4,8 @@
 //! a whole tile: `‖c‖² − 2·x·c` is smallest for the nearest centroid. All arithmetic is f64, and every sum is added up
 //! in column order for any SIMD level and number of threads, so results have the same bits.
 //!
-//! Cost: `e·k` for `e` entries, and `k·d`. Memory: a copy of the centroids.
+//! Cost: `e·k` for `e` entries, and `k·d`.
+//! Memory: a copy of the centroids.
 
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, SparseRows, Threads};

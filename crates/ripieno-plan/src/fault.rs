@@ -59,8 +59,8 @@ pub enum FaultKind {
         /// The first unfinished operation of every unfinished rank: rank, operation.
         blocked: Vec<(usize, usize)>,
     },
-    /// An invalid combination: values of different operations, a constant that is not the identity of the operation, or
-    /// operands of a function that are not in rank order.
+    /// An invalid combination of one of three kinds: values of different operations, a constant that is not the
+    /// operation's identity, or operands of a function in the wrong order.
     MixedOperations {
         /// The operation of the faulty step.
         op: Op,

@@ -95,8 +95,8 @@ macro_rules! collectives {
 
         /// A collective of the catalogue with its arguments.
         ///
-        /// The type parameters represent a vector, a sequence of chunks with one chunk of any size per rank, and a list
-        /// of peers with the data sent to or received from them.
+        /// The type parameters represent a vector, a sequence of chunks, and a list of peers. A sequence has one chunk
+        /// of any size per rank. A list of peers includes the data sent to or received from them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
         pub enum CollectiveArguments<Vector, Chunks, Peers> {

@@ -8,9 +8,10 @@
 //! equal the results of a plain pass, to the last bit.
 //!
 //! Cost: `2·d` for each pair of a row and a member of a group that is not skipped, some `6·n·d` for own centroids, and
-//! `n` per group. Memory: four bytes for each row and group; a limit on the memory makes groups larger. Source: Ding et
-//! al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML 2015, section 3.
-//! Here bounds are computed per tile, and there are no bounds for single centroids of a group.
+//! `n` per group.
+//! Memory: four bytes for each row and group; a limit on the memory makes groups larger.
+//! Source: Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
+//! 2015, section 3. Here bounds are computed per tile, and there are no bounds for single centroids of a group.
 
 use crate::accumulate::accumulate;
 use crate::distances::squared_distance;

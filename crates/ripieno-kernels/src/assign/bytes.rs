@@ -8,8 +8,8 @@
 //! does not either. Finalists are measured in f64, so labels and distances equal the results of the search in f32, to
 //! the last bit.
 //!
-//! Cost of a pass: `n·k·d` multiply-adds of bytes, `d` more for each candidate, and some `10·n·d` in f64. Memory:
-//! `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
+//! Cost of a pass: `n·k·d` multiply-adds of bytes, `d` more for each candidate, and some `10·n·d` in f64.
+//! Memory: `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
 
 use crate::distances::squared_distance;
 use crate::panels::{PanelLine, repeated_rows, rough_mean};

@@ -8,9 +8,10 @@
 //! caller estimates the remaining error on a sample of rows.
 //!
 //! Cost of a pass: `n·g·d` for the means of `g = 4·√k` groups, and `n·p·(k/g)·d` for `p` probes, instead of `n·k·d`;
-//! `k·g·d` for updating the groups. Memory: four bytes per row, the centroids three times, and a block of rows per
-//! thread. Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011,
-//! section 4 (an inverted file of cells), applied to centroids.
+//! `k·g·d` for updating the groups.
+//! Memory: four bytes per row, the centroids three times, and a block of rows per thread.
+//! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
+//! (an inverted file of cells), applied to centroids.
 
 use super::groups::{GroupSearchScratch, Members};
 use super::means::{GroupChoiceScratch, Means};

@@ -3,8 +3,8 @@
 //! The groups that a row probes are selected by their means, which all workers have, and are stored: [`Probing`].
 //! Whenever some groups are available, the rows that probe them are compared with their members: [`meet_groups`].
 //!
-//! Cost: as for [`super::assign_accumulate_near`]. Memory: `2·n·p` bytes for `p` probes, and the available centroids
-//! twice.
+//! Cost: as for [`super::assign_accumulate_near`].
+//! Memory: `2·n·p` bytes for `p` probes, and the available centroids twice.
 
 use super::groups::{GroupSearchScratch, Members, take_nearer};
 use super::means::{GroupChoiceScratch, Means};

@@ -8,10 +8,10 @@
 //! a comparison with all centroids, for any regions.
 //!
 //! Cost: `k·log(k)` for the regions, and some `10·d` for a point with few candidates. This is the case in two or three
-//! dimensions, and in more if the points lie near a low-dimensional surface. Otherwise no regions are created. Memory:
-//! a few groups per centroid. Source: Kanungo et al., "An efficient k-means clustering algorithm: analysis and
-//! implementation", IEEE TPAMI 24(7), 2002, section 2 (a candidate that another one beats in the whole cell). Here
-//! cells contain space instead of points.
+//! dimensions, and in more if the points lie near a low-dimensional surface. Otherwise no regions are created.
+//! Memory: a few groups per centroid.
+//! Source: Kanungo et al., "An efficient k-means clustering algorithm: analysis and implementation", IEEE TPAMI 24(7),
+//! 2002, section 2 (a candidate that another one beats in the whole cell). Here cells contain space instead of points.
 
 mod candidates;
 mod grid;

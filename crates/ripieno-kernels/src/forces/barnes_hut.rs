@@ -11,8 +11,9 @@
 //! variance `s²` in each dimension. (In two dimensions `r/d²` is harmonic, so the correction is zero.)
 //!
 //! Cost: `n·log(n)` for the tree and the traversals; `3·k + 5` operations for each pair of a point and an element of
-//! its group's list. Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324,
-//! 1986; Barnes, "A modified tree code", J. Comput. Phys. 87, 1990.
+//! its group's list.
+//! Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986; Barnes, "A
+//! modified tree code", J. Comput. Phys. 87, 1990.
 
 use super::strip::{STRIP, Strip, Weights, push};
 use super::tree::{PointTree, TreeNode};

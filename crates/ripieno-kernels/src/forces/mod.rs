@@ -2,8 +2,8 @@
 //! edges.
 //!
 //! The repulsion is `(x − y)/d²` for the distance `d`, and the attraction `w·d·(x − y)`. Points closer than 0.01 count
-//! as if their distance were 0.01. Source: Fruchterman and Reingold, "Graph drawing by force-directed placement",
-//! Software 21(11), 1991.
+//! as if their distance were 0.01.
+//! Source: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991.
 
 mod attraction;
 mod barnes_hut;

@@ -4,9 +4,10 @@
 //! bisection). So the tree is balanced for any distribution of points, including duplicates and outliers. Bounding
 //! boxes are tight.
 //!
-//! Cost: `n·log(n)`. Sources: Stadel, "Cosmological N-body simulations and their analysis", thesis, Washington 2001 (a
-//! binary tree for the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one
-//! traversal for a group of points).
+//! Cost: `n·log(n)`.
+//! Sources: Stadel, "Cosmological N-body simulations and their analysis", thesis, Washington 2001 (a binary tree for
+//! the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one traversal for a group
+//! of points).
 
 use crate::panels::{PanelLine, floats_mut};
 use crate::{Matrix, Threads};

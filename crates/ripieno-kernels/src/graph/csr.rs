@@ -47,8 +47,9 @@ impl fmt::Display for TooManyEdges {
 impl LocalGraph {
     /// Number the ends of edges and sort the edges.
     ///
-    /// With `once`, edges with equal ends count as one. Cost: about fifty nanoseconds per edge for clustered ids,
-    /// otherwise a hundred. It temporarily takes up to 72 bytes per edge.
+    /// With `once`, edges with equal ends count as one.
+    /// Cost: about fifty nanoseconds per edge for clustered ids, otherwise a hundred. It temporarily takes up to 72
+    /// bytes per edge.
     ///
     /// # Errors
     /// If there are too many edges.

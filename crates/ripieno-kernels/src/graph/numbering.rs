@@ -2,7 +2,8 @@
 //!
 //! Clustered ids are counted in a table. Others are sorted by a radix sort of (id, position) pairs over the bits in
 //! which ids differ. Frequent vertices get low numbers, so the values that a product gathers most are close together
-//! and stay in cache. Cost: two passes over the ids and one over the table, or two passes for each digit of the sort.
+//! and stay in cache.
+//! Cost: two passes over the ids and one over the table, or two passes for each digit of the sort.
 
 use super::csr::{offsets, sorted};
 

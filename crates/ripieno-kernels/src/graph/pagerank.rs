@@ -2,9 +2,9 @@
 //!
 //! `rank = damping·(sum + dangling·share) + (1 - damping)·teleport`, where `sum` arrived along the edges, `dangling` is
 //! the rank of all vertices without outgoing edges, and `share` and `teleport` each sum to one over all vertices.
-//! Totals are computed in blocks of fixed size, so they do not depend on the number of threads. Cost: five streams of 8
-//! bytes per vertex. Source: Page, Brin, Motwani and Winograd, "The PageRank citation ranking", Stanford InfoLab 1999,
-//! section 2.6.
+//! Totals are computed in blocks of fixed size, so they do not depend on the number of threads.
+//! Cost: five streams of 8 bytes per vertex.
+//! Source: Page, Brin, Motwani and Winograd, "The PageRank citation ranking", Stanford InfoLab 1999, section 2.6.
 
 use crate::Threads;
 

@@ -2,7 +2,8 @@
 //!
 //! Lines are `source target`, `source target weight`, lists `source<TAB>target,target,…`, or delimited columns. Empty
 //! lines and lines that start with `#` or `%` are skipped. In delimited columns with an unread first column these
-//! characters are allowed. Cost: a few instructions per byte.
+//! characters are allowed.
+//! Cost: a few instructions per byte.
 
 use std::fmt;
 

@@ -72,8 +72,8 @@ pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -
 
 /// Return the position of each entry's feature in the vector of its step, in which each owner has a chunk.
 ///
-/// Also returns for each feature of `occurring`, which must come from [`sgd_occurrences`], the contribution of the
-/// penalty to its gradient, per weight: the contribution per row times the feature's count in the step.
+/// Also returns the contribution of the penalty to the gradient of each feature of `occurring`, per weight: the
+/// contribution per row times the feature's count in the step. `occurring` must come from [`sgd_occurrences`].
 ///
 /// # Panics
 /// If the shapes do not fit.

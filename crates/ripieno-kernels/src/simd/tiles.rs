@@ -5,8 +5,8 @@
 //! − c‖²`: twice the work without cancellation, for few columns.
 //!
 //! Each lane of a vector belongs to a centroid and keeps its own best score, runner-up and index. Lanes are combined
-//! once per row, after the last panel. So the matrix of scores is never stored. Source: Van Zee and van de Geijn,
-//! "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
+//! once per row, after the last panel. So the matrix of scores is never stored.
+//! Source: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
 
 use super::vector::{Vector, VectorJob};
 use crate::panels::{PanelLine, Panels, ScoreForm};

@@ -1,8 +1,9 @@
 //! Barrier of a team of threads, with an increasing generation number as its sense.
 //!
-//! Cost: one addition to a shared word per thread, and one store that all other threads see. Source: Mellor-Crummey and
-//! Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", ACM TOCS 1991, section 3.1: the
-//! centralized sense-reversing barrier. In this variant a waiting thread sleeps after a bounded time.
+//! Cost: one addition to a shared word per thread, and one store that all other threads see.
+//! Source: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", ACM
+//! TOCS 1991, section 3.1: the centralized sense-reversing barrier. In this variant a waiting thread sleeps after a
+//! bounded time.
 
 use super::gate::{Gate, GateWord, SpinPolicy};
 

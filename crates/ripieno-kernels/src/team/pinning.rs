@@ -1,9 +1,9 @@
 //! Pinning of threads to cores: member `i` of every team computes only on the `i`th of the given cores.
 //!
 //! A helper is pinned when a task first finds it on another core, and stays pinned. The caller is pinned for the
-//! duration of a task. Threads that it starts between tasks may run on every core of the process. Source: Ekanayake et
-//! al., "Java thread and process performance for parallel machine learning on multicore HPC clusters", table I:
-//! explicit thread affinity.
+//! duration of a task. Threads that it starts between tasks may run on every core of the process.
+//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+//! clusters", table I: explicit thread affinity.
 
 use super::pool;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};

@@ -2,7 +2,8 @@
 //!
 //! The pattern is searched in the whole text, so text without matches is processed at the speed of the search. First
 //! the pattern is rewritten so that no match contains a line end, because no line contains one. The search does not
-//! look beyond the line of a match. Cost: one pass of the `regex` crate's engine, and one that counts line ends.
+//! look beyond the line of a match.
+//! Cost: one pass of the `regex` crate's engine, and one that counts line ends.
 
 use crate::keyed::Strings;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -35,9 +36,9 @@ pub struct LineQuery {
 /// the `regex` crate without the Unicode classes of ages and breaks; `^` and `$` are the ends of a line.
 ///
 /// ```
-/// use ripieno_kernels::text::{LineSearch, Search};
+/// use ripieno_kernels::text::{LineQuery, LineSearch};
 ///
-/// let search = LineSearch::new("^b", Search::default())?;
+/// let search = LineSearch::new("^b", LineQuery::default())?;
 /// let found = search.find(b"a b\nbe\nb", usize::MAX);
 /// assert_eq!(found.numbers, [1, 2]);
 /// assert_eq!(found.lines().iter().collect::<Vec<_>>(), [b"be".as_slice(), b"b"]);

@@ -1,8 +1,8 @@
 //! Word counting: words are found, hashed and counted in one pass, without an allocation per word.
 //!
 //! A window of text is converted to the list of its word boundaries, from bit masks of 64 bytes. Every word of up to 16
-//! bytes is a 128-bit number, hashed by one multiplication and found in its slot of a [`StringTable`]. Cost: some 60
-//! cycles per word of real text; slots and counts are prefetched.
+//! bytes is a 128-bit number, hashed by one multiplication and found in its slot of a [`StringTable`].
+//! Cost: some 60 cycles per word of real text; slots and counts are prefetched.
 
 use super::blanks::{BLOCK_BYTES, Blanks, Loop, is_blank, run};
 use crate::Simd;
@@ -18,6 +18,7 @@ const WINDOW_BYTES: usize = 8192;
 /// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as in
 /// Python's `bytes.split()`. Other bytes, including zeros, are part of words. With `lower`, ASCII letters are converted
 /// to lower case.
+///
 /// ```
 /// use ripieno_kernels::text::WordCounts;
 ///

@@ -46,8 +46,9 @@ impl SymbolicValue {
 
     /// Return the combination of both values, or `None` if it is invalid.
     ///
-    /// A combination is invalid in three cases. An operand was combined with another operation, it is a constant but
-    /// not the identity of this operation, or the operation requires rank order and the operands violate it.
+    /// A combination is invalid in three cases. An operand was combined with another operation. An operand is a
+    /// constant, but not the identity of this operation. The operation requires rank order, and the operands violate
+    /// it.
     pub(crate) fn combined(&self, other: &SymbolicValue, op: Op) -> Option<SymbolicValue> {
         let of_any = |value: &SymbolicValue| {
             !value.counts.is_empty() || *value == SymbolicValue::constant(Constant::Identity(op))

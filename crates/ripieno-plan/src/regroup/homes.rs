@@ -17,8 +17,8 @@ pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
 /// No rank gets more than the mean plus one part. Ties go to the rank with fewer parts, then to the lower rank, so all
 /// ranks compute the same result.
 ///
-/// Cost: `n·log(n)` for `n` parts. Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math.
-/// 1969 (largest first).
+/// Cost: `n·log(n)` for `n` parts.
+/// Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math. 1969 (largest first).
 pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
     let mut largest_first: Vec<usize> = (0..part_bytes.len()).collect();
     largest_first.sort_by_key(|&part| Reverse(part_bytes[part]));

@@ -5,8 +5,8 @@
 //! (configreduce): [`Configuring::outgoing_rows`] returns which current values each peer receives, and
 //! [`Configuring::down_maps`] returns their target rows.
 //!
-//! Cost: every key is sent once per layer and merged with the keys of the group. Source: Zhao and Canny, "Kylix: a
-//! sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
+//! Cost: every key is sent once per layer and merged with the keys of the group.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
 
 use super::butterfly::{Butterfly, Layer};
 use super::degrees::Degrees;

@@ -1,7 +1,8 @@
 //! Encoding of key sets: the smallest of several forms, and a decoder that validates all input.
 //!
-//! The first byte selects the form: all keys of the range; a bit per key, of a dense or a listed set; or the number of
-//! keys (8 bytes) and the offset of each key from the start of the range in 4 or 8 bytes. Numbers are little-endian.
+//! The first byte selects one of three forms. All keys of the range need no further bytes. A dense set, or a listed
+//! one, may be a bit per key. Otherwise there is the number of keys (8 bytes), followed by the offset of each key from
+//! the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
 use super::key_set::{KeyForm, KeySet, is_all, length};

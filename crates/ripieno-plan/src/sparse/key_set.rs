@@ -104,9 +104,9 @@ impl KeySet {
 
     /// Return the union of sets of one range, and per set the row in the union of each of its rows.
     ///
-    /// The union is dense in three cases: one of the sets is dense, `dense_above` is negative, or it has more than
-    /// `dense_above` of the keys of a range of less than `2^32` keys. The last case also requires that the sets
-    /// together have a key per [`BITS_PER_KEY`] keys of the range. Otherwise the sets are merged as lists.
+    /// The union is dense if one of the sets is dense, or if `dense_above` is negative. It is also dense if it has more
+    /// than `dense_above` of the keys of a range of less than `2^32` keys. For this the sets together must have a key
+    /// per [`BITS_PER_KEY`] keys of the range. Otherwise the sets are merged as lists.
     pub(super) fn union(
         range: &Range<u64>,
         parts: &[&KeySet],

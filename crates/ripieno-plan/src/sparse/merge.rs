@@ -1,8 +1,8 @@
 //! Unions of sorted lists of keys, with the position of every key in the union.
 //!
 //! Lists are merged pairwise as a binary tree, so that merged lists have similar lengths; there are no hash tables.
-//! Cost: each key is read once per level. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters",
-//! ICPP 2014, section VI.A.
+//! Cost: each key is read once per level.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VI.A.
 
 use super::row_map::RowMap;
 use super::team::{WorkTeam, cut, each, ranges};

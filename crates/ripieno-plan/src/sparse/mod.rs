@@ -2,8 +2,8 @@
 //!
 //! The topology is a nested butterfly with any [`Degrees`]. In each layer a rank exchanges with the members of its
 //! group and keeps an equal part of its range of keys. A [`Permutation`] maps indices to keys, so that equal ranges
-//! contain about equally many keys. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP
-//! 2014, section III.
+//! contain about equally many keys.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 
 mod bits;
 mod butterfly;

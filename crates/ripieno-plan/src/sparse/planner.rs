@@ -1,7 +1,7 @@
 //! Sparse planner: converts the routes of a rank into a plan, layer by layer.
 //!
 //! In the `k`-th turn of a layer every rank sends to the member `k` positions after it and receives from the member `k`
-//! before it. So no two ranks send to the same rank at a time, and each sum has a fixed order: own rows first, then the
+//! before it. So no two ranks send to the same rank at a time. Each sum has a fixed order: own rows first, then the
 //! rows of the preceding members, nearest first. Every region is written before it is read and never written again, so
 //! the plan runs over unbuffered links.
 

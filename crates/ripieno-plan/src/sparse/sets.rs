@@ -31,9 +31,9 @@ pub struct Sorted {
 impl Sorted {
     /// Sort `keys` into a set, with `order` if `ordered` is true.
     ///
-    /// Keys are distributed to buckets by the highest bits that differ between keys. Each bucket is sorted within a core's
-    /// cache. Then every key reads its position from its bucket, so no pass accesses memory at random. Cost: three
-    /// passes over the keys.
+    /// Keys are distributed to buckets by the highest bits that differ between keys. Each bucket is sorted within a
+    /// core's cache. Then every key reads its position from its bucket, so no pass accesses memory at random.
+    /// Cost: three passes over the keys.
     ///
     /// # Panics
     ///

@@ -5,9 +5,9 @@
 //! opens no connection, reads no clock and touches no byte of the value. Its driver does so, over sockets or on a
 //! simulated cluster. The [disciplines](Discipline) differ in the component that selects source and block.
 //!
-//! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch. Requires:
-//! connections that keep the order of messages and report a lost peer, and block digests from the root.
+//! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
 //!
+//! Requires connections that keep the order of messages and report a lost peer, and block digests from the root.
 //! Source: Chowdhury et al., the report on broadcast in Spark (CSB, BTB, SSB), section 5.
 
 mod have;

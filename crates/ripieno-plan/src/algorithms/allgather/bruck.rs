@@ -6,6 +6,7 @@
 //! second.
 //!
 //! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;

@@ -4,6 +4,7 @@
 //! once. No message waits for another: one hop.
 //!
 //! Requires each rank's own chunk in place. Uses a link between every pair of ranks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

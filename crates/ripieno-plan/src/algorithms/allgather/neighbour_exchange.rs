@@ -5,6 +5,7 @@
 //! last. This takes half the rounds of a ring.
 //!
 //! Requires an even `p`, and each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};

@@ -5,6 +5,7 @@
 //! is used, with other peers.
 //!
 //! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use super::bruck;
 use crate::algorithms::cyclic;

@@ -4,6 +4,7 @@
 //! determines the time if sizes differ.
 //!
 //! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -4,7 +4,9 @@
 //! and the received chunks are gathered inside the node. Each chunk enters a node once.
 //!
 //! Cost: an allgather inside, one between the nodes by `l` leaders at once, and one inside for all received chunks,
-//! each by the default algorithm. Requires each rank's own chunk in place. Chunks and nodes may have any sizes.
+//! each by the default algorithm.
+//! Requires each rank's own chunk in place. Chunks and nodes may have any sizes.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;

@@ -5,6 +5,7 @@
 //!
 //! Requires a commutative operation: both ranks of a pair combine the same two operands, so the result has the same
 //! bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

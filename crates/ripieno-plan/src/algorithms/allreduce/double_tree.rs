@@ -3,8 +3,9 @@
 //! A double-tree reduce to rank 0, then a double-tree broadcast from rank 0. The executor forwards segments as they
 //! arrive, so segments move down the trees while others still move up.
 //!
-//! Cost for long vectors: `2·n·beta + n·gamma`. Requires a commutative operation. Rank 0 completes the vector, so the
-//! result has the same bits on every rank.
+//! Cost for long vectors: `2·n·beta + n·gamma`.
+//! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::{broadcast, reduce, tree};
 use crate::theory::{ceil_log2, exactly};

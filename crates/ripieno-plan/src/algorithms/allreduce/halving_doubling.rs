@@ -4,6 +4,7 @@
 //! for any `p` without folding ranks.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, cyclic, reduce_scatter};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,9 +4,10 @@
 //! is combined once all vectors before it in the order have arrived. A rank first combines the vectors of all lower
 //! ranks. It then adds its own vector, and finally the vectors of the higher ranks.
 //!
-//! One hop, the minimum, which suits few ranks and short vectors. Requires a commutative operation. All ranks combine
-//! in rank order, so the result has the same bits on every rank. Uses a link between every pair of ranks. Scratch:
-//! `(p-1)·n` bytes.
+//! One hop, the minimum, which suits few ranks and short vectors.
+//! Requires a commutative operation. All ranks combine in rank order, so the result has the same bits on every rank.
+//! Uses a link between every pair of ranks. Scratch: `(p-1)·n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //!
 //! Combines in rank order, so the operation need not be commutative. One rank completes each chunk, so the result has
 //! the same bits on every rank. Uses a link between every pair of ranks. Scratch: `(p-1)/p·n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;

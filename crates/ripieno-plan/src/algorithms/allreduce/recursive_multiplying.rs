@@ -5,8 +5,10 @@
 //! them: recursive doubling, with `f` in place of 2. The other ranks send their vector to a partner before the steps
 //! and receive the result afterwards.
 //!
-//! There is one hop per factor, with `f-1` messages each. Requires a commutative operation. A group combines in rank
-//! order, so the result has the same bits on every rank. Scratch: `3n` bytes.
+//! There is one hop per factor, with `f-1` messages each.
+//! Requires a commutative operation. A group combines in rank order, so the result has the same bits on every rank.
+//! Scratch: `3n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use super::one_round;
 use crate::theory::exactly;

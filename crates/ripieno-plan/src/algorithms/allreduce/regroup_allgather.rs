@@ -4,6 +4,7 @@
 //! because the links are already open, the number of bytes equals the ring's, and a late chunk delays no other chunk.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;

@@ -3,6 +3,7 @@
 //! A ring reduce-scatter of `p` equal chunks, then a ring allgather of the results.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;

@@ -4,6 +4,7 @@
 //! If ranks outnumber cores, every message saved is a wake-up saved.
 //!
 //! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{
     broadcast, reduce,

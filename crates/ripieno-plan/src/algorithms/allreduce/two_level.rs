@@ -6,8 +6,10 @@
 //! a single rank would.
 //!
 //! Cost: short: reduce inside, allreduce between, broadcast inside, each by the default algorithm. Long: reduce-scatter
-//! inside, allreduce of `n/l` bytes by each of `l` leaders at once, allgather inside. Requires a commutative operation.
-//! An allreduce between the nodes completes every chunk, so all nodes get the same bits.
+//! inside, allreduce of `n/l` bytes by each of `l` leaders at once, allgather inside.
+//! Requires a commutative operation. An allreduce between the nodes completes every chunk, so all nodes get the same
+//! bits.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::choice::ONE_LEADER_BYTES;

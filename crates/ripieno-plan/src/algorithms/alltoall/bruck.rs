@@ -4,8 +4,11 @@
 //! bit `i` set in their distance. It sends them to the rank `2^i` after it in one message, and received chunks take
 //! their places. At the end the chunks are unpacked.
 //!
-//! There are few messages with more bytes, and two copies inside the rank for each. Requires chunks of equal length on
-//! all ranks, because a rank forwards chunks of unknown size. Scratch: `n/2` bytes for every round and `n/2` more.
+//! There are few messages with more bytes, and two copies inside the rank for each.
+//! Requires chunks of equal length on all ranks, because a rank forwards chunks of unknown size. Scratch: `n/2` bytes
+//! for every round and `n/2` more.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Buffer, TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};

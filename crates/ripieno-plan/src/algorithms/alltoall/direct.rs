@@ -2,6 +2,8 @@
 //!
 //! In round `i` every rank sends to the rank `i` after it, so the ranks do not all send to the same rank at once. A
 //! rank's own chunk is copied. No message waits for another: one hop.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -7,6 +7,8 @@
 //!
 //! Staging takes one pass over the input. A rank has one outgoing and one incoming stream, while direct sending has
 //! `p-1` of each. Scratch: `(p-1)/p·n` bytes.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

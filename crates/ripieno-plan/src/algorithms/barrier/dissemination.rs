@@ -2,6 +2,8 @@
 //!
 //! In round `i` every rank notifies the rank `2^i` after it. The token is one byte that every message reads and
 //! changes. Because all messages use the same byte, the rounds are ordered.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

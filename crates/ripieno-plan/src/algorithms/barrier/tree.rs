@@ -2,6 +2,8 @@
 //!
 //! Ranks report arrivals up a 4-nomial tree, and the release is sent down: an allreduce of the token. It has the fewest
 //! messages in total, `2(p-1)`, so it has the fewest wake-ups if ranks outnumber cores.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::allreduce;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span, Theory};

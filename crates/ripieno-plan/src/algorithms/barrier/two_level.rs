@@ -3,6 +3,7 @@
 //! The ranks of every node report to one leader, the leaders synchronize, and each leader releases its node.
 //!
 //! Cost: a reduce inside a node, a barrier between the nodes and a broadcast inside a node, of one byte each.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;

@@ -4,6 +4,7 @@
 //! and not a vector. Every inner rank sends all bytes twice.
 //!
 //! Cost for long vectors: `2·n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, binary};
 use crate::theory::{ceil_log2, exactly};

@@ -2,6 +2,8 @@
 //!
 //! The vector moves down a binomial tree, to the largest subtree first. So the number of ranks that have the vector
 //! doubles in every round. Twister calls it MST (minimum spanning tree).
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
 use crate::theory::{ceil_log2, exactly};

@@ -4,6 +4,7 @@
 //! segments as they arrive, so all links are busy at once and the time hardly depends on `p`.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -5,6 +5,7 @@
 //! arrive. Long vectors take the time of a chain, and short vectors the time of a tree.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, double};
 use crate::theory::{ceil_log2, exactly};

@@ -1,6 +1,8 @@
 //! Flat broadcast: every rank ends with the root's vector.
 //!
 //! The root sends the vector to every other rank, in one hop. This is best for `p = 2` and for slow readers.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -2,6 +2,8 @@
 //!
 //! The vector moves down a 4-nomial tree. It has half the hops of a binomial tree, and three messages in place of two.
 //! This is faster if the latency of a message is much longer than the time that it occupies its sender.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};

@@ -4,6 +4,8 @@
 //! rank at distance `i` from the root, so the chunks of a subtree are one span for any root. A rank does not receive
 //! the chunks of the scatter again in the allgather. Every rank except the root receives `n` bytes in total, and the
 //! root receives none.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::NomialNode;
 use crate::algorithms::{scatter, tree};

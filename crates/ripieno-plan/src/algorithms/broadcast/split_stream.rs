@@ -4,6 +4,7 @@
 //! no rank sends more than the vector. If a rank fails, at most one stripe is interrupted for other ranks.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{stripe_count, stripe_degree, stripe_depth, stripe_tree};
 use crate::theory::{ceil_log2, exactly};

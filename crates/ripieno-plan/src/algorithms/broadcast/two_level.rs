@@ -4,6 +4,7 @@
 //! it arrives.
 //!
 //! Cost: the default broadcast among `q` nodes, plus the default broadcast inside a node.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;

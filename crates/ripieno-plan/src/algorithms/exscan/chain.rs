@@ -5,6 +5,7 @@
 //! byte, so segments are forwarded as they arrive. The last rank combines nothing.
 //!
 //! Combines in rank order. Scratch: `n` bytes on all ranks except the first and the last.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //! vector in scratch. The cost of these rounds has a second `gamma`.
 //!
 //! Requires a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //! around, they are two spans and need a second message.
 //!
 //! Requires each rank's own chunk in place, and the whole layout as scratch on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -3,6 +3,7 @@
 //! Every rank sends its chunk to the root, which receives all bytes.
 //!
 //! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

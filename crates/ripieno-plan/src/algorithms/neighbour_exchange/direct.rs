@@ -3,6 +3,8 @@
 //! Every rank sends one message to each neighbor, starting with the nearest after it. So the ranks do not all send to
 //! the same rank at once if they have similar neighbors. Data for the rank itself is copied. No message waits for
 //! another: one hop.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, PeerSpan, Plan, PlanFunction, Theory};

@@ -1,6 +1,9 @@
 //! Point to point: the receiver ends with the sender's vector.
 //!
-//! One message. Cost: `alpha + n·beta`.
+//! One message.
+//! Cost: `alpha + n·beta`.
+//!
+//! Source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //! level costs a segment and not a vector. Every inner rank receives and combines all bytes twice.
 //!
 //! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::binary;
 use crate::theory::{ceil_log2, exactly};

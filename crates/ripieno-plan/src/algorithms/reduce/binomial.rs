@@ -3,6 +3,7 @@
 //! Vectors move up a binomial tree, smallest subtree first, and are combined at every node.
 //!
 //! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::NomialNode;
 use crate::theory::{ceil_log2, exactly};

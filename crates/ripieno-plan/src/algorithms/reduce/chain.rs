@@ -4,6 +4,7 @@
 //! the result on. The executor forwards segments as they arrive, so the time hardly depends on `p`.
 //!
 //! Requires a commutative operation: vectors are combined by distance from the root, farthest first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,7 +4,9 @@
 //! are the leaves of the first. So no rank below the root receives more than two halves, and all links are busy at
 //! once. The executor forwards segments as they arrive.
 //!
-//! Cost for long vectors: `n·(beta + gamma)`. Requires a commutative operation; the trees fix the order.
+//! Cost for long vectors: `n·(beta + gamma)`.
+//! Requires a commutative operation; the trees fix the order.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, double};
 use crate::theory::{ceil_log2, exactly};

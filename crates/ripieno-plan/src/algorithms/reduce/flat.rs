@@ -4,6 +4,7 @@
 //! receives all vectors, in one hop: the best algorithm for two or three ranks.
 //!
 //! Requires a commutative operation.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

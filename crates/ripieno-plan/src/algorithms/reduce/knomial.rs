@@ -4,6 +4,7 @@
 //! three messages in place of two.
 //!
 //! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};

@@ -4,6 +4,7 @@
 //! result on. The last rank sends it to the root. The executor forwards segments as they arrive.
 //!
 //! Combines in rank order, so the operation need not be commutative. Scratch: `n` bytes on all ranks except the first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //! at distance `i` from the root, so the chunks of a subtree are one span for any root.
 //!
 //! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{cyclic, gather, reduce_scatter, tree};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -3,7 +3,9 @@
 //! This is the reversed two-level broadcast: first a reduce inside every node, then a reduce between one rank of each
 //! node.
 //!
-//! Cost: the default reduce inside a node, plus the default reduce among the nodes. Requires a commutative operation.
+//! Cost: the default reduce inside a node, plus the default reduce among the nodes.
+//! Requires a commutative operation.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;

@@ -6,6 +6,7 @@
 //!
 //! Requires a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every
 //! pair of ranks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

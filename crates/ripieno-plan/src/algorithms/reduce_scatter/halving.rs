@@ -6,6 +6,7 @@
 //! after it.
 //!
 //! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;

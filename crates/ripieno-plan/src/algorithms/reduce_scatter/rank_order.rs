@@ -6,6 +6,7 @@
 //!
 //! Combines in rank order, so the operation need not be commutative. Uses a link between every pair of ranks. Scratch:
 //! `p-1` chunks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

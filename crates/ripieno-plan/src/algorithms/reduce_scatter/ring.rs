@@ -3,6 +3,7 @@
 //! Each chunk moves around the ring, from the rank after its owner to its owner, and is combined at every rank.
 //!
 //! Requires a commutative operation: chunk `c` is combined in the order `c+1, c+2, …, c`.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

@@ -4,7 +4,9 @@
 //! combine and scatter their chunks between the nodes. Finally the leaders send the chunks of the other ranks to them.
 //!
 //! Cost: a reduce-scatter of all chunks inside, plus one between the nodes by `l` leaders at once, each by the default
-//! algorithm. Requires a commutative operation. Chunks and nodes may have any sizes.
+//! algorithm.
+//! Requires a commutative operation. Chunks and nodes may have any sizes.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;

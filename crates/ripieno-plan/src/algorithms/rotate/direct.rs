@@ -2,6 +2,8 @@
 //!
 //! Each rank sends one message to the rank at this distance. Blocks may differ in size or be empty; the largest block
 //! determines the time.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -4,6 +4,7 @@
 //! segments as they arrive, so the time for long vectors hardly depends on `p`.
 //!
 //! Combines in rank order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

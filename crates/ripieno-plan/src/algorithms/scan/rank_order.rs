@@ -5,6 +5,7 @@
 //!
 //! Combines in rank order with the operands of each combination in this order, so the operation need not be
 //! commutative. Scratch: `n` bytes on all ranks except the first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

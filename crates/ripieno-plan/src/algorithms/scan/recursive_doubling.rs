@@ -4,6 +4,7 @@
 //! it.
 //!
 //! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};

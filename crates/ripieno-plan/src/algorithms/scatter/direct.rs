@@ -1,6 +1,8 @@
 //! Direct scatter: every rank ends with its chunk of the root's vector.
 //!
 //! The root sends each chunk to its rank, so all bytes leave the root.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};

@@ -1,8 +1,8 @@
 //! Density: the fraction of all features in the union of the sets of some ranks.
 //!
 //! It predicts how the data of a sparse reduction shrinks from layer to layer before anything is sent. After layers
-//! with a degree product of `K`, a rank holds the union of `K` ranks' sets within `1/K` of the features. Source: Zhao
-//! and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
+//! with a degree product of `K`, a rank holds the union of `K` ranks' sets within `1/K` of the features.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 mod empirical;
 mod power_law;

@@ -2,9 +2,9 @@
 //!
 //! The density of a set is `f(lambda) = 1/n·Σ (1 - exp(-lambda·r^-alpha))`, and the density of the union of the sets of
 //! `K` ranks is `f(K·lambda)`. Terms up to [`HEAD_COUNT`] are summed directly. The others follow from the
-//! Euler–Maclaurin formula with an integral over `ln r`. Cost: some thousand exponentials for any `n`; relative error
-//! below 1e-9. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV, eqs.
-//! 3–7.
+//! Euler–Maclaurin formula with an integral over `ln r`.
+//! Cost: some thousand exponentials for any `n`; relative error below 1e-9.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV, eqs. 3–7.
 
 use libm::{exp, expm1, log, sqrt};
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! where `P` is the number of bytes that it holds before the layer, by the density curve (eq. 5), and `T` is the packet
-//! curve. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections III.D and IV.
+//! curve.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections III.D and IV.
 
 mod packets;
 
