@@ -6,10 +6,10 @@
 //! rank makes the same choice, because the choice depends only on the arguments.
 //!
 //! To calibrate: run `ripieno bench` over 8 B … 64 MiB and 2 … 32 ranks with every algorithm of a collective. Use
-//! shared memory for [`NODE`], the lab with one rank per host for [`NETWORK`], and an otherwise idle machine. If the
-//! choice is more than 15 % slower than the best algorithm, change the limit of its row or insert a row before it: the
-//! first matching row is used. In shared memory also measure arrays of `rp.empty`: they are sent without a copy, as are
-//! most results of calls from Python. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
+//! shared memory for [`NODE`], the lab with one rank per host for [`NETWORK`], and an otherwise idle machine. The first
+//! matching row of a table is used. If it is more than 15 % slower than the best algorithm, change its limit or insert
+//! a row before it. In shared memory also measure arrays of `rp.empty`: they are sent without a copy, as are most
+//! results of calls from Python. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
 use crate::catalogue::{ALGORITHMS, Algorithm, Needs, PlacementUse};
 use crate::group::Group;

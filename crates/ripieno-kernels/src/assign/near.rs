@@ -49,8 +49,8 @@ impl NearIndex {
 /// Perform [`crate::assign_accumulate`] with comparisons limited to the `probes` nearest groups of each row and its
 /// previous centroid.
 ///
-/// The previous pass must have been over the same points, or over another number of points. With as many probes as
-/// groups the labels equal the labels of an exact pass.
+/// The previous pass should have been over the same points. Its labels are ignored if the number of points differs.
+/// With as many probes as groups the labels equal the labels of an exact pass.
 ///
 /// # Panics
 /// If the shapes do not fit, there are rows but no centroid, or no probes.

@@ -1,14 +1,17 @@
 //! Persistent thread teams: created by the first kernel that needs them and reused until the process ends.
 //!
 //! A team consists of a caller and helpers, which sleep between tasks. A process has as many teams as callers that
-//! compute concurrently. A caller takes a free team and returns it. A forked child creates its own teams. There are two
-//! models (Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
-//! clusters", section III.A): fork-join is one [`run`] per phase, and BSP is one [`run`] for all phases, separated by
+//! compute concurrently. A caller takes a free team and returns it. A forked child creates its own teams.
+//!
+//! There are two models. Fork-join is one [`run`] per phase. BSP is one [`run`] for all phases, separated by
 //! [`TeamThread::wait`].
 //!
 //! Cost of a fork-join: one swap per helper and one addition by each helper, plus a system call for each sleeping
 //! helper. A thread sleeps after it has polled for [`SPIN`], or [`YIELDS`] times if threads share cores. Each member
 //! reads the clock before and after its work, and around every wait that does not end at once.
+//!
+//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+//! clusters", section III.A.
 
 mod barrier;
 mod gate;

@@ -1,9 +1,9 @@
 //! Recursive-halving reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! If `p` is a power of two, pairs of ranks that differ in one bit, highest bit first, exchange halves of their
-//! remaining chunks and combine them. Otherwise it is a reversed Bruck allgather. With `s` the largest power of two
-//! below the number of remaining chunks, every rank sends the chunks of the ranks from `s` after it to the rank `s`
-//! after it.
+//! If `p` is a power of two, pairs of ranks that differ in one bit exchange halves of their remaining chunks and
+//! combine them, starting with the highest bit. Otherwise it is a reversed Bruck allgather. Let `s` be the largest
+//! power of two below the number of remaining chunks. Every rank sends the chunks of all ranks at distance `s` or more
+//! after it to the rank `s` after it.
 //!
 //! Requires a commutative operation; the rounds fix the order.
 //! Cost and source: see [`ENTRY`].

@@ -1,9 +1,9 @@
 //! Two binary trees over a group: no rank except the root has children in both trees.
 //!
-//! The `m = p-1` ranks other than the root form in-order binary trees, numbered `1..=m` from left to right; the
-//! odd numbers are leaves. The first tree numbers the ranks by distance from the root. The second tree reverses the
-//! numbers if `m` is even, and shifts them by one if `m` is odd, so the leaves of one tree are inner nodes of the
-//! other. The root is the parent of the top of both trees. Depth `floor(log2 (p-1)) + 1`.
+//! The `m = p-1` ranks other than the root form in-order binary trees, numbered `1..=m` from left to right. Odd numbers
+//! are leaves. The first tree numbers the ranks by distance from the root. The second tree reverses the numbers if `m`
+//! is even, and shifts them by one if `m` is odd. So the leaves of one tree are inner nodes of the other. The root is
+//! the parent of the top of both trees. Depth `floor(log2 (p-1)) + 1`.
 //!
 //! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
 //! Computing 2009.
