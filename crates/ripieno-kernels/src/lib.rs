@@ -3,9 +3,9 @@
 //! - K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several passes, and
 //!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`meet_groups`] and [`accumulate_run`]
 //!   compute a pass and its sums if a rank holds only some of the centroids. [`assign_sparse`] and
-//!   [`accumulate_sparse`] process sparse rows, and [`assign`] predicts. [`update_min_distances`] is a step of seeding,
-//!   and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and [`recenter`] is
-//!   the local update.
+//!   [`accumulate_sparse`] process sparse rows, and [`assign()`] predicts. [`update_min_distances`] is a step of
+//!   seeding, and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and
+//!   [`recenter`] is the local update.
 //! - Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows; [`solve_factors`] of ratings,
 //!   with the [`scatter`] matrix of factors; [`add_products`] of columns.
 //! - Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts.

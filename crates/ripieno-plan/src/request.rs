@@ -1,6 +1,6 @@
 //! Requests: a collective and its arguments from the view of one rank.
 //!
-//! [`collectives!`] is the single list of collectives and their arguments. [`CollectiveArguments`] serves plans, which
+//! `collectives!` is the single list of collectives and their arguments. [`CollectiveArguments`] serves plans, which
 //! use spans of buffers, and callers, which use element counts.
 
 use crate::Group;
