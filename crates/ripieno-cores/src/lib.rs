@@ -8,7 +8,7 @@
 
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Number of such waits in a row after which a thread moves to another core. Depending on the thread number, up to
+/// A thread moves to another core after this number of such waits in a row. Depending on the thread number, up to
 /// [`MOST_MORE`] is added, so two threads that share a core do not both move.
 const TIMES: u32 = 24;
 const MOST_MORE: u32 = 21;

@@ -4,7 +4,7 @@ use crate::random::FuzzRandom;
 
 /// Largest number of mutations of one input.
 const DAMAGES_MAX: usize = 6;
-/// Numbers at the limits of integer types, for which readers tend to fail.
+/// Numbers at the limits of integer types, where readers tend to fail.
 const EDGES: [u64; 12] = [
     0,
     1,

@@ -2,8 +2,8 @@
 //!
 //! A [`Fuzz`] takes valid bytes and the files of a corpus, mutates them at random, and passes them to a reader. The
 //! reader returns an outcome, for example an error without its numbers. An input with a new outcome is mutated further,
-//! so readers are explored in depth on a stable compiler without instrumentation. An input for which the reader panics
-//! or exceeds its memory limit ends the test. It is written to a file that the next run reads. The seed of an input is
+//! so readers are explored in depth on a stable compiler without instrumentation. An input ends the test if the
+//! reader panics or exceeds its memory limit. It is written to a file that the next run reads. The seed of an input is
 //! its number, so every run is reproducible.
 //!
 //! Environment: `RIPIENO_FUZZ_INPUTS` is the number of inputs per reader, and `RIPIENO_FUZZ_FIRST` the number of the
