@@ -1,19 +1,19 @@
-//! Threads that wait for each other on one core, although each could have a core of its own.
+//! Detector for threads that wait for each other on the same core although separate cores are available.
 //!
-//! A kernel may leave them so for long, as it wakes a thread beside the one that wakes it, and neither is ever idle.
-//! Whatever one waits for from the other then takes a switch of threads. What tells it: that is there as soon as the
-//! thread has offered its core to others, time after time.
+//! A kernel may keep such threads together for long. It places a woken thread near the waking one, and neither thread
+//! is ever idle. Every wait for the other thread then needs a context switch. The symptom: the awaited event occurs
+//! with the thread's first `yield`, many times in a row.
 //!
-//! Ranks, which are processes, and threads of a team are alike here.
+//! Ranks, which are processes, and threads of a team are treated alike.
 
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// So often in a row before a thread goes to another core, and by its number up to [`MOST_MORE`] times more often: two
-/// that share one do not both go.
+/// A thread moves to another core after this number of such waits in a row. Depending on the thread number, up to
+/// [`MOST_MORE`] is added, so two threads that share a core do not both move.
 const TIMES: u32 = 24;
 const MOST_MORE: u32 = 21;
 
-/// What a thread's waits have told.
+/// Counter of a thread's consecutive waits that indicate a shared core.
 #[derive(Clone, Copy, Debug)]
 pub struct CoLocationDetector {
     in_a_row: u32,
@@ -21,14 +21,15 @@ pub struct CoLocationDetector {
 }
 
 impl CoLocationDetector {
-    /// That of the thread of this number among those that wait for each other.
+    /// Create the detector of thread `number` among the threads that wait for each other.
     pub const fn of(number: usize) -> CoLocationDetector {
         CoLocationDetector { in_a_row: 0, most: TIMES + (number % 4) as u32 * MOST_MORE / 3 }
     }
 
-    /// The calling thread has waited, and what it waited for came, or not, with the first offer of its core. After a
-    /// row of those that did it goes to another core that it may use, and may be anywhere afterwards that it could be
-    /// before.
+    /// Record a wait of the calling thread.
+    ///
+    /// The argument is whether the awaited event occurred with the first yield of the core. After a sequence of such
+    /// waits the thread moves to another allowed core. Its CPU affinity is the same afterwards as before.
     pub fn note(&mut self, came_with_the_first_offer: bool) {
         self.in_a_row = if came_with_the_first_offer { self.in_a_row + 1 } else { 0 };
         if self.in_a_row >= self.most {
@@ -38,7 +39,7 @@ impl CoLocationDetector {
     }
 }
 
-/// Where this is refused the thread stays: its work is not less right there.
+/// Move the calling thread to another core. On error the thread stays, which is still correct.
 fn go_elsewhere() {
     let Ok(anywhere) = sched_getaffinity(None) else { return };
     let mut elsewhere = anywhere;

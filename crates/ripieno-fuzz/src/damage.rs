@@ -1,10 +1,10 @@
-//! What may happen to bytes on their way, or be done to them on purpose.
+//! Mutations of valid input, as caused by transmission errors or by an attacker.
 
 use crate::random::FuzzRandom;
 
-/// Damages that one input has at most.
+/// Largest number of mutations of one input.
 const DAMAGES_MAX: usize = 6;
-/// Numbers at which readers go wrong.
+/// Numbers at the limits of integer types, where readers tend to fail.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -19,11 +19,11 @@ const EDGES: [u64; 12] = [
     i64::MAX as u64,
     u64::MAX,
 ];
-/// What texts are made of.
+/// Tokens inserted into texts.
 const WORDS: [&str; 16] =
     ["\n", "\r\n", " ", "\t", ",", ":", "-", "0", "9223372036854775807", "1e999", "nan", "#", "\"", "\0", "{", "["];
 
-/// One of `pool`, changed; seldom bytes that are no one's.
+/// Return a mutated element of `pool`, or rarely random bytes.
 pub(crate) fn damaged(pool: &[Vec<u8>], longest: usize, random: &mut FuzzRandom) -> Vec<u8> {
     if random.below(64) == 0 {
         let length = random.below(longest + 1).min(random.below(longest + 1));
@@ -65,7 +65,7 @@ fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
     }
 }
 
-/// A number at which readers go wrong, or one beside it, of 1 to 8 bytes in either order.
+/// Return an edge number or one of its neighbors, in 1 to 8 bytes of either byte order.
 fn number(random: &mut FuzzRandom) -> Vec<u8> {
     let near = random.below(3) as u64;
     let number = random.of(&EDGES).wrapping_add(near).wrapping_sub(1);

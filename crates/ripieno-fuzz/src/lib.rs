@@ -1,14 +1,14 @@
-//! Damaged bytes for whatever reads bytes that others have written: for the tests of the other crates alone.
+//! Fuzzing of readers of untrusted bytes, for the tests of the other crates only.
 //!
-//! A [`Fuzz`] takes valid bytes and the files of a corpus, damages them by chance, and gives them to a reader. What the
-//! reader makes of them is its outcome, an error without its numbers, say: who has an outcome that is new is damaged
-//! further. So readers are explored in depth on a stable compiler, which instruments nothing. An input at which the
-//! reader panics, or takes more memory than it was allowed, ends the test, and is written where the next run finds it.
-//! The seed of an input is its number, so a run says the same wherever it is repeated.
+//! A [`Fuzz`] takes valid bytes and the files of a corpus, mutates them at random, and passes them to a reader. The
+//! reader returns an outcome, for example an error without its numbers. An input with a new outcome is mutated further,
+//! so readers are explored in depth on a stable compiler without instrumentation. An input ends the test if the
+//! reader panics or exceeds its memory limit. It is written to a file that the next run reads. The seed of an input is
+//! its number, so every run is reproducible.
 //!
-//! `RIPIENO_FUZZ_INPUTS` says how many inputs each reader gets, `RIPIENO_FUZZ_FIRST` with which number to begin. With
-//! `RIPIENO_FUZZ_KEEP=1` the first input of every outcome becomes a file of the corpus.
-//! Cost: some 100 ns for each input, beside its reader.
+//! Environment: `RIPIENO_FUZZ_INPUTS` is the number of inputs per reader, and `RIPIENO_FUZZ_FIRST` the number of the
+//! first input. With `RIPIENO_FUZZ_KEEP=1` the first input of every outcome is added to the corpus.
+//! Cost: some 100 ns per input, in addition to its reader.
 
 mod counting;
 mod damage;
@@ -26,17 +26,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use watch::ReaderWatch;
 
-/// Inputs of each reader in the tests.
+/// Default number of inputs per reader in the tests.
 const USUAL_INPUTS: u64 = 20_000;
-/// Inputs of new outcomes that are damaged further at most.
+/// Largest number of inputs with new outcomes that are kept for further mutation.
 const KEPT_MAX: usize = 512;
-/// How long a damaged input is at most, beside the longest valid one.
+/// Largest growth of a mutated input over the longest valid one.
 const GROWTH_BYTES: usize = 256;
 
-/// The file of the corpus with an input at which a reader stays.
+/// Corpus file for an input that a reader does not finish.
 const STUCK: &str = "stuck";
 
-/// How a reader is tried.
+/// Configuration of a fuzz test for one reader.
 pub struct Fuzz {
     name: &'static str,
     corpus: PathBuf,
@@ -46,24 +46,25 @@ pub struct Fuzz {
 }
 
 impl Fuzz {
-    /// The reader of this name, of which `manifest` is the folder of its crate: `env!("CARGO_MANIFEST_DIR")`. It may
-    /// take 4 KiB and 64 bytes for each of an input unless it is [allowed](Fuzz::allowing) more.
+    /// Create the test of a reader. `manifest` is the folder of its crate: `env!("CARGO_MANIFEST_DIR")`.
+    ///
+    /// The reader may use 4 KiB plus 64 bytes per input byte, unless [`allowing`](Fuzz::allowing) sets another limit.
     pub fn new(name: &'static str, manifest: &str, valid: impl IntoIterator<Item = Vec<u8>>) -> Fuzz {
         let corpus = [manifest, "tests", "corpus", name].iter().collect();
         Fuzz { name, corpus, valid: valid.into_iter().collect(), allowed_bytes: |bytes| 4096 + 64 * bytes, share: 1 }
     }
 
-    /// Of memory, as much as this function of an input's length says.
+    /// Set the memory limit as a function of the input length.
     pub fn allowing(self, allowed_bytes: fn(usize) -> usize) -> Fuzz {
         Fuzz { allowed_bytes, ..self }
     }
 
-    /// Of the inputs one of `share` only: its reader is slow.
+    /// Use only one in `share` inputs, for a slow reader.
     pub fn one_of(self, share: u64) -> Fuzz {
         Fuzz { share, ..self }
     }
 
-    /// Gives `reader` the corpus, the valid bytes, and as many damaged ones as were asked for.
+    /// Pass the corpus, the valid bytes, and the requested number of mutated inputs to `reader`.
     pub fn run<Outcome: Hash>(self, mut reader: impl FnMut(&[u8]) -> Outcome) {
         let mut pool = self.corpus();
         pool.extend(self.valid.iter().cloned());
@@ -120,7 +121,7 @@ impl Fuzz {
         hasher.finish()
     }
 
-    /// The files of the corpus, in the order of their names.
+    /// Read the files of the corpus in the order of their names.
     fn corpus(&self) -> Vec<Vec<u8>> {
         let entries = fs::read_dir(&self.corpus).map(|entries| entries.map(|entry| entry.unwrap().path()));
         let mut paths: Vec<PathBuf> = entries.map(Iterator::collect).unwrap_or_default();

@@ -1,20 +1,18 @@
-//! Numbers by chance, the same for the same seed everywhere.
-//!
-//! Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014 (SplitMix64).
+//! Pseudorandom numbers, the same for the same seed on every platform.
 
-/// A row of numbers.
+/// A pseudorandom sequence.
 #[derive(Clone, Debug)]
 pub struct FuzzRandom(u64);
 
 impl FuzzRandom {
-    /// The row of this seed.
+    /// Create the sequence for this seed.
     pub fn new(seed: u64) -> FuzzRandom {
         let mut row = FuzzRandom(seed);
-        // Rows of neighbouring seeds are the same one, a step apart, until they are mixed.
+        // Sequences of consecutive seeds would be shifted copies of each other without this mixing step.
         FuzzRandom(row.draw())
     }
 
-    /// The next number.
+    /// Return the next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,12 +20,12 @@ impl FuzzRandom {
         mixed ^ (mixed >> 31)
     }
 
-    /// The next one below `end`, which is more than 0.
+    /// Return the next number below `end`, which must be positive.
     pub fn below(&mut self, end: usize) -> usize {
         (self.draw() % end as u64) as usize
     }
 
-    /// One of `choices`, of which there are some.
+    /// Return a random element of `choices`, which must not be empty.
     pub fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len())]
     }

@@ -1,21 +1,21 @@
-//! Whoever stays at an input for ever is found, too.
+//! Watchdog that detects readers which do not finish an input.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// No reader takes so long for an input, on a machine however busy.
+/// Longest time of a reader for one input, with a margin for a busy machine.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What a reader is at. It is watched until this is dropped.
+/// Watchdog over the current input of a reader. It runs until it is dropped.
 pub(crate) struct ReaderWatch {
     current: Arc<Mutex<(u64, Vec<u8>)>>,
     _until: Sender<()>,
 }
 
 impl ReaderWatch {
-    /// The process ends when the reader stays at one input, which is written to `file`.
+    /// Start the watchdog. If the reader does not finish an input, it is written to `file` and the process ends.
     pub fn begin(file: PathBuf) -> ReaderWatch {
         let current = Arc::new(Mutex::new((0, Vec::new())));
         let (until, ended) = channel::<()>();
@@ -36,7 +36,7 @@ impl ReaderWatch {
         ReaderWatch { current, _until: until }
     }
 
-    /// The reader is given this input.
+    /// Record the input that the reader starts.
     pub fn note(&self, input: &[u8]) {
         let (number, current) = &mut *self.current.lock().unwrap();
         *number += 1;

@@ -1,4 +1,4 @@
-//! The tool itself: it finds what is there to be found.
+//! Tests of the fuzzer itself: it detects known faults.
 
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use std::panic::catch_unwind;
@@ -10,12 +10,12 @@ fn fuzz(name: &'static str) -> Fuzz {
     Fuzz::new(name, &folder(name), [vec![2, 0, 10, 20], vec![0, 0]])
 }
 
-/// A folder in which what is found does not stay.
+/// Return a temporary corpus folder.
 fn folder(name: &str) -> String {
     format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// A length in two bytes, then so many bytes.
+/// Read a two-byte length followed by that number of bytes.
 fn read(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
     let (length, rest) = bytes.split_first_chunk().ok_or("no length")?;
     rest.get(..u16::from_le_bytes(*length).into()).map(<[u8]>::to_vec).ok_or("too few bytes")

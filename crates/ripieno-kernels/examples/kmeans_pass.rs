@@ -1,12 +1,12 @@
-//! Times passes of K-means and says where the time goes.
+//! Benchmark of K-means passes, with the time of each part.
 //!
 //!     cargo run --release --example kmeans_pass -- [vectors.npy] [clusters] [threads] [passes] [MODE] [probes]
 //!
-//! `vectors.npy` holds f32 or u8 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are made up. The centroids
-//! start at rows `i·n/k`. The mode is `bounds`, `bytes` or `near`, or none. With `bounds` every pass is timed with and
-//! without those of the one before. With `bytes` the vectors are bytes, and every pass is timed with them and with the
-//! same values as f32, beside the rate at which the machine adds up products of bytes. With `near` the vectors are
-//! bytes, and near passes, by default of 16 probes, are timed beside exact assignments of up to 4,096 rows among them.
+//! `vectors.npy` contains f32 or u8 in C order; without it (or with `ROWSxCOLUMNS`) the vectors are generated. The
+//! centroids start at rows `i·n/k`. The mode is `bounds`, `bytes`, `near`, or none. With `bounds` every pass is timed
+//! with and without the bounds of the previous pass. With `bytes` the vectors are bytes. Every pass is timed with bytes
+//! and with the same values as f32, and compared with the machine's rate of byte products. With `near` the vectors are
+//! bytes. Near passes, by default with 16 probes, are compared with exact assignments of a sample of up to 4,096 rows.
 //! The rates of passes are nominal: `2·n·k·d` operations.
 
 use ripieno_kernels::{
@@ -63,7 +63,7 @@ fn time(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count
     );
 }
 
-/// A pass, what it gave, and the seconds of the whole and of the assignment alone.
+/// A pass with its result, and the seconds of the whole and of the assignment alone.
 struct Timed {
     pass_s: f64,
     assign_s: f64,
@@ -91,7 +91,7 @@ impl Timed {
     }
 }
 
-/// Passes over bytes and over the same values as f32, by turns.
+/// Time passes over bytes and over the same values as f32, alternately.
 fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize) {
     let (n, d, k) = (points.rows(), points.columns(), cluster_count);
     let bytes = as_bytes(points);
@@ -129,14 +129,14 @@ fn time_bytes(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass
     }
 }
 
-/// The values as bytes; other ones than whole numbers up to 255 are stretched to these.
+/// Convert the values to bytes. Values up to 1 are scaled to 255.
 fn as_bytes(points: Matrix<f32>) -> Vec<u8> {
     let most = points.values().iter().fold(0.0, |most: f32, &value| most.max(value));
     let stretch = if most <= 1.0 { 255.0 } else { 1.0 };
     points.values().iter().map(|&value| (value * stretch).round() as u8).collect()
 }
 
-/// Near passes over bytes, beside exact assignments of a sample of the rows.
+/// Time near passes over bytes, and compare them with exact assignments of a sample of the rows.
 fn time_near(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_count: usize, probes: usize) {
     const SAMPLE_ROWS: usize = 4096;
     let (n, d, k) = (points.rows(), points.columns(), cluster_count);
@@ -177,7 +177,7 @@ fn time_near(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pass_
     }
 }
 
-/// How many products of bytes the machine adds up in registers, by `vpdpbusd` on some threads; nothing without VNNI.
+/// Return the rate of byte products in registers with `vpdpbusd` on some threads, or `None` without VNNI.
 fn products_per_s(thread_count: usize) -> Option<f64> {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512vnni") {
@@ -203,11 +203,11 @@ mod vnni {
     /// Sums of 16 lanes of four products.
     pub const PRODUCTS_PER_ROUND: usize = SUMS * 16 * 4;
 
-    /// As many products as can be under way at once, again and again.
+    /// Repeat as many independent products as can be in flight at once.
     #[target_feature(enable = "avx512f,avx512vnni")]
     pub fn rounds(count: usize) -> i32 {
         let (a, b) = (_mm512_set1_epi8(std::hint::black_box(3)), _mm512_set1_epi8(std::hint::black_box(1)));
-        // Sums that are known to be equal would be one.
+        // Sums with equal known values would be merged.
         let mut sums: [__m512i; SUMS] = std::array::from_fn(|at| _mm512_set1_epi32(std::hint::black_box(at as i32)));
         for _ in 0..count {
             for sum in &mut sums {
@@ -249,7 +249,7 @@ fn time_bounds(points: Matrix<f32>, cluster_count: usize, threads: &Threads, pas
     println!("{:.2} times as fast with bounds of {} bytes", plain_s / bounded_s, bounds.bytes());
 }
 
-/// The vectors of an .npy file, or `ROWSxCOLUMNS` made-up ones, and the number of columns.
+/// Return the vectors of an .npy file, or generated ones for `ROWSxCOLUMNS`, and the number of columns.
 fn vectors(source: &str) -> (Vec<f32>, usize) {
     let shape = source.split_once('x').and_then(|(n, d)| Some((n.parse::<usize>().ok()?, d.parse::<usize>().ok()?)));
     if let Some((rows, columns)) = shape {

@@ -1,10 +1,11 @@
-//! What threads that stay cost, beside rayon's, threads made for each phase, and the barrier of the standard library.
+//! Benchmark of persistent threads, compared with rayon, threads created for each phase, and the standard library's
+//! barrier.
 //!
 //!     cargo run --release --example threads -- [turns] [µs of a phase]
 //!
-//! What is compared runs by turns; a time is the median of the turns, with its quartiles. Beside it stand the context
-//! switches of the process in a turn, which depend less on what else the machine does. `ripieno bench threads` has
-//! more, drawn, but for rayon.
+//! The methods run alternately. A time is the median of the turns, with its quartiles. The context switches of the
+//! process in a turn are also printed, because they depend less on other load. `ripieno bench threads` has more methods
+//! and plots them, but without rayon.
 
 use ripieno_kernels::thread_costs::{PhaseDispatch, rounds_per_us, turn};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ const PHASES: usize = 64;
 /// Fork-joins or waits of a turn.
 const ROUNDS: usize = 2000;
 
-/// Threads are made less often: it takes long.
+/// The same for created threads, which take longer.
 const MADE_ROUNDS: usize = 100;
 
 fn main() {
@@ -55,7 +56,7 @@ fn main() {
     );
 }
 
-/// What a turn does, and how often.
+/// A benchmark case: its turn and the number of repetitions in it.
 struct ThreadsCase<'a> {
     name: &'static str,
     count: usize,
@@ -68,7 +69,7 @@ impl<'a> ThreadsCase<'a> {
     }
 
     fn of_rayon(name: &'static str, threads: usize, count: usize) -> ThreadsCase<'a> {
-        // As many as a team: its caller does nothing but wait.
+        // As many threads as a team has; the caller only waits.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("threads of rayon");
         let turn = move || {
             let begin = Instant::now();
@@ -105,9 +106,9 @@ fn compare(what: &str, turns: usize, cases: &[ThreadsCase]) {
     }
 }
 
-/// Context switches of this process so far: those that it asked for by waiting, and the others.
+/// Return the context switches of this process so far: voluntary and involuntary ones.
 fn switches() -> [i64; 2] {
-    // SAFETY: numbers may be zeros, and the call fills them in.
+    // SAFETY: zeros are valid numbers, and the call fills them in.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0, "a process may ask about itself");

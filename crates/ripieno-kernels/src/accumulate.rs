@@ -1,23 +1,24 @@
-//! Sums of the rows of each cluster, and the centroids they give.
+//! Sums of the rows of each cluster, and the resulting centroids.
 //!
-//! Each thread has clusters of its own and passes over all labels, so every sum adds its rows in row order, whatever
-//! the number of threads, and nothing is added up between threads. Cost: `n·d`, and reading `n` labels per thread.
+//! Each thread owns some clusters and passes over all labels. So every sum adds its rows in row order for any number of
+//! threads, and no sums are combined between threads.
+//! Cost: `n·d`, plus reading `n` labels per thread.
 
 use crate::phased::Phased;
 use crate::simd::{Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, TeamThread, Threads};
 use std::ops::Range;
 
-/// What [`recenter`] did.
+/// Result of [`recenter`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct CentroidShift {
-    /// The squared Frobenius norm of the centroids' move (scikit-learn's `center_shift_tot`).
+    /// The squared Frobenius norm of the centroids' movement (scikit-learn's `center_shift_tot`).
     pub squared_shift: f64,
-    /// The clusters without weight, in ascending order: they stayed where they were.
+    /// The clusters without weight, ascending. Their centroids did not move.
     pub empty: Vec<usize>,
 }
 
-/// Moves each centroid to the mean of its rows; a cluster without weight stays where it is and is reported.
+/// Move each centroid to the mean of its rows. A cluster without weight keeps its centroid and is reported.
 ///
 /// `centroids` and `sums` are `k × d`, `weight_sums` has length `k`.
 ///
@@ -54,7 +55,7 @@ fn move_to_mean<C: Centroid>(centroid: &mut [C], sum: &[f64], weight: f64) -> f6
     squared_shift
 }
 
-/// Overwrites `sums` (`k × d`) and `weight_sums` with those of the labelled rows.
+/// Overwrite `sums` (`k × d`) and `weight_sums` with the sums of the labeled rows.
 pub(crate) fn accumulate<P: Point>(
     points: Matrix<P>,
     labels: &[i32],
@@ -66,8 +67,8 @@ pub(crate) fn accumulate<P: Point>(
     accumulate_run(points, labels, weights, 0, (sums, weight_sums), threads);
 }
 
-/// Overwrites `sums` (`m × d`) and `weight_sums` with those of the rows of `m` clusters from `first` on; rows of others
-/// are passed over.
+/// Overwrite `sums` (`m × d`) and `weight_sums` with the sums of the rows of `m` clusters, starting with cluster
+/// `first`. Rows of other clusters are ignored.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -95,10 +96,11 @@ pub fn accumulate_run<P: Point>(
     threads.for_each(clusters, operations, || (), |(), clusters| threads.simd().run(clusters));
 }
 
-/// As [`accumulate`], by all members of a loop: each divides the clusters alike, and adds up its own share.
+/// Compute this member's share of [`accumulate`] in a loop of all members. Every member computes the same division of
+/// the clusters.
 ///
 /// # Safety
-/// In this phase, nobody else takes of the sums.
+/// In this phase, no other code takes parts of the sums.
 pub(crate) unsafe fn accumulate_share<P: Point>(
     points: Matrix<P>,
     labels: &[i32],
@@ -116,13 +118,13 @@ pub(crate) unsafe fn accumulate_share<P: Point>(
     threads.simd().run(Clusters { points, labels, weights, first, sums: own.0, weight_sums: own.1 });
 }
 
-/// With few columns a row costs less than asking whose it is.
+/// Return the number of shares. With few columns, adding a row costs less than checking its owner.
 fn share_count<P: Point>(points: Matrix<P>, threads: &Threads) -> usize {
     const COLUMNS_WORTH_ASKING: usize = 16;
     if points.columns() < COLUMNS_WORTH_ASKING { 1 } else { threads.count() }
 }
 
-/// Ends of `count` runs of these clusters with about the same number of rows each.
+/// Return the ends of `count` runs of these clusters with about the same number of rows each.
 fn shares(labels: &[i32], clusters: Range<usize>, count: usize) -> Vec<usize> {
     if count == 1 {
         return vec![clusters.end];
@@ -146,7 +148,7 @@ fn shares(labels: &[i32], clusters: Range<usize>, count: usize) -> Vec<usize> {
     ends
 }
 
-/// A run of clusters and the labelled rows, some of which are theirs.
+/// A run of clusters and all labeled rows, some of which belong to it.
 struct Clusters<'a, P> {
     points: Matrix<'a, P>,
     labels: &'a [i32],
@@ -178,7 +180,7 @@ impl<P: Point> VectorJob for Clusters<'_, P> {
 }
 
 impl<P: Point> Clusters<'_, P> {
-    /// The rows of few columns, of which a loop over columns would cost more than the additions.
+    /// Add rows of few columns, for which a loop over columns would cost more than the additions.
     #[inline(always)]
     fn add<const COLUMNS: usize>(self) {
         let (points, _) = self.points.values().as_chunks::<COLUMNS>();

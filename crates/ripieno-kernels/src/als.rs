@@ -1,12 +1,11 @@
-//! A half step of alternating least squares: the factors of each row, given those of the columns it has ratings of.
+//! Half step of alternating least squares: the factors of each row, given the factors of the columns that it has rated.
 //!
-//! Conjugate gradients come near them ([`conjugate`]), or they are solved for. For that, the factors of each row's
-//! columns are gathered, block by block, and the upper half of their scatter matrix is summed up in register tiles. The
-//! normal equations of as many rows as a vector has lanes are then solved by Cholesky's factors, each in a lane of its
-//! own. All of it stays in near caches. The bits of a row's factors depend on its ratings, their order and the SIMD
-//! level alone.
+//! The factors are approximated by conjugate gradients ([`conjugate`]) or computed exactly. For the latter, the factors
+//! of each row's columns are gathered block by block, and the upper half of their scatter matrix is summed in register
+//! tiles. Then one vector lane per row solves the normal equations by Cholesky factorization. All data stays in the
+//! nearer caches. The bits of a row's factors depend only on its ratings, their order and the SIMD level.
 //!
-//! Cost: `r²` operations a rating and `r³/3` a row, for factors of length `r`, in f32.
+//! Cost: `r²` operations per rating and `r³/3` per row, for factors of length `r`, in f32.
 //! Sources: Zhou, Wilkinson, Schreiber and Pan, "Large-scale parallel collaborative filtering for the Netflix prize",
 //! AAIM 2008, section 3; Hu, Koren and Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008,
 //! eq. 4; Demmel and Nguyen, "Fast reproducible floating-point summation", ARITH 2013, section 4 (the scatter matrix).
@@ -19,18 +18,18 @@ use crate::simd::{Vector, VectorJob};
 
 /// Rows of a register tile.
 const TILE_ROWS: usize = 8;
-/// Ratings whose factors are gathered at once.
+/// Number of ratings gathered at once.
 const BLOCK: usize = 64;
-/// Ratings of a part, about.
+/// Approximate number of ratings per unit of work.
 const PART_ENTRIES: usize = 1 << 14;
-/// Rows of a part of a scatter matrix.
+/// Rows per unit of work of a scatter matrix.
 const PART_ROWS: usize = 1 << 12;
 const LINE: usize = PanelLine::LEN;
 
-/// The ratings of each row.
+/// The ratings of each row, in compressed row form.
 #[derive(Clone, Copy, Debug)]
 pub struct Ratings<'a> {
-    /// Where the ratings of each row begin, and where the last ones end.
+    /// Start of each row's ratings, and the end of the last row's ratings.
     pub starts: &'a [i64],
     /// The column of each rating.
     pub columns: &'a [i32],
@@ -38,20 +37,20 @@ pub struct Ratings<'a> {
     pub values: &'a [f32],
 }
 
-/// What is minimised.
+/// The objective function.
 #[derive(Clone, Copy, Debug)]
 pub enum Aim<'a> {
-    /// The squared errors of the ratings, and `reg` times the squared factors of a row for each of its ratings.
+    /// The squared errors of the ratings, plus `reg` times the squared factors of a row for each of its ratings.
     Explicit {
         /// Factor of the penalty.
         reg: f32,
     },
-    /// Squared errors of all pairs, and `reg` times the squared factors. What is to be met is 1 where there is a
-    /// rating; its weight is 1 and `alpha` times the rating.
+    /// Weighted squared errors of all pairs, plus `reg` times the squared factors. The target is 1 for a rated pair and
+    /// 0 otherwise. The weight of a rated pair is 1 plus `alpha` times the rating.
     Implicit {
         /// Factor of the penalty.
         reg: f32,
-        /// By how much a rating raises the weight.
+        /// Increase of the weight per unit of rating.
         alpha: f32,
         /// The scatter matrix of the factors of all columns.
         gram: &'a [f32],
@@ -59,8 +58,8 @@ pub enum Aim<'a> {
 }
 
 impl Aim<'_> {
-    /// How much a rating counts beyond what the matrix has already, its share of the right side, and the squared error
-    /// of factors that are zero.
+    /// Return the weight of a rating in addition to the initial matrix, its factor on the right-hand side, and the
+    /// squared error of zero factors.
     #[inline(always)]
     fn weighed(&self, value: f32) -> (f32, f32, f64) {
         match self {
@@ -69,7 +68,7 @@ impl Aim<'_> {
         }
     }
 
-    /// Factor of the squared factors of a row of `count` ratings.
+    /// Return the penalty factor of a row with `count` ratings.
     #[inline(always)]
     fn penalty(&self, count: usize) -> f32 {
         match self {
@@ -79,22 +78,22 @@ impl Aim<'_> {
     }
 }
 
-/// How the factors of a row are found.
+/// Method for computing the factors of a row.
 #[derive(Clone, Copy, Debug)]
 pub enum Solver {
-    /// By the normal equations.
+    /// Solve the normal equations.
     Cholesky,
-    /// By so many steps of conjugate gradients, from the factors that the row has.
+    /// Perform a number of conjugate gradient steps, starting from the row's present factors.
     Conjugate {
-        /// Steps.
+        /// Number of steps.
         steps: usize,
     },
 }
 
-/// What a half step leaves, added up over its rows.
+/// Objective after a half step, summed over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objective {
-    /// The weighted squared errors of the ratings and, of an implicit aim, of all other pairs of rows that have
+    /// The weighted squared errors of the ratings. For an implicit aim also of all unrated pairs of rows that have
     /// ratings.
     pub loss: f64,
     /// The penalty of the rows' factors.
@@ -110,9 +109,9 @@ impl std::iter::Sum for Objective {
     }
 }
 
-/// Writes the factors of every row, `rank` each, given those of the columns; returns what is left to minimise.
+/// Compute the factors of every row, `rank` each, from the factors of the columns. Returns the remaining objective.
 ///
-/// Conjugate gradients begin with what is in `out`. A row without ratings gets zeros.
+/// Conjugate gradients start from the contents of `out`. A row without ratings gets zeros.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -132,7 +131,7 @@ pub fn solve_factors(
         assert_eq!(gram.len(), rank * rank, "the scatter matrix has a row for every factor");
     }
     let width = rank.next_multiple_of(LINE);
-    // Conjugate gradients fill up with a row of zeros.
+    // Conjugate gradients use the additional row of zeros as padding.
     let table = table(factors, rank, width, factors.len() / rank + 1);
     let table = floats(&table);
     let ranges = parts(ratings.starts);
@@ -158,7 +157,7 @@ pub fn solve_factors(
             );
         }
         Solver::Conjugate { steps } => {
-            // As many rows as columns, or none.
+            // Square, or empty.
             let gram =
                 if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width, width) } else { Vec::new() };
             let gram = floats(&gram);
@@ -178,10 +177,10 @@ pub fn solve_factors(
     objectives.into_iter().sum()
 }
 
-/// Adds up the products of the entries of each row with each other: the scatter matrix of the rows, `rank` by `rank`.
+/// Compute the scatter matrix of the rows, `rank` by `rank`: the sum of the outer products of each row with itself.
 ///
-/// Every product is rounded to a multiple of what `anchor` resolves, so sums are exact, and the same bits in any order
-/// of the rows. That takes an `anchor` of 1.5 times a power of two which is at least as large as any such sum.
+/// Every product is rounded to the resolution of `anchor`, so sums are exact and have the same bits for any order of
+/// the rows. `anchor` must be 1.5 times a power of two that is at least as large as any such sum.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -205,7 +204,7 @@ pub fn scatter(factors: &[f32], rank: usize, anchor: f64, out: &mut [f64], threa
     }
 }
 
-/// Some rows of a scatter matrix, whose upper half is added up.
+/// Some rows of a scatter matrix. Only its upper half is summed.
 struct Scatter<'a> {
     rows: &'a [f32],
     rank: usize,
@@ -225,7 +224,7 @@ impl VectorJob for Scatter<'_> {
             self.wide.extend(row.iter().map(|&x| x as f64));
             for (at, sums) in self.sums.chunks_exact_mut(rank).enumerate() {
                 let factor = self.wide[at];
-                // Products of two f32 are exact in f64; the anchor, added and taken away, rounds them.
+                // Products of two f32 are exact in f64. Adding and subtracting the anchor rounds them.
                 let pairs = sums[at..].iter_mut().zip(&self.wide[at..]);
                 pairs.for_each(|(sum, value)| *sum += (factor * value + anchor) - anchor);
             }
@@ -233,7 +232,7 @@ impl VectorJob for Scatter<'_> {
     }
 }
 
-/// Ranges of rows with about as many ratings each.
+/// Divide the rows into ranges with about as many ratings each.
 fn parts(starts: &[i64]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut first = 0;
@@ -246,7 +245,7 @@ fn parts(starts: &[i64]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Factors in `rows` rows of whole lines, filled up with zeros.
+/// Copy factors into `rows` rows of whole lines, padded with zeros.
 fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<PanelLine> {
     let mut lines = vec![PanelLine::default(); rows * width / LINE];
     for (to, from) in floats_mut(&mut lines).chunks_exact_mut(width).zip(factors.chunks_exact(rank)) {
@@ -255,7 +254,7 @@ fn table(factors: &[f32], rank: usize, width: usize, rows: usize) -> Vec<PanelLi
     lines
 }
 
-/// Memory of a thread, in whole lines.
+/// Buffers of a thread, in whole lines.
 #[derive(Default)]
 struct AlsScratch {
     gathered: Vec<PanelLine>,
@@ -278,7 +277,7 @@ impl AlsScratch {
     }
 }
 
-/// The rows of a part, from `first` on.
+/// A range of rows, starting with `first`.
 struct SolvedRows<'a> {
     ratings: Ratings<'a>,
     table: &'a [f32],
@@ -352,7 +351,7 @@ impl VectorJob for SolvedRows<'_> {
     }
 }
 
-/// The matrix before any rating: zeros, or the scatter matrix of all factors.
+/// Initialize the matrix: zeros, or the scatter matrix of all factors.
 #[inline(always)]
 fn begin(matrix: &mut [f32], width: usize, rank: usize, aim: Aim) {
     matrix.fill(0.0);
@@ -363,8 +362,8 @@ fn begin(matrix: &mut [f32], width: usize, rank: usize, aim: Aim) {
     }
 }
 
-/// Brings the factors of some columns together, and of an implicit aim these times their weights; adds their shares to
-/// the right side. Returns the squared errors of factors that are zero.
+/// Gather the factors of some columns, and for an implicit aim also their weighted copies. Adds their contributions to
+/// the right-hand side and returns the squared errors of zero factors.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn gather<V: Vector>(
@@ -385,8 +384,8 @@ fn gather<V: Vector>(
         let (beyond, share) = (V::splat(beyond), V::splat(share));
         squares += square;
         for at in (0..width).step_by(V::LANES) {
-            // SAFETY: all memory is of whole lines, of which `width` and so `at` are multiples of the lanes; the entry
-            // is within it by the check above, its factors by that of the slice.
+            // SAFETY: all memory consists of whole lines; `width` and thus `at` are multiples of the lanes. The entry
+            // is within it by the check above, its factors by the check of the slice.
             unsafe {
                 let factors = V::load(from.add(at));
                 factors.store(gathered.as_mut_ptr().add(entry * width + at));
@@ -402,7 +401,7 @@ fn gather<V: Vector>(
     squares
 }
 
-/// Adds the products of the scaled rows with the gathered ones, in tiles on or above the diagonal.
+/// Add the products of the scaled and the gathered rows, in tiles on or above the diagonal.
 #[inline(always)]
 fn add_products<V: Vector>(gathered: &[f32], scaled: &[f32], matrix: &mut [f32], width: usize) {
     for top in (0..width).step_by(TILE_ROWS) {
@@ -428,7 +427,7 @@ fn add_tile<V: Vector, const VECTORS: usize>(
 ) {
     assert!(scaled.len() >= gathered.len() && matrix.len() >= width * width);
     assert!(top + TILE_ROWS <= width && left + VECTORS * V::LANES <= width && gathered.len().is_multiple_of(width));
-    // SAFETY: `width` and `left` are multiples of the lanes, and memory begins at a line, so vectors are aligned. The
+    // SAFETY: `width` and `left` are multiples of the lanes, and memory starts at a line, so vectors are aligned. The
     // tile is within the matrix, and within each gathered row, by the checks above.
     unsafe {
         let to = matrix.as_mut_ptr().add(top * width + left);
@@ -459,12 +458,12 @@ fn add_tile<V: Vector, const VECTORS: usize>(
     }
 }
 
-/// Where a row of a triangle begins whose rows follow each other.
+/// Return the start of a row in a packed triangle.
 const fn triangle(row: usize) -> usize {
     row * (row + 1) / 2
 }
 
-/// Puts a matrix, whose upper half is there, and below it its right side into a lane of several systems.
+/// Copy a matrix, given by its upper half, and its right-hand side into one lane of several systems.
 #[inline(always)]
 fn put<V: Vector>(matrix: &[f32], width: usize, rank: usize, right: &[f32], lane: usize, systems: &mut [f32]) {
     for (column, values) in matrix.chunks_exact(width).take(rank).enumerate() {
@@ -477,15 +476,15 @@ fn put<V: Vector>(matrix: &[f32], width: usize, rank: usize, right: &[f32], lane
     }
 }
 
-/// Solves one system per lane by Cholesky's factors; solutions take the place of the right sides.
+/// Solve one system per lane by Cholesky factorization. The solutions replace the right-hand sides.
 ///
-/// The right side stands below the matrix as one more row, of which the factorisation makes what the way down would.
-/// Lanes with nothing in them are solved, too, and hold what nobody reads.
+/// The right-hand side is stored as an additional row below the matrix, so the factorization includes the forward
+/// substitution. Unused lanes are computed too, and their results are ignored.
 #[inline(always)]
 fn solve<V: Vector>(rank: usize, systems: &mut [f32], inverses: &mut [f32]) {
     let lanes = V::LANES;
     assert!(systems.len() >= (triangle(rank) + rank) * lanes && inverses.len() >= rank * lanes);
-    // SAFETY: memory begins at a line, and entries are whole vectors; they are within it by the check above.
+    // SAFETY: memory starts at a line, and entries are whole vectors. They are within it by the check above.
     let load = |systems: &[f32], at: usize| unsafe { V::load(systems.as_ptr().add(at * lanes)) };
     for row in 0..=rank {
         let first = triangle(row);
@@ -503,7 +502,7 @@ fn solve<V: Vector>(rank: usize, systems: &mut [f32], inverses: &mut [f32]) {
             } else {
                 // SAFETY: as above.
                 unsafe { value.store(to.as_mut_ptr()) };
-                // A penalty keeps pivots away from zero, but for what rounding takes.
+                // The penalty keeps pivots away from zero, except for rounding errors.
                 let pivots = inverses[column * lanes..][..lanes].iter_mut().zip(to);
                 pivots.for_each(|(inverse, pivot)| *inverse = 1.0 / pivot.max(f32::MIN_POSITIVE).sqrt());
             }

@@ -1,13 +1,15 @@
-//! Nearest centroids: the pass of K-means, prediction, and the step of seeding.
+//! Search for nearest centroids: the pass of K-means, prediction, and the step of seeding.
 //!
-//! Blocks of rows meet the packed centroids in f32 ([`Panels`]), which gives each row its best score and the
-//! runner-up. The distance to the best is then computed directly, in f64. Where the runner-up is so close that rounding
-//! may have swapped the two, all centroids within the bound are computed in f64 as well ([`Doubt`]). So a label is the
-//! argmin of the f64 distances, whatever the type of the points, the SIMD level and the number of threads. For very few
-//! rows or centroids only the f64 distances are computed. Of few columns, a row meets the centroids of its region alone
-//! ([`Regions`]), where that is less work. Rows of bytes meet the centroids in bytes ([`Filter`]).
+//! Blocks of rows are compared with the packed centroids in f32 ([`Panels`]), which yields the best and the second-best
+//! score of each row. The distance to the best centroid is then computed directly in f64. If rounding may have swapped
+//! the two, all centroids within the error bound are computed in f64 as well ([`Doubt`]). So a label is the argmin of
+//! the f64 distances, for any type of points, SIMD level and number of threads.
 //!
-//! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the frame, the winner's distance and the sums.
+//! There are three other methods. For very few rows or centroids only the f64 distances are computed. With few columns,
+//! a row is compared only with the centroids of its region ([`Regions`]) if this is less work. Rows of bytes are
+//! compared in bytes first ([`Filter`]).
+//!
+//! Cost of a pass: `2·n·k·d` in f32, and some `10·n·d` for the transformation, the winner's distance and the sums.
 //! Memory: the packed centroids, and a block of rows per thread; never `n × k`.
 
 mod bounds;
@@ -32,22 +34,23 @@ use regions::{Regions, RegionsBlock};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Where a pass puts its results; each slice is overwritten, nothing is added to what was there.
+/// Output of a pass. Each slice is overwritten.
 #[derive(Debug)]
 pub struct PassOutput<'a> {
     /// The index of each row's nearest centroid, length `n`.
     pub labels: &'a mut [i32],
-    /// If wanted, the squared distance of each row to that centroid, length `n`.
+    /// If requested, the squared distance of each row to its nearest centroid, length `n`.
     pub squared_distances: Option<&'a mut [f64]>,
     /// The weighted sum of each cluster's rows, `k × d`.
     pub sums: &'a mut [f64],
-    /// The weight of each cluster's rows (without weights: their number), length `k`.
+    /// The total weight of each cluster's rows (without weights: their number), length `k`.
     pub weight_sums: &'a mut [f64],
 }
 
-/// One pass of K-means: assigns each row to its nearest centroid and sums the rows of each cluster.
+/// Perform one pass of K-means: assign each row to its nearest centroid and sum the rows of each cluster.
 ///
-/// Returns the inertia, `Σ w·‖x − c‖²` over the rows. `weights` has one weight per row; without it each weighs 1.
+/// Returns the inertia, `Σ w·‖x − c‖²` over the rows. `weights` has one weight per row; without it each row has weight
+/// 1.
 ///
 /// # Panics
 /// If the shapes do not fit, or there are rows but no centroid.
@@ -66,7 +69,7 @@ pub fn assign_accumulate<P: Point>(
     inertia
 }
 
-/// Both phases in one loop of the threads, with a barrier between.
+/// Perform both phases in one loop of the threads, separated by a barrier.
 fn assign_accumulate_in_phases<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
@@ -93,7 +96,7 @@ fn assign_accumulate_in_phases<P: Point>(
                 break;
             }
             let rows = block * search.block_rows..points.rows().min((block + 1) * search.block_rows);
-            // SAFETY: every block is taken once, and the whole of nothing before the barrier.
+            // SAFETY: every block is taken once, and no slice is taken as a whole before the barrier.
             let (labels, distances, inertia) = unsafe {
                 let distances = squared_distances.as_ref().map(|each| each.part(rows.clone()));
                 (labels.part(rows), distances, &mut block_inertias.part(block..block + 1)[0])
@@ -102,7 +105,7 @@ fn assign_accumulate_in_phases<P: Point>(
         }
         drop(scratch);
         member.wait();
-        // SAFETY: labels are no more written, and nothing else writes the sums.
+        // SAFETY: labels are no longer written, and no other code writes the sums.
         unsafe {
             accumulate_share(points, labels.whole(), weights, &sums, &weight_sums, (member, threads));
         }
@@ -117,9 +120,9 @@ fn check_shapes<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, wei
     assert!(weights.is_none_or(|weights| weights.len() == points.rows()), "one weight per row");
 }
 
-/// Assigns each row to its nearest centroid; ties go to the lowest index.
+/// Assign each row to its nearest centroid; ties go to the lowest index.
 ///
-/// `labels` and, if wanted, `squared_distances` have one entry per row.
+/// `labels` and, if requested, `squared_distances` have one entry per row.
 ///
 /// # Panics
 /// If the shapes do not fit, or there are rows but no centroid.
@@ -133,11 +136,11 @@ pub fn assign<P: Point>(
     assign_weighted(points, centroids, None, labels, squared_distances, threads);
 }
 
-/// A step of seeding: lowers each row's squared distance to its nearest centre by some new centres.
+/// Update each row's squared distance to its nearest center with some new centers, as a step of seeding.
 ///
-/// Where a new centre is nearer than `min_squared_distances` says, that entry is replaced and, if wanted, `closest`
-/// gets `first_index` plus the centre's row, also where a new centre is equally near and has a lower number. Start with
-/// infinity in every entry. A row that is a new centre gets an exact zero.
+/// If a new center is nearer than `min_squared_distances`, the entry is replaced. If requested, `closest` receives
+/// `first_index` plus the center's row, also for an equally near new center with a lower number. Start with infinity in
+/// every entry. A row that equals a new center gets an exact zero.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -204,7 +207,7 @@ fn assign_weighted<P: Point>(
     inertias.iter().sum()
 }
 
-/// `slice` in chunks, or as many times nothing.
+/// Return `slice` in chunks, or `None` for each chunk.
 fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> Vec<Option<&mut [T]>> {
     match slice {
         Some(slice) => {
@@ -223,31 +226,31 @@ struct NearestSearch<'a, P: Point> {
     block_rows: usize,
 }
 
-/// What a row is compared with; the nearest centroid is the same.
+/// Method of comparison. All methods find the same nearest centroid.
 enum SearchKind<C> {
-    /// All centroids, each distance computed directly.
+    /// All centroids, with each distance computed directly.
     Direct,
     /// All centroids, in f32 first.
     Packed(PackedCentroids<C>),
     /// All centroids, in bytes first.
     Bytes(Box<Filter>),
-    /// The centroids of its region.
+    /// The centroids of the row's region.
     Regions(Box<Regions<C>>),
 }
 
-/// The centroids for the search in f32.
+/// The centroids in the form for the search in f32.
 struct PackedCentroids<C> {
     panels: Panels,
     frame: PointTransform<C>,
 }
 
-/// So few centroids would fill too little of a panel.
+/// With fewer centroids too little of a panel is used.
 const FEW_CENTROIDS: usize = 5;
 
-/// So few rows do not pay for packing the centroids.
+/// With fewer rows, packing the centroids is not worthwhile.
 const FEW_ROWS: usize = 16;
 
-/// What a thread needs for a block of rows.
+/// Buffers of a thread for a block of rows.
 struct AssignScratch {
     rows: Vec<f32>,
     squared_norms: Vec<f32>,
@@ -262,7 +265,7 @@ struct AssignScratch {
 }
 
 impl AssignScratch {
-    /// For blocks of so many rows, with room for their columns in f32.
+    /// Create buffers for blocks of `block_rows` rows, with space for their columns in f32.
     fn new(block_rows: usize, columns: usize) -> AssignScratch {
         AssignScratch {
             rows: vec![0.0; block_rows * columns],
@@ -279,19 +282,19 @@ impl AssignScratch {
     }
 }
 
-/// A block of rows takes at most this much of the second-level cache; a panel of centroids needs room as well.
+/// Largest share of the L2 cache for a block of rows. A panel of centroids needs space as well.
 const BLOCK_BYTES: usize = 384 << 10;
 
-/// More rows in a block gain nothing: their lanes have to stay in the cache too.
+/// Larger blocks gain nothing: the lanes of their rows must stay in the cache too.
 const BLOCK_ROWS_MAX: usize = 8 * ROW_STEP;
 
-/// Rows of a block.
+/// Return the number of rows of a block.
 fn block_rows(columns: usize) -> usize {
     let fitting = BLOCK_BYTES / (columns * size_of::<f32>() * ROW_STEP) * ROW_STEP;
     fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX)
 }
 
-/// The inertia of rows of `columns` columns: the same bits, whoever measured the distances.
+/// Return the inertia of rows with `columns` columns. It has the same bits for distances of any origin.
 pub fn inertia_of(squared_distances: &[f64], weights: Option<&[f64]>, columns: usize) -> f64 {
     inertia(squared_distances, weights, block_rows(columns))
 }
@@ -303,7 +306,7 @@ fn inertia(squared_distances: &[f64], weights: Option<&[f64]>, block_rows: usize
     of_blocks.sum()
 }
 
-/// The inertia of a block's rows, to which the first weights belong.
+/// Return the inertia of a block's rows. The first weights belong to them.
 fn block_inertia(squared_distances: &[f64], weights: Option<&[f64]>) -> f64 {
     match weights {
         Some(weights) => squared_distances.iter().zip(weights).map(|(distance, weight)| distance * weight).sum(),
@@ -338,7 +341,7 @@ impl<'a, P: Point> NearestSearch<'a, P> {
         AssignScratch::new(self.block_rows, if is_packed { self.points.columns() } else { 0 })
     }
 
-    /// As [`NearestSearch::block`]; returns the inertia of the rows.
+    /// Run [`NearestSearch::block`] and return the inertia of the rows.
     fn weighted_block(
         &self,
         block: usize,
@@ -356,7 +359,8 @@ impl<'a, P: Point> NearestSearch<'a, P> {
         inertia
     }
 
-    /// Labels and squared distances of block number `block`; those beyond `within` need not be found.
+    /// Compute labels and squared distances of block number `block`. Rows without a centroid closer than `within` may
+    /// be skipped.
     fn block(
         &self,
         block: usize,
@@ -372,7 +376,7 @@ impl<'a, P: Point> NearestSearch<'a, P> {
 }
 
 impl<C: Centroid> SearchKind<C> {
-    /// Compares with all centroids, or with those of regions if these are given.
+    /// Select the method for all centroids, or for regions if these are given.
     fn new<P: Point<Centroid = C>>(
         centroids: Matrix<C>,
         regions: Option<Regions<C>>,
@@ -391,8 +395,8 @@ impl<C: Centroid> SearchKind<C> {
         }
     }
 
-    /// Labels and squared distances of a block of rows; rows without a centroid as near as `within` says may go
-    /// without.
+    /// Compute labels and squared distances of a block of rows. Rows without a centroid closer than `within` may be
+    /// skipped.
     fn block<P: Point<Centroid = C>>(
         &self,
         points: Matrix<P>,
@@ -414,7 +418,7 @@ impl<C: Centroid> SearchKind<C> {
                 threads.simd().run_bytes(block);
             }
             SearchKind::Regions(regions) => {
-                // Bytes are few columns wide here, and widened for less than a search takes.
+                // Rows of bytes have few columns here, and converting them costs less than a search.
                 let widen = || Cow::Owned(points.values().iter().map(|value| value.widen()).collect());
                 let values = P::as_real(points.values()).map_or_else(widen, Cow::Borrowed);
                 let points = Matrix::new(&values, points.rows(), points.columns());
@@ -481,7 +485,7 @@ impl<P: Point> VectorJob for PackedBlock<'_, P> {
 }
 
 impl<P: Point> PackedBlock<'_, P> {
-    /// Rounds the rows to f32 in the frame, and fills the block up with zeros.
+    /// Transform the rows, round them to f32, and pad the block with zeros.
     #[inline(always)]
     fn enter_frame(&mut self) {
         let columns = self.points.columns();
@@ -493,14 +497,15 @@ impl<P: Point> PackedBlock<'_, P> {
         fill.fill(0.0);
     }
 
-    /// Takes the best of each row, computes its distance, and notes the rows where another may be nearer.
+    /// Take the best centroid of each row, compute its distance, and record the rows for which another centroid may be
+    /// nearer.
     #[inline(always)]
     fn measure(&mut self) {
         let doubt = Doubt::new(self.packed);
         self.scratch.doubtful.clear();
         for row in 0..self.points.rows() {
             let nearest = self.scratch.nearest[row];
-            // Scores that are not numbers leave an index that means nothing.
+            // NaN scores leave a meaningless index.
             let index = (nearest.index as usize).min(self.centroids.rows() - 1);
             let distance = squared_distance(self.points.row(row), self.centroids.row(index));
             self.labels[row] = index as i32;
@@ -513,7 +518,7 @@ impl<P: Point> PackedBlock<'_, P> {
         }
     }
 
-    /// Decides the doubtful rows by the distances of all centroids whose score is not below the limit.
+    /// Decide the doubtful rows by the distances of all centroids with a score not below the limit.
     #[inline(always)]
     fn settle<const ROWS: usize>(&mut self) {
         let columns = self.points.columns();
@@ -530,11 +535,11 @@ impl<P: Point> PackedBlock<'_, P> {
             let (limits, found) = (&limits[..doubtful.len()], &mut scratch.candidates);
             found.clear();
             self.simd.run(TileFilter { rows: &scratch.tile, limits, panels: &self.packed.panels, found });
-            // What fills the last panel up is no centroid.
+            // The padding of the last panel is not a centroid.
             for &(slot, index) in found.iter().filter(|(_, index)| *index < centroids.rows()) {
                 let row = doubtful[slot].0;
                 let distance = squared_distance(self.points.row(row), centroids.row(index));
-                // Candidates come in ascending order, so a tie stays with the lowest index.
+                // Candidates arrive in ascending order, so ties go to the lowest index.
                 if distance < self.squared_distances[row] {
                     self.labels[row] = index as i32;
                     self.squared_distances[row] = distance;
@@ -557,12 +562,13 @@ fn squared_norm(row: &[f32]) -> f32 {
     sums.iter().sum::<f32>() + rest
 }
 
-/// How far rounding may put a score off: the bound behind "no other centroid can be nearer".
+/// Bound on the rounding error of a score, which proves that no other centroid can be nearer.
 ///
-/// With `u = 2⁻²⁴`, a product of `d` columns is off by at most `γ(d)·‖x‖‖c‖`, `γ(d) = d·u/(1 − d·u)`; rounding `x` and
-/// `c` to f32 adds `2u·‖x‖‖c‖`, the half norm and the last subtraction `u·‖c‖²` and `u·‖x‖‖c‖`. A centroid that is
-/// nearer than one at distance `r` has a norm of at most `‖x‖ + r`. A difference is off by its own relative rounding,
-/// `γ(d + 2)·r²`, and for f64 points by their rounding to f32. The f64 distances that decide have `γ` of `u = 2⁻⁵³`.
+/// With `u = 2⁻²⁴`, a product of `d` columns has an error of at most `γ(d)·‖x‖‖c‖`, `γ(d) = d·u/(1 − d·u)`. Rounding
+/// `x` and `c` to f32 adds `2u·‖x‖‖c‖`; the half norm and the last subtraction add `u·‖c‖²` and `u·‖x‖‖c‖`. A centroid
+/// that is nearer than one at distance `r` has a norm of at most `‖x‖ + r`. A difference has its own relative rounding
+/// error, `γ(d + 2)·r²`, and for f64 points the error of their rounding to f32. The decisive f64 distances have `γ` for
+/// `u = 2⁻⁵³`.
 /// Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
 struct Doubt {
     form: ScoreForm,
@@ -575,7 +581,7 @@ struct Doubt {
     is_rounded: bool,
 }
 
-/// Above this the squares may overflow, and the bound means nothing.
+/// Above this value the squares may overflow, and the bound is invalid.
 const SQUARED_NORM_MAX: f64 = 1e30;
 
 /// Unit roundoff of f32.
@@ -591,21 +597,21 @@ impl Doubt {
             greatest_norm: packed.panels.greatest_norm(),
             gamma: if terms < 0.5 { terms / (1.0 - terms) } else { f64::INFINITY },
             gamma_f64: (columns + 16.0) * f64::EPSILON,
-            // What underflow loses, also where some library has made it flush to zero.
+            // Loss by underflow, also if some library has enabled flushing to zero.
             tiny: columns * 2.0 * f32::MIN_POSITIVE as f64,
             tiny_norm: columns.sqrt() * 2.0 * (f32::MIN_POSITIVE as f64).sqrt(),
             is_rounded: !C::IS_F32,
         }
     }
 
-    /// How much two scores together may be off, for a row of this squared norm (in the frame) whose best centroid is at
-    /// this squared distance (outside).
+    /// Return the bound on the total error of two scores, for a row with this squared norm (transformed) and this
+    /// squared distance to its best centroid (original).
     #[inline(always)]
     fn margin(&self, squared_norm: f32, squared_distance: f64) -> f64 {
         if squared_norm.is_nan() || squared_norm as f64 > SQUARED_NORM_MAX {
             return f64::INFINITY;
         }
-        // The norm is itself rounded; a thousandth more covers that.
+        // The norm is itself rounded; a thousandth more covers this.
         let norm = (squared_norm as f64).sqrt() * 1.001 + self.tiny_norm;
         let distance = squared_distance.sqrt() * self.scale * 1.001;
         let off = match self.form {

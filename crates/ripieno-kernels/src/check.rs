@@ -1,12 +1,12 @@
-//! Looks for values that no kernel can use.
+//! Check of input values: search for values that are not finite.
 
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
-/// Values that one thread looks through at a time.
+/// Number of values per unit of work.
 const CHUNK: usize = 1 << 14;
 
-/// The row and column of the first infinite or NaN value, in row order.
+/// Return the row and column of the first infinite or NaN value, in row order.
 pub fn first_non_finite<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<(usize, usize)> {
     let chunks: Vec<&[P]> = points.values().chunks(CHUNK).collect();
     let mut are_finite = vec![true; chunks.len()];
@@ -24,7 +24,7 @@ pub fn first_non_finite<P: Point>(points: Matrix<P>, threads: &Threads) -> Optio
     Some((index / points.columns(), index % points.columns()))
 }
 
-/// Whether all values are finite.
+/// Job: whether all values are finite.
 struct AllFinite<'a, P> {
     values: &'a [P],
 }
@@ -34,7 +34,7 @@ impl<P: Point> VectorJob for AllFinite<'_, P> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> bool {
-        // Without an early return, so that it is done in vectors.
+        // Without an early return, so that the loop is vectorized.
         self.values.iter().fold(true, |all, value| all & value.is_finite())
     }
 }

@@ -6,7 +6,7 @@ use crate::matrix::number::Real;
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
-/// The squared distance of every row to every centroid, `n × k`, into `out`.
+/// Write the squared distance of every row to every centroid, `n × k`, to `out`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -19,7 +19,7 @@ pub fn squared_distances<P: Point>(
     fill(points, centroids, out, Root::Leave, threads);
 }
 
-/// The distance of every row to every centroid, `n × k`, into `out`.
+/// Write the distance of every row to every centroid, `n × k`, to `out`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -32,14 +32,14 @@ pub fn distances<P: Point>(
     fill(points, centroids, out, Root::Take, threads);
 }
 
-/// What to do about the square root.
+/// Whether to take the square root.
 #[derive(Clone, Copy)]
 enum Root {
     Take,
     Leave,
 }
 
-/// Rows that share a centroid while it is in the first-level cache.
+/// Number of rows that share a centroid while it is in the L1 cache.
 const BLOCK_ROWS: usize = 16;
 
 fn fill<P: Point>(
@@ -94,9 +94,9 @@ impl<P: Point> VectorJob for DistanceBlock<'_, P> {
     }
 }
 
-/// `‖x − c‖²` in f64.
+/// Return `‖x − c‖²` in f64.
 ///
-/// The order of the additions is part of the result: eight sums side by side, then one after the other.
+/// The order of the additions is part of the result: eight parallel sums, which are then added one after the other.
 #[inline(always)]
 pub(crate) fn squared_distance<P: Point>(point: &[P], centroid: &[P::Centroid]) -> f64 {
     const SUMS: usize = 8;

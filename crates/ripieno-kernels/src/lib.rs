@@ -1,26 +1,29 @@
-//! Numeric inner loops of the algorithms: what one rank computes between two collectives.
+//! Numeric kernels of the algorithms: the local computation of a rank between two collectives.
 //!
-//! K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several,
-//! [`assign_accumulate_near`] one among very many centroids, [`Probing`], [`meet_groups`] and [`accumulate_run`] the
-//! same and its sums where only some centroids are at hand, [`assign_sparse`] and [`accumulate_sparse`] one over rows
-//! of few entries, [`assign`] a prediction,
-//! [`update_min_distances`] a step of seeding, [`grow_cells`] seeding of very many clusters, [`squared_distances`] the
-//! whole matrix, [`recenter`] the local update. All matrices are row-major and contiguous. Models: [`logistic_loss`],
-//! [`logistic_curvature`] and [`sgd_epoch`] of sparse rows, [`solve_factors`] of ratings, with the [`scatter`] matrix
-//! of factors; [`add_products`] of columns. Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and
-//! [`attraction`] for layouts. Graphs: [`graph`] reads edges, sorts them and multiplies with them. Keyed data:
-//! [`keyed`] numbers distinct keys.
+//! - K-means: [`assign_accumulate`] is one pass, [`assign_accumulate_within`] one of several passes, and
+//!   [`assign_accumulate_near`] a pass over very many centroids. [`Probing`], [`meet_groups`] and [`accumulate_run`]
+//!   compute a pass and its sums if a rank holds only some of the centroids. [`assign_sparse`] and
+//!   [`accumulate_sparse`] process sparse rows, and [`assign()`] predicts. [`update_min_distances`] is a step of
+//!   seeding, and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and
+//!   [`recenter`] is the local update.
+//! - Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows; [`solve_factors`] of ratings,
+//!   with the [`scatter`] matrix of factors; [`add_products`] of columns.
+//! - Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts.
+//! - Graphs: [`graph`] reads edges, sorts them and multiplies with them.
+//! - Keyed data: [`keyed`] numbers distinct keys.
 //!
-//! Results do not depend on the number of threads, nor on the SIMD level: a label is the argmin of the squared distance
-//! evaluated in f64 (ties go to the lowest index), and every sum adds its rows in row order.
+//! All matrices are row-major and contiguous. Results depend neither on the number of threads nor on the SIMD level. A
+//! label is the argmin of the squared distance evaluated in f64 (ties go to the lowest index), and every sum adds its
+//! rows in row order.
 //!
 //! ```
-//! use ripieno_kernels::{Matrix, Pass, Threads, assign_accumulate, recenter};
+//! use ripieno_kernels::{Matrix, PassOutput, Threads, assign_accumulate, recenter};
 //!
 //! let points = [0.0f32, 0.0, 0.0, 2.0, 10.0, 0.0];
 //! let mut centroids = [0.0f32, 0.0, 9.0, 0.0];
 //! let (mut labels, mut sums, mut weight_sums) = ([0; 3], [0.0; 4], [0.0; 2]);
-//! let pass = Pass { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
+//! let pass =
+//!     PassOutput { labels: &mut labels, squared_distances: None, sums: &mut sums, weight_sums: &mut weight_sums };
 //! let (points, threads) = (Matrix::new(&points, 3, 2), Threads::new(2));
 //! let inertia = assign_accumulate(points, Matrix::new(&centroids, 2, 2), None, pass, &threads);
 //! assert_eq!((labels, inertia), ([0, 0, 1], 5.0));
@@ -30,7 +33,8 @@
 //! assert_eq!((centroids, moved.squared_shift), ([0.0, 1.0, 10.0, 0.0], 2.0));
 //! ```
 //!
-//! No communication and no I/O here. Shapes that do not fit are the caller's broken invariant: the functions panic.
+//! This crate has no communication and no I/O. Shapes that do not fit are a broken invariant of the caller: the
+//! functions panic.
 
 mod accumulate;
 mod als;

@@ -1,44 +1,44 @@
-//! Logistic regression on sparse rows: loss, gradient, and products with the matrix of second derivatives.
+//! Logistic regression on sparse rows: loss, gradient, and products with the Hessian.
 //!
-//! One pass over the rows each, some at a time: their entries are read for the scores, and again, from a near cache,
-//! for what they add to the result. With one column of weights the chance of the second class is the logistic function
-//! of the score, with more the chances are the softmax of the scores. The last weight of each column belongs to the
-//! constant 1.
-//! Cost: `4·k` operations an entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
+//! Each takes one pass over the rows, in blocks. The entries of a block are read for the scores, and again from a near
+//! cache for their contributions to the result. With one column of weights the probability of the second class is the
+//! logistic function of the score. With more columns the probabilities are the softmax of the scores. The last weight
+//! of each column is the intercept.
+//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
 //! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
 //! section 2.
 
 use crate::Threads;
 use std::ops::Range;
 
-/// More parts than any machine has cores; a result does not depend on how many threads take them.
+/// Largest number of parts, more than the cores of any machine. The result does not depend on the number of threads.
 const MOST_PARTS: usize = 64;
-/// A part has as many entries as its sums have weights, several times.
+/// Smallest ratio of entries in a part to weights in its sums.
 const ENTRIES_PER_WEIGHT: usize = 4;
-/// Rows that are taken at a time, so that the processor need not wait for one row's sums before the next row's begin.
+/// Number of rows per block, so that the processor need not finish one row's sums before the next row starts.
 const BLOCK_ROWS: usize = 32;
-/// An operation on an entry waits for memory as long as so many of those that fill a vector take.
+/// Cost of a gathered entry in vectorized operations.
 const GATHERED: usize = 16;
-/// Fewer entries are not worth a part.
+/// Smallest number of entries of a part.
 const LEAST_ENTRIES: usize = 1 << 14;
 
-/// Rows of few entries, with a weight each.
+/// Sparse rows with one weight per row.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseRows<'a> {
-    /// Where the entries of each row begin, and where the last ones end.
+    /// Start of each row's entries, and the end of the last row's entries.
     pub starts: &'a [i64],
     /// The column of each entry.
     pub columns: &'a [i32],
     /// The value of each entry.
     pub values: &'a [f64],
-    /// How many columns there are.
+    /// Number of columns.
     pub column_count: usize,
     /// The weight of each row.
     pub weights: &'a [f64],
 }
 
 impl SparseRows<'_> {
-    /// How many rows.
+    /// Return the number of rows.
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
@@ -48,7 +48,7 @@ impl SparseRows<'_> {
         assert_eq!(self.columns.len(), self.values.len(), "a value for every entry");
     }
 
-    /// Columns and values of a row's entries.
+    /// Iterate over columns and values of a row's entries.
     #[inline]
     pub(crate) fn row(&self, row: usize) -> impl Iterator<Item = (usize, f64)> + Clone + '_ {
         let (columns, values) = self.entries(row);
@@ -61,7 +61,7 @@ impl SparseRows<'_> {
         (&self.columns[entries.clone()], &self.values[entries])
     }
 
-    /// Ranges of rows; how many depends on the sizes alone.
+    /// Divide the rows into ranges. Their number depends only on the sizes.
     fn parts(&self, weight_count: usize) -> Vec<Range<usize>> {
         let least = LEAST_ENTRIES.max(ENTRIES_PER_WEIGHT * weight_count);
         let count = (self.values.len() / least).clamp(1, MOST_PARTS);
@@ -70,9 +70,9 @@ impl SparseRows<'_> {
     }
 }
 
-/// The sum of the losses of the rows; writes their chances, and replaces the gradient by their sum.
+/// Return the sum of the losses of the rows. Writes their probabilities, and overwrites the gradient.
 ///
-/// `classes` has the number of each row's class; `weights` and `gradient` are `(columns + 1) × k`, `chances` rows × k.
+/// `classes` has the class number of each row; `weights` and `gradient` are `(columns + 1) × k`, `chances` rows × k.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -90,16 +90,16 @@ pub fn logistic_loss(
     assert_eq!(chances.len(), rows.count() * k, "chances for every row");
     let ranges = rows.parts(weights.len());
     let losses = in_parts(rows, ranges, k, Some(chances), gradient, threads, |range, chances, sums| match k {
-        // With a number that the compiler knows a single column costs no loops.
+        // With a constant number of columns, a single column needs no loops.
         1 => loss_of_part(&rows, classes, weights, 1, range, chances, sums),
         _ => loss_of_part(&rows, classes, weights, k, range, chances, sums),
     });
     losses.iter().sum()
 }
 
-/// Replaces `product` by the matrix of second derivatives times `direction`, both `(columns + 1) × k`.
+/// Overwrite `product` with the Hessian times `direction`, both `(columns + 1) × k`.
 ///
-/// `chances` are those that [`logistic_loss`] found at the weights in question.
+/// `chances` are the probabilities from [`logistic_loss`] at the same weights.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -176,7 +176,7 @@ fn blocks(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     range.step_by(BLOCK_ROWS).map(move |first| first..end.min(first + BLOCK_ROWS))
 }
 
-/// Calls `work` for each range of rows, with its chances and sums of its own, which are then added up in order.
+/// Call `work` for each range of rows, with its probabilities and with separate sums, which are then added up in order.
 fn in_parts(
     rows: SparseRows,
     ranges: Vec<Range<usize>>,
@@ -215,7 +215,7 @@ fn in_parts(
     losses
 }
 
-/// Scores of a row: the products of its entries, and of 1, with the columns of weights.
+/// Compute the scores of a row: the products of its entries, and of 1, with the columns of weights.
 #[inline(always)]
 fn scores(rows: &SparseRows, row: usize, weights: &[f64], scores: &mut [f64]) {
     let k = scores.len();
@@ -231,7 +231,7 @@ fn scores(rows: &SparseRows, row: usize, weights: &[f64], scores: &mut [f64]) {
     }
 }
 
-/// The product of some entries with a column of weights, in four sums that do not wait for each other.
+/// Return the product of some entries with a column of weights, in four independent sums.
 #[inline]
 fn dot(columns: &[i32], values: &[f64], weights: &[f64]) -> f64 {
     let mut sums = [0.0; 4];
@@ -248,8 +248,8 @@ fn dot(columns: &[i32], values: &[f64], weights: &[f64]) -> f64 {
     (sums[0] + sums[1]) + (sums[2] + sums[3])
 }
 
-/// Turns changes of scores into what they add to a product: of the other class too if there is one column, and else
-/// about their mean.
+/// Convert changes of scores to their contributions to a product. With one column the other class is included,
+/// otherwise changes are relative to their mean.
 #[inline(always)]
 fn to_curvature(changes: &mut [f64], chances: &[f64], weight: f64) {
     let mean: f64 = changes.iter().zip(chances).map(|(change, chance)| change * chance).sum();
@@ -258,11 +258,11 @@ fn to_curvature(changes: &mut [f64], chances: &[f64], weight: f64) {
     }
 }
 
-/// Turns scores into chances; the loss of the row is minus the logarithm of its class's.
+/// Convert scores to probabilities and return the row's loss, the negative logarithm of its class's probability.
 #[inline(always)]
 pub(crate) fn to_chances(scores: &mut [f64], class: usize) -> f64 {
     if let [score] = scores {
-        // Of a large score of either sign nothing overflows.
+        // This form does not overflow for large scores of either sign.
         let small = (-score.abs()).exp();
         let positive = *score > 0.0;
         let excess = if class == 1 { (-*score).max(0.0) } else { score.max(0.0) };
@@ -277,7 +277,7 @@ pub(crate) fn to_chances(scores: &mut [f64], class: usize) -> f64 {
     total.ln() - own
 }
 
-/// Adds what a row adds to the gradient: its weight, times chance less truth, times its entries.
+/// Add a row's gradient: its weight, times predicted minus true probability, times its entries.
 #[inline(always)]
 fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums: &mut [f64]) {
     if let [chance] = chances {
@@ -294,7 +294,7 @@ fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums
     }
 }
 
-/// Adds a row's entries, and 1, times a factor for each column of sums.
+/// Add a row's entries, and 1, times a factor for each column of sums.
 #[inline(always)]
 fn add(rows: &SparseRows, row: usize, factors: &[f64], sums: &mut [f64]) {
     if let [factor] = factors {

@@ -1,4 +1,4 @@
-//! A borrowed row-major matrix, and the number types that points and centroids may have.
+//! Borrowed row-major matrix, and the number types of points and centroids.
 
 /// `rows × columns` values, row after row without gaps.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct Matrix<'a, T> {
 }
 
 impl<'a, T> Matrix<'a, T> {
-    /// Views `values` as `rows × columns`.
+    /// View `values` as `rows × columns`.
     ///
     /// # Panics
     /// If the length is not `rows * columns`, or `columns` is zero.
@@ -19,73 +19,73 @@ impl<'a, T> Matrix<'a, T> {
         Matrix { values, rows, columns }
     }
 
-    /// The number of rows.
+    /// Return the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The number of columns, at least one.
+    /// Return the number of columns, at least one.
     pub fn columns(&self) -> usize {
         self.columns
     }
 
-    /// All values, row after row.
+    /// Return all values, row after row.
     pub fn values(&self) -> &'a [T] {
         self.values
     }
 
-    /// Row `index`.
+    /// Return row `index`.
     pub fn row(&self, index: usize) -> &'a [T] {
         &self.values[index * self.columns..(index + 1) * self.columns]
     }
 
-    /// The `count` rows from `first` on.
+    /// Return `count` rows, starting with row `first`.
     pub fn row_range(&self, first: usize, count: usize) -> Matrix<'a, T> {
         let values = &self.values[first * self.columns..(first + count) * self.columns];
         Matrix { values, rows: count, columns: self.columns }
     }
 }
 
-/// What the kernels do with numbers; not for others.
+/// Operations of the kernels on numbers; not implementable outside of this crate.
 pub(crate) mod number {
     use crate::simd::{Eight, ProductSums, Vector};
     use std::ops::{Mul, Sub};
 
     /// A coordinate.
     pub trait Coordinate: Copy + Send + Sync + PartialEq + PartialOrd + Into<f64> + 'static {
-        /// The type it is computed with.
+        /// The type used for computations.
         type Real: Real;
-        /// The same value in that type.
+        /// Convert to the computation type without loss.
         fn widen(self) -> Self::Real;
-        /// The nearest value of this type.
+        /// Return the nearest value of this type.
         fn nearest(value: Self::Real) -> Self;
-        /// Whether it is neither infinite nor NaN.
+        /// Whether the value is neither infinite nor NaN.
         fn is_finite(self) -> bool;
-        /// The same values as bytes, if that is what they are.
+        /// Return the values as bytes if this is their type.
         fn as_bytes(_values: &[Self]) -> Option<&[u8]> {
             None
         }
-        /// The same values in the type they are computed with, if that is theirs.
+        /// Return the values in the computation type if this is their type.
         fn as_real(_values: &[Self]) -> Option<&[Self::Real]> {
             None
         }
     }
 
-    /// A coordinate that can be computed with.
+    /// A coordinate type used for computations.
     pub trait Real: Coordinate<Real = Self> + Default + Sub<Output = Self> + Mul<Output = Self> {
         /// Whether this is f32.
         const IS_F32: bool;
-        /// Such numbers in the vectors of a level.
+        /// Vector of these numbers on a level.
         type In<V: Vector>: ProductSums<Self>;
-        /// Eight of them as f64.
+        /// Convert eight values to f64.
         fn eight<E: Eight>(values: &[Self; 8]) -> E;
-        /// The nearest value of this type.
+        /// Return the nearest value of this type.
         fn from_f64(value: f64) -> Self;
-        /// The nearest f32.
+        /// Return the nearest f32.
         fn to_f32(self) -> f32;
-        /// The absolute value.
+        /// Return the absolute value.
         fn magnitude(self) -> Self;
-        /// The greater one; `self` if `other` is NaN.
+        /// Return the greater value; `self` if `other` is NaN.
         fn maximum(self, other: Self) -> Self;
     }
 }

@@ -1,12 +1,12 @@
 //! Sums over all pairs of points: the Guttman transform of multidimensional scaling with its stress, and products with
-//! the matrix of its weights.
+//! the Laplacian of its weights.
 //!
-//! For each own point and for all points the differences of positions, times a factor that depends on their distance,
-//! are added up in vectors. All of it happens in one pass, so nothing is kept of a pair, and a dissimilarity is read
-//! once. Columns are taken some at a time, and sums of these are added up in f64. The bits of a row's sums depend on
-//! the positions and the SIMD level alone.
+//! For each own point and all points, the differences of positions, times a factor that depends on their distance, are
+//! added up in vectors. This takes one pass, so no intermediate results per pair are stored, and each dissimilarity is
+//! read once. Columns are processed in chunks, and the sums of chunks are added up in f64. The bits of a row's sums
+//! depend only on the positions and the SIMD level.
 //!
-//! Cost: a square root and a division in f32 for each pair, beside `4·k` operations in `k` dimensions.
+//! Cost: a square root and a division in f32 for each pair, plus `4·k` operations in `k` dimensions.
 //! Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
 //! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
 
@@ -14,18 +14,18 @@ use crate::panels::{PanelLine, floats, floats_mut};
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
 
-/// Dimensions at most: so many sums are kept at once.
+/// Largest number of dimensions, because one sum per dimension is kept.
 pub const MOST_DIMENSIONS: usize = 64;
-/// Columns that are added up in f32, and whose positions stay in the nearest cache.
+/// Number of columns added up in f32. Their positions stay in the L1 cache.
 const CHUNK: usize = 1024;
-/// Rows of a part.
+/// Rows per unit of work.
 const PART_ROWS: usize = 16;
-/// What a pair costs, about: as many operations of those that fill a vector.
+/// Estimated cost of a pair in vectorized operations.
 const PAIR_OPERATIONS: usize = 24;
 
 /// A dissimilarity: `i16` or `f32`.
 pub trait Dissimilarity: Copy + Sync {
-    /// The same value as f32.
+    /// Convert to f32.
     fn widen(self) -> f32;
 }
 
@@ -43,21 +43,21 @@ impl Dissimilarity for f32 {
     }
 }
 
-/// What is known of the pairs of own points and all points, row by row.
+/// Data of the pairs of own points and all points, row by row.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a, D> {
     /// The dissimilarity of each pair.
     pub dissimilarities: &'a [D],
     /// The weight of each pair; ones by default.
     pub weights: Option<&'a [f32]>,
-    /// What is taken off each dissimilarity, down to zero: the width of an annealed distribution.
+    /// Value subtracted from each dissimilarity, down to zero: the width of an annealed distribution.
     pub shift: f32,
 }
 
-/// One step of majorization: for each own point `x`, `(k + 2)` values of `out`.
+/// Perform one step of majorization: compute `(k + 2)` values of `out` for each own point `x`.
 ///
-/// These are, over all points `y`, the sums of `w·δ/‖x − y‖·(x − y)`, of the squared errors `w·(‖x − y‖ − δ)²` and of
-/// `w·‖x − y‖²`. A pair of points on the same place adds nothing to the first.
+/// These are, over all points `y`, the sums of `w·δ/‖x − y‖·(x − y)`, of the squared errors `w·(‖x − y‖ − δ)²`, and of
+/// `w·‖x − y‖²`. A pair of points in the same place adds nothing to the first sum.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -73,7 +73,8 @@ pub fn guttman<D: Dissimilarity>(
     over_pairs(law, wanted.dissimilarities, wanted.weights, own, all, out, threads);
 }
 
-/// For each own point `x` the sums of `w·(x − y)` over all points: products with the Laplacian matrix of the weights.
+/// Compute for each own point `x` the sum of `w·(x − y)` over all points: the product with the Laplacian matrix of the
+/// weights.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -81,21 +82,21 @@ pub fn weighted_differences(weights: &[f32], own: Matrix<f32>, all: Matrix<f32>,
     over_pairs::<_, f32>(Unit, &[], Some(weights), own, all, out, threads);
 }
 
-/// What a pair adds.
+/// Contribution of a pair.
 trait Law: Copy + Sync {
-    /// Whether it reads dissimilarities, and measures how far the distances are from them.
+    /// Whether the law reads dissimilarities and computes the error of the distances.
     const MEASURES: bool;
 
-    /// A dissimilarity as the law takes it.
+    /// Preprocess a dissimilarity.
     fn taken(self, value: f32) -> f32 {
         value
     }
 
-    /// The factor of the difference of a pair, by its squared distance and its dissimilarity, and the squared error.
+    /// Return the factor of a pair's difference, from its squared distance and dissimilarity, and the squared error.
     fn pair<V: Vector>(self, square: V, dissimilarity: V) -> (V, V);
 }
 
-/// The Guttman transform, and the stress.
+/// The Guttman transform with the stress.
 #[derive(Clone, Copy)]
 struct Stress {
     shift: f32,
@@ -112,7 +113,7 @@ impl Law for Stress {
 
     #[inline(always)]
     fn pair<V: Vector>(self, square: V, dissimilarity: V) -> (V, V) {
-        // The inverse of a distance of zero stays finite, and is multiplied with a difference of zero.
+        // The inverse of a zero distance stays finite and is multiplied by a zero difference.
         let inverse = V::splat(1.0).divide(square.maximum(V::splat(f32::MIN_POSITIVE)).square_root());
         let error = square.multiply(inverse).subtract(dissimilarity);
         (dissimilarity.multiply(inverse), error.multiply(error))
@@ -163,7 +164,7 @@ fn over_pairs<L: Law, D: Dissimilarity>(
 pub(crate) struct PositionTable {
     pub lines: Vec<PanelLine>,
     pub count: usize,
-    /// Values from one dimension to the next.
+    /// Distance between dimensions.
     pub stride: usize,
 }
 
@@ -179,7 +180,7 @@ impl PositionTable {
     }
 }
 
-/// Dissimilarities and weights of a row, of as many columns as are taken at a time.
+/// Dissimilarities and weights of a row for one chunk of columns.
 struct PairScratch {
     dissimilarities: Vec<PanelLine>,
     weights: Vec<PanelLine>,
@@ -209,7 +210,7 @@ impl<L: Law, D: Dissimilarity> VectorJob for OwnPoints<'_, L, D> {
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
         match self.rows.columns() {
-            // With a number that the compiler knows all sums stay in registers.
+            // With a constant number of dimensions all sums stay in registers.
             2 => self.add_up::<V>(2),
             3 => self.add_up::<V>(3),
             k => self.add_up::<V>(k),
@@ -223,7 +224,7 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
         self.out.fill(0.0);
         let (rows, count) = (self.rows.rows(), self.table.count);
         if L::MEASURES || self.weights.is_some() {
-            // Memory is read as it lies.
+            // Memory is read sequentially.
             for row in 0..rows {
                 for first in (0..count).step_by(CHUNK) {
                     self.add_chunk::<V>(k, row, first);
@@ -239,7 +240,7 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
         }
     }
 
-    /// Adds some columns of a row, from the column `first` on.
+    /// Add a chunk of columns of a row, starting with column `first`.
     #[inline(always)]
     fn add_chunk<V: Vector>(&mut self, k: usize, row: usize, first: usize) {
         let count = self.table.count;
@@ -260,7 +261,7 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
                 Some(given) => weights[..taken].copy_from_slice(&given[pairs]),
                 None => weights[..taken].fill(1.0),
             }
-            // What fills up the last line has no weight.
+            // The padding of the last line has zero weight.
             weights[taken..].fill(0.0);
         }
         let table = &floats(&self.table.lines)[first..];
@@ -275,7 +276,7 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
     }
 }
 
-/// One own point and some columns, in whole lines.
+/// One own point and a chunk of columns, in whole lines.
 struct Chunk<'a> {
     here: &'a [f32],
     table: &'a [f32],
@@ -301,13 +302,13 @@ impl Chunk<'_> {
         for at in (0..padded).step_by(V::LANES) {
             let mut square = zero;
             for axis in 0..k {
-                // SAFETY: whole lines are within the table by the checks above; each begins at a line, as the table
-                // and its rows do, and a line is at least as long as a vector of any level.
+                // SAFETY: whole lines are within the table by the checks above. Each starts at a line, because the
+                // table and its rows do, and a line is at least as long as a vector of any level.
                 let there = unsafe { V::load(self.table.as_ptr().add(axis * self.stride + at)) };
                 between[axis] = here[axis].subtract(there);
                 square = between[axis].multiply_add(between[axis], square);
             }
-            // SAFETY: as above; scratch memory begins at a line, too.
+            // SAFETY: as above; the buffers start at a line, too.
             let wanted = if L::MEASURES { unsafe { V::load(self.dissimilarities.as_ptr().add(at)) } } else { zero };
             let (mut factor, error) = law.pair(square, wanted);
             // SAFETY: as above.
@@ -333,7 +334,7 @@ impl Chunk<'_> {
     }
 }
 
-/// The sum of the lanes, in their order, in f64.
+/// Return the sum of the lanes, in order, in f64.
 #[inline(always)]
 fn total<V: Vector>(lanes: V) -> f64 {
     let mut line = PanelLine::default();

@@ -1,20 +1,20 @@
-//! Centroids as the register tiles want them: in f32, near the origin, side by side in panels.
+//! Centroids in the layout for register tiles: in f32, near the origin, side by side in panels.
 //!
-//! Points and centroids are moved and scaled into one frame before they are rounded to f32. The move takes a common
-//! offset out, which would otherwise cost the products their digits; the scale, a power of two, keeps the squares in
-//! range. Cost: `2·k·d`, once per pass.
+//! Points and centroids are shifted and scaled before they are rounded to f32. The shift removes a common offset, which
+//! would otherwise cost precision in the products. The scale, a power of two, keeps the squares in range.
+//! Cost: `2·k·d`, once per pass.
 
 use crate::simd::FEW_COLUMNS;
 use crate::threads::Threads;
 use crate::{Centroid, Matrix, Point};
 
-/// Sixteen f32 on a cache line of their own.
+/// Sixteen f32 on one cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
 pub(crate) struct PanelLine([f32; PanelLine::LEN]);
 
 impl PanelLine {
-    /// How many values a line holds.
+    /// Number of values in a line.
     pub(crate) const LEN: usize = 16;
 
     pub(crate) fn from_fn(value: impl FnMut(usize) -> f32) -> PanelLine {
@@ -34,19 +34,19 @@ impl PanelLine {
     }
 }
 
-/// Lines as one slice of values.
+/// View lines as one slice of values.
 pub(crate) fn floats(lines: &[PanelLine]) -> &[f32] {
-    // SAFETY: lines are arrays of f32 without gaps, as many as there are.
+    // SAFETY: lines are arrays of f32 without gaps, and the length covers all of them.
     unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * PanelLine::LEN) }
 }
 
-/// As [`floats`], to write.
+/// View lines as one mutable slice of values.
 pub(crate) fn floats_mut(lines: &mut [PanelLine]) -> &mut [f32] {
     // SAFETY: as above.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * PanelLine::LEN) }
 }
 
-/// How a score is computed.
+/// Definition of a score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScoreForm {
     /// `x·c − ½‖c‖²`.
@@ -55,7 +55,7 @@ pub(crate) enum ScoreForm {
     Difference,
 }
 
-/// The move and scale that points and centroids undergo before they become f32.
+/// Shift and scale of points and centroids before their conversion to f32.
 #[derive(Debug)]
 pub(crate) struct PointTransform<C> {
     shift: Vec<C>,
@@ -63,7 +63,8 @@ pub(crate) struct PointTransform<C> {
 }
 
 impl<C: Centroid> PointTransform<C> {
-    /// The frame for `centroids`. Differences of f32 lose nothing to an offset, so that form keeps its origin.
+    /// Return the transformation for `centroids`. Differences of f32 lose no precision to an offset, so this form is
+    /// not shifted.
     fn around(centroids: Matrix<C>, form: ScoreForm) -> PointTransform<C> {
         let shift = match form {
             ScoreForm::Difference if C::IS_F32 => vec![C::default(); centroids.columns()],
@@ -78,12 +79,12 @@ impl<C: Centroid> PointTransform<C> {
         PointTransform { shift, scale: C::from_f64(power_of_two_below(greatest.into())) }
     }
 
-    /// The factor by which distances are greater in the frame.
+    /// Return the factor by which distances grow in the transformation.
     pub(crate) fn scale(&self) -> f64 {
         self.scale.into()
     }
 
-    /// Writes `row` in the frame's coordinates.
+    /// Write `row` in transformed coordinates.
     #[inline(always)]
     pub(crate) fn enter<P: Point<Centroid = C>>(&self, row: &[P], out: &mut [f32]) {
         for ((out, &value), &shift) in out.iter_mut().zip(row).zip(&self.shift) {
@@ -92,7 +93,7 @@ impl<C: Centroid> PointTransform<C> {
     }
 }
 
-/// The mean of a sample of the rows: any point amid them will do.
+/// Return the mean of a sample of the rows. Any central point is sufficient.
 pub(crate) fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
     const SAMPLE: usize = 128;
     let step = centroids.rows().div_ceil(SAMPLE).max(1);
@@ -106,7 +107,7 @@ pub(crate) fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
     sums.into_iter().map(|sum| C::from_f64(sum / count)).collect()
 }
 
-/// `2^-e` with `e` the exponent of `value`, within what f32 can take; 1 for zero, infinity and NaN.
+/// Return `2^-e` with `e` the exponent of `value`, limited to the range of f32; 1 for zero, infinity and NaN.
 fn power_of_two_below(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 1.0;
@@ -117,8 +118,8 @@ fn power_of_two_below(value: f64) -> f64 {
 
 /// All centroids, packed.
 ///
-/// Centroids stand in panels of `width`; in a panel, coordinate after coordinate. The last panel is filled up with
-/// centroids that never win; neither do those that are left out.
+/// A panel holds `width` centroids, coordinate after coordinate. The last panel is padded with centroids that never
+/// win. Excluded centroids never win either.
 pub(crate) struct Panels {
     lines: Vec<PanelLine>,
     half_norms: Vec<PanelLine>,
@@ -128,16 +129,16 @@ pub(crate) struct Panels {
     greatest_norm: f64,
 }
 
-/// A centroid's coordinates that make a difference infinite.
+/// A coordinate of a centroid that makes a difference infinite.
 const FAR_AWAY: f32 = f32::MAX;
 
 impl Panels {
-    /// Packs `centroids`, of equal ones the first only; returns the frame too.
+    /// Pack `centroids`, without repetitions of equal ones. Also returns the transformation.
     pub(crate) fn pack<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> (Panels, PointTransform<C>) {
         Panels::packed(centroids, threads.simd().panel_width(), repeated_rows, threads)
     }
 
-    /// Packs all centroids, also equal ones, in panels of `width`.
+    /// Pack all centroids, including equal ones, in panels of `width`.
     pub(crate) fn pack_all<C: Centroid>(
         centroids: Matrix<C>,
         width: usize,
@@ -146,7 +147,7 @@ impl Panels {
         Panels::packed(centroids, width, |_, _| Vec::new(), threads)
     }
 
-    /// Packs the centroids but for those that `left_out` gives, by the half norms.
+    /// Pack the centroids except the ones that `left_out` returns, given the half norms.
     fn packed<C: Centroid>(
         centroids: Matrix<C>,
         width: usize,
@@ -189,32 +190,32 @@ impl Panels {
         (panels, frame)
     }
 
-    /// The number of columns.
+    /// Return the number of columns.
     pub(crate) fn depth(&self) -> usize {
         self.depth
     }
 
-    /// How many centroids a panel holds.
+    /// Return the number of centroids in a panel.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// The number of panels.
+    /// Return the number of panels.
     pub(crate) fn count(&self) -> usize {
         self.half_norms.len() * PanelLine::LEN / self.width
     }
 
-    /// How scores are computed.
+    /// Return the definition of scores.
     pub(crate) fn form(&self) -> ScoreForm {
         self.form
     }
 
-    /// The greatest norm of a centroid, in the frame.
+    /// Return the greatest transformed norm of a centroid.
     pub(crate) fn greatest_norm(&self) -> f64 {
         self.greatest_norm
     }
 
-    /// The coordinates of panel `index`.
+    /// Return the coordinates of panel `index`.
     #[inline(always)]
     pub(crate) fn panel(&self, index: usize) -> &[PanelLine] {
         let count = self.depth * self.width / PanelLine::LEN;
@@ -226,7 +227,7 @@ impl Panels {
         &mut self.lines[index * count..(index + 1) * count]
     }
 
-    /// `½‖c‖²` of the centroids of panel `index`.
+    /// Return `½‖c‖²` of the centroids of panel `index`.
     #[inline(always)]
     pub(crate) fn half_norms(&self, index: usize) -> &[PanelLine] {
         let count = self.width / PanelLine::LEN;
@@ -258,7 +259,7 @@ fn pack_panel<C: Centroid>(
     }
 }
 
-/// Writes the coordinates of the centroid at `lane` of a panel.
+/// Write the coordinates of the centroid at `lane` of a panel.
 fn put(panel: &mut [PanelLine], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
     let lines = panel[lane / PanelLine::LEN..].iter_mut().step_by(width / PanelLine::LEN);
     for (line, coordinate) in lines.zip(coordinates) {
@@ -279,7 +280,8 @@ impl<C: Centroid> PointTransform<C> {
     }
 }
 
-/// The centroids that equal one of a lower index; those that are equal have the same half norm, or any such key.
+/// Return the centroids that equal one with a lower index. Equal centroids must have equal half norms; any such key
+/// suffices.
 pub(crate) fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..centroids.rows()).collect();
     order.sort_unstable_by(|&a, &b| {
@@ -290,10 +292,10 @@ pub(crate) fn repeated_rows<C: Centroid>(centroids: Matrix<C>, half_norms: &[f64
     pairs.map(|pair| pair[1]).collect()
 }
 
-/// Not inlined: a sort has many comparisons, of which few get here.
+/// Not inlined: few of the comparisons of a sort get here.
 #[inline(never)]
 fn compare<C: Centroid>(a: &[C], b: &[C]) -> std::cmp::Ordering {
-    // Adding zero makes the two zeros one: equal rows have to be neighbours.
+    // Adding zero maps -0.0 to 0.0, so that equal rows become adjacent.
     let number = |value: C| -> f64 { Into::<f64>::into(value) + 0.0 };
     let mut orders = a.iter().zip(b).map(|(&a, &b)| number(a).total_cmp(&number(b)));
     orders.find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)

@@ -1,4 +1,4 @@
-//! A slice that the threads of a loop write in one phase, each its parts, and read in the next.
+//! A slice that threads write in one phase of a loop, each its own parts, and read as a whole in the next phase.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,7 +10,7 @@ pub(crate) struct Phased<'a, T> {
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: who takes a part has it alone, and who takes the whole has it to read, as the methods ask for.
+// SAFETY: a part is accessed exclusively by one thread, and the whole is only read, as the methods require.
 unsafe impl<T: Send + Sync> Sync for Phased<'_, T> {}
 
 impl<'a, T> Phased<'a, T> {
@@ -22,23 +22,23 @@ impl<'a, T> Phased<'a, T> {
         self.length
     }
 
-    /// A part, to write.
+    /// Return a part for writing.
     ///
     /// # Safety
-    /// In this phase, no thread takes another part that overlaps with it, nor the whole.
+    /// In this phase, no thread takes an overlapping part or the whole.
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn part(&self, range: Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.length, "a part lies within its slice");
-        // SAFETY: within the slice, and nobody else has it.
+        // SAFETY: the range lies within the slice, and no other thread has it.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
 
-    /// All of it, to read.
+    /// Return the whole slice for reading.
     ///
     /// # Safety
     /// In this phase, no thread takes a part.
     pub(crate) unsafe fn whole(&self) -> &[T] {
-        // SAFETY: as it was given, and nobody writes.
+        // SAFETY: pointer and length come from the given slice, and no thread writes.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }

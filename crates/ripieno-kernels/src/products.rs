@@ -1,10 +1,10 @@
-//! The products of the columns of rows with each other, added up: the scatter matrix of rows less a centre.
+//! Sums of the products of the columns of rows: the scatter matrix of centered rows.
 //!
-//! Some thousand rows at a time are moved, weighed, and put into panels of as many columns as two vectors hold. Tiles
-//! of two panels' products are added up in registers for [`DEPTH`] rows, then in f64; only those on or above the
-//! diagonal are computed. The bits depend on the rows, their order and the SIMD level alone.
+//! Some thousand rows at a time are centered, weighted, and packed into panels. A panel has as many columns as two
+//! vectors hold. Tiles of the products of two panels are summed in registers for [`DEPTH`] rows, then in f64. Only
+//! tiles on or above the diagonal are computed. The bits depend only on the rows, their order and the SIMD level.
 //!
-//! Cost: `n·d²` operations, but for the tiles on the diagonal, which are computed whole.
+//! Cost: `n·d²` operations; tiles on the diagonal are computed completely.
 //! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.
 
 use crate::panels::PanelLine;
@@ -12,18 +12,18 @@ use crate::simd::{ProductSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Threads};
 use std::marker::PhantomData;
 
-/// Rows whose products are added up in registers.
+/// Number of rows with products summed in registers.
 const DEPTH: usize = 256;
-/// Values of the rows that are put into panels at once, about.
+/// Approximate number of values packed at once.
 const BLOCK_VALUES: usize = 1 << 20;
 /// Vectors of a panel.
 const VECTORS: usize = 2;
-/// Rows of a tile, where registers are many and where they are few.
+/// Rows of a tile, for many and for few registers.
 const MANY_ROWS: usize = 8;
 const FEW_ROWS: usize = 4;
 
-/// Adds the products of the entries of each row with each other to `sums`, columns × columns, of which only the half on
-/// and above the diagonal is touched. Rows are first moved by `center`; products count by `weights`, or once.
+/// Add the products of the entries of each row with each other to `sums`, columns × columns. Only the half on and above
+/// the diagonal is changed. `center` is subtracted from the rows first; products are multiplied by `weights`, if given.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -62,7 +62,7 @@ pub fn add_products<T: Centroid>(
             },
         );
         let (packed, row_count) = (&*packed, block.rows());
-        // The first ones have the most tiles.
+        // The first rows have the most tiles.
         let tops = sums.chunks_mut(panel * width).enumerate().collect();
         threads.for_each(
             tops,
@@ -75,7 +75,7 @@ pub fn add_products<T: Centroid>(
     }
 }
 
-/// Asks how many columns a panel has.
+/// Query for the number of columns in a panel.
 struct PanelWidth<T>(PhantomData<T>);
 
 impl<T: Centroid> VectorJob for PanelWidth<T> {
@@ -87,7 +87,7 @@ impl<T: Centroid> VectorJob for PanelWidth<T> {
     }
 }
 
-/// Puts up to [`DEPTH`] rows, less the centre and times the roots of their weights, into panels filled up with zeros.
+/// Job that packs up to [`DEPTH`] rows, centered and times the square roots of their weights, into zero-padded panels.
 struct Pack<'a, T> {
     rows: Matrix<'a, T>,
     center: &'a [T],
@@ -122,7 +122,7 @@ impl<T: Centroid> VectorJob for Pack<'_, T> {
     }
 }
 
-/// The sums of some rows of the matrix, those of one panel.
+/// Job for the sums of one panel's rows of the matrix.
 struct Tiles<'a, T> {
     packed: &'a [T],
     chunk_values: usize,
@@ -137,7 +137,7 @@ impl<T: Centroid> VectorJob for Tiles<'_, T> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const _VECTORS: usize>(self) {
-        // As many accumulators as half of the registers.
+        // Accumulators use half of the registers.
         if ROWS > MANY_ROWS { self.add::<T::In<V>, MANY_ROWS>() } else { self.add::<T::In<V>, FEW_ROWS>() }
     }
 }
@@ -156,7 +156,7 @@ impl<T: Centroid> Tiles<'_, T> {
                 let columns = left * panel..self.width.min((left + 1) * panel);
                 for row in (0..panel).step_by(ROWS) {
                     multiply::<T, S, ROWS>(&tops[..depth * panel], &lefts[..depth * panel], row, tile);
-                    // Behind the last columns there are no sums.
+                    // There are no sums beyond the last columns.
                     let rows = self.sums.chunks_exact_mut(self.width).skip(row);
                     for (sums, tile) in rows.zip(tile.chunks_exact(panel)) {
                         sums[columns.clone()].iter_mut().zip(tile).for_each(|(sum, &value)| *sum += value.into());
@@ -167,7 +167,8 @@ impl<T: Centroid> Tiles<'_, T> {
     }
 }
 
-/// Writes the products of `ROWS` columns of a panel, from `first` on, with all of another, added up over their rows.
+/// Compute the products of `ROWS` columns of a panel, starting with column `first`, with all columns of another, summed
+/// over the rows.
 #[inline(always)]
 fn multiply<T: Centroid, S: ProductSums<T>, const ROWS: usize>(tops: &[T], lefts: &[T], first: usize, tile: &mut [T]) {
     let panel = VECTORS * S::COUNT;
@@ -175,8 +176,8 @@ fn multiply<T: Centroid, S: ProductSums<T>, const ROWS: usize>(tops: &[T], lefts
     assert!(first + ROWS <= panel && tile.len() == ROWS * panel);
     let mut sums = [[S::filled(T::default()); VECTORS]; ROWS];
     for begin in (0..tops.len()).step_by(panel) {
-        // SAFETY: panels and the tile begin at a line and have rows of whole vectors, so vectors are aligned; all are
-        // within them by the checks above.
+        // SAFETY: panels and the tile start at a line and have rows of whole vectors, so vectors are aligned. All
+        // vectors are within them by the checks above.
         unsafe {
             let (top, left) = (tops.as_ptr().add(begin + first), lefts.as_ptr().add(begin));
             let mut vectors = [S::filled(T::default()); VECTORS];
@@ -197,9 +198,9 @@ fn multiply<T: Centroid, S: ProductSums<T>, const ROWS: usize>(tops: &[T], lefts
     }
 }
 
-/// The first values of some lines.
+/// View the first values of some lines.
 fn values_mut<T: Centroid>(lines: &mut [PanelLine], count: usize) -> &mut [T] {
     assert!(count * size_of::<T>() <= size_of_val(lines), "as many as there is room for");
-    // SAFETY: lines are f32 without gaps, enough of them; T is f32 or f64, of which any bits will do.
+    // SAFETY: lines are f32 without gaps, enough of them. T is f32 or f64, and any bits are valid for both.
     unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), count) }
 }

@@ -1,12 +1,12 @@
-//! First centroids of very many clusters: k-means++ in cells of rows, each cell by itself, in a time of its own.
+//! Seeding for very many clusters: k-means++ in cells of rows, each cell independently with its own time.
 //!
-//! K-means++ draws the next centre in proportion to what each row costs, its weight times the squared distance to its
-//! nearest centre. Events that come at these rates come in that order, and the rates of a cell depend on its own
-//! centres only, if those of other cells are never nearer. So every cell draws the times of its centres without asking
-//! others, and the first `k` centres of all cells in time are the `k` that are wanted. A centre is the best of some
+//! K-means++ draws the next center in proportion to the cost of each row: its weight times the squared distance to its
+//! nearest center. Poisson events with these rates arrive in this order. The rates of a cell depend only on its own
+//! centers, provided that centers of other cells are never nearer. So every cell draws the times of its centers
+//! independently, and the first `k` centers of all cells by time are the result. A center is the best of several
 //! trials.
 //!
-//! Cost: `3·t·n·d` in f64 per centre, for `t` trials and the `n` rows of its cell; a cell is worked on by one thread.
+//! Cost: `3·t·n·d` in f64 per center, for `t` trials and the `n` rows of its cell; one thread processes a cell.
 //! Source: Arthur and Vassilvitskii, "k-means++: the advantages of careful seeding", SODA 2007, sections 2.2 and 7;
 //! Gillespie, "Exact stochastic simulation of coupled chemical reactions", J. Phys. Chem. 81(25), 1977 (the times).
 
@@ -14,50 +14,50 @@ use crate::distances::squared_distance;
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
-/// Cells: rows that lie together, and the centres that each cell has already.
+/// Cells: rows that are near each other, and the present centers of each cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Cells<'a, P> {
     /// The rows of all cells, cell by cell.
     pub points: Matrix<'a, P>,
-    /// How much each row counts; rows without weight are never chosen.
+    /// Weight of each row. Rows without weight are never chosen.
     pub row_weights: &'a [f64],
-    /// The row behind the last one of each cell.
+    /// End of each cell's rows.
     pub ends: &'a [i64],
-    /// The rows that are centres, cell by cell, in the order of their times.
+    /// The rows that are centers, cell by cell, in the order of their times.
     pub chosen: &'a [i64],
-    /// The entry of `chosen` behind the last one of each cell.
+    /// End of each cell's entries in `chosen`.
     pub chosen_ends: &'a [i64],
-    /// The time of the last centre of each cell; infinite where no more are wanted.
+    /// Time of the last center of each cell; infinite if the cell needs no more centers.
     pub times: &'a [f64],
-    /// The random numbers of each cell.
+    /// Seed of the random numbers of each cell.
     pub streams: &'a [u64],
 }
 
-/// How far cells grow.
+/// Limits on the growth of cells.
 #[derive(Clone, Copy, Debug)]
 pub struct Growth {
-    /// Rows that are tried for a centre.
+    /// Number of rows tried for each center.
     pub trial_count: usize,
-    /// Centres of a cell, at most, those that it has included.
+    /// Largest number of centers per cell, including the present ones.
     pub centre_count: usize,
-    /// No centre is later.
+    /// Latest time of a center.
     pub until: f64,
 }
 
-/// A row that became a centre.
+/// A row that became a center.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Centre {
     /// The row.
     pub row: i64,
-    /// When.
+    /// The time.
     pub time: f64,
 }
 
-/// The further centres of each cell, in the order of their times.
+/// Return the further centers of each cell, in the order of their times.
 ///
-/// A cell with fewer centres than allowed has none before `until`, or no row of it lies apart from its centres. The
-/// first centre of a cell has the time zero. What a cell gets depends neither on other cells nor on how often it was
-/// asked.
+/// A cell has fewer centers than allowed if no more occur before `until`, or if all its rows coincide with its centers.
+/// The first center of a cell has the time zero. The result of a cell depends neither on other cells nor on the
+/// division into calls.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -78,7 +78,7 @@ pub fn grow_cells<P: Point>(cells: Cells<P>, growth: Growth, threads: &Threads) 
     grown
 }
 
-/// One cell, and how far it is to grow.
+/// Job that grows one cell.
 struct CellGrowth<'a, P> {
     cells: &'a Cells<'a, P>,
     cell: usize,
@@ -127,15 +127,15 @@ fn range(ends: &[i64], index: usize) -> (usize, usize) {
     (if index == 0 { 0 } else { ends[index - 1] as usize }, ends[index] as usize)
 }
 
-/// Where a cell stands.
+/// State of a cell.
 struct CellState<'a, P: Point> {
     points: Matrix<'a, P>,
     row_weights: &'a [f64],
-    /// The squared distance of each row to its nearest centre; infinite before there is one.
+    /// Squared distance of each row to its nearest center; infinite without a center.
     nearest: Vec<f64>,
-    /// Sums of the costs up to each row.
+    /// Prefix sums of the costs.
     sums: Vec<f64>,
-    /// The nearest distances with the row that is tried, and with the best of the trials.
+    /// The nearest distances with the tried row, and with the best of the trials.
     tried: Vec<f64>,
     best: Vec<f64>,
     centre: Vec<P::Centroid>,
@@ -155,7 +155,7 @@ impl<'a, P: Point> CellState<'a, P> {
         }
     }
 
-    /// Adds up what the rows cost, before the first centre their weight; returns the sum.
+    /// Compute the prefix sums of the rows' costs, or of their weights before the first center. Returns the total.
     #[inline(always)]
     fn add_up(&mut self) -> f64 {
         let mut total = 0.0;
@@ -166,7 +166,7 @@ impl<'a, P: Point> CellState<'a, P> {
         total
     }
 
-    /// Draws rows in proportion to their cost and makes the one a centre that leaves the least.
+    /// Draw rows in proportion to their cost and make the row with the smallest remaining cost a center.
     #[inline(always)]
     fn best_of(&mut self, trial_count: usize, numbers: &mut CellRandom) -> usize {
         let (mut best_row, mut least) = (0, f64::INFINITY);
@@ -182,16 +182,16 @@ impl<'a, P: Point> CellState<'a, P> {
         best_row
     }
 
-    /// The row at a part of the sum of all costs; never one that costs nothing.
+    /// Return the row at a fraction of the total cost; never a row without cost.
     #[inline(always)]
     fn draw(&self, part: f64) -> usize {
         let total = self.sums[self.sums.len() - 1];
         let row = self.sums.partition_point(|&sum| sum <= part * total);
-        // Rounding may lead behind the last row: then it is the last one that costs something.
+        // Rounding may lead beyond the last row. Then the last row with a cost is used.
         if row < self.sums.len() { row } else { self.sums.partition_point(|&sum| sum < total) }
     }
 
-    /// Writes into `tried` how near a centre would be with one more at `row`; returns what all rows would cost.
+    /// Write the nearest distances with an additional center at `row` to `tried` and return the total cost.
     #[inline(always)]
     fn measure(&mut self, row: usize) -> f64 {
         self.centre.clear();
@@ -205,14 +205,14 @@ impl<'a, P: Point> CellState<'a, P> {
         left
     }
 
-    /// Makes the row that was measured last a centre.
+    /// Make the row measured last a center.
     #[inline(always)]
     fn accept(&mut self) {
         std::mem::swap(&mut self.nearest, &mut self.tried);
     }
 }
 
-/// Random numbers of a centre of a cell: splitmix64.
+/// Random numbers of a center of a cell: splitmix64.
 struct CellRandom(u64);
 
 impl CellRandom {
@@ -220,7 +220,7 @@ impl CellRandom {
         CellRandom(mixed(stream ^ mixed(number)))
     }
 
-    /// The next number of 0 … 1, without 1.
+    /// Return the next number in 0 … 1, excluding 1.
     fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(GAMMA);
         (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64
@@ -229,6 +229,8 @@ impl CellRandom {
 
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Mix the bits of a number.
+///
 /// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 fn mixed(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

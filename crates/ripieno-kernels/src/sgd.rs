@@ -1,13 +1,14 @@
-//! Linear models of sparse rows by stochastic gradient descent: an epoch of steps, each over some rows.
+//! Stochastic gradient descent for linear models of sparse rows: an epoch of steps, each over some rows.
 //!
-//! Rows and features are divided among ranks. Every feature is at home on one rank, which alone moves it. In each step
-//! homes give the weights of the features that occur in a rank's rows, the rank gives their gradients back, and homes
-//! add these up in the order of ranks. Each feature is moved by a length of its own.
+//! Rows and features are divided among ranks. Every feature is owned by one rank, and only its owner updates it. In
+//! each step the owners send the weights of the features that occur in a rank's rows. The rank returns their gradients,
+//! and the owners add these up in rank order. Each feature has its own step size.
 //!
-//! A step has the same rows in every epoch. What occurs in them, and where it is at home, is found once, by
-//! [`sgd_occurrences`], [`sgd_places`] and [`sgd_meetings`]. In a step no entry looks for its feature among all: their
-//! weights and gradients are vectors as short as the step.
-//! Cost: `4·k` operations an entry; for each feature of a step four moves of its weights, a root and a quotient.
+//! A step has the same rows in every epoch. Its features and their owners are computed once, by [`sgd_occurrences`],
+//! [`sgd_places`] and [`sgd_meetings`]. During a step no entry searches its feature among all features: the weights and
+//! gradients are vectors of the step's own length.
+//! Cost: `4·k` operations per entry; for each feature of a step four moves of its weights, a square root and a
+//! division.
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
 //! JMLR 12, 2011, section 1.1.
 
@@ -19,71 +20,71 @@ use home::Home;
 pub use occurrences::{OrderedColumns, StepNumbers, sgd_meetings, sgd_occurrences, sgd_places};
 use occurrences::{StepLists, of_step};
 
-/// What is to become small, of the scores of a row. With one column they are of the second of two classes, else there
-/// is a column for each class.
+/// Loss function of the scores of a row. A single column contains the score of the second of two classes; otherwise
+/// there is a column for each class.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Minus the logarithm of the probability of the class: logistic function of one column, softmax of more.
+    /// Negative log-likelihood of the class: logistic function for one column, softmax for more.
     Logistic,
-    /// What each column lacks to 1 on the right side.
+    /// The amount by which each column falls short of a margin of 1.
     Hinge,
-    /// Half the squared distance of each column to 1 of its class, and to -1 of the others.
+    /// Half the squared distance of each column to 1 for its class, and to -1 for the other classes.
     Squared,
 }
 
-/// How to descend.
+/// Options of the descent.
 #[derive(Clone, Copy, Debug)]
 pub struct DescentOptions {
-    /// What is descended.
+    /// The loss function.
     pub loss: Loss,
-    /// The length of a feature's first step.
+    /// Initial step size of a feature.
     pub eta0: f64,
-    /// Rows of a step on all ranks, in the mean.
+    /// Mean number of rows per step over all ranks.
     pub rows_per_step: f64,
 }
 
-/// The rows here, in the order of steps, and where their features are at home.
+/// The local rows in the order of steps, and the locations of their features.
 #[derive(Clone, Copy, Debug)]
 pub struct StepRows<'a> {
-    /// Where the entries of each row begin, and where the last ones end.
+    /// Start of each row's entries, and the end of the last row's entries.
     pub starts: &'a [i64],
-    /// Where the feature of each entry stands in the vector of its step.
+    /// Position of each entry's feature in the vector of its step.
     pub places: &'a [i32],
     /// The value of each entry.
     pub values: &'a [f64],
-    /// The number of each row's class.
+    /// The class number of each row.
     pub classes: &'a [i32],
-    /// How many features of each home occur in each step, homes × steps.
+    /// Number of features per owner and step, owners × steps.
     pub counts: &'a [i64],
-    /// What the penalty adds to the gradient of each of them, per weight; in the order of [`StepNumbers`].
+    /// Contribution of the penalty to the gradient of each such feature, per weight; in the order of [`StepNumbers`].
     pub penalties: &'a [f64],
-    /// The features at home here that occur in each step on any rank, and how many they are.
+    /// The features owned by this rank that occur in each step on any rank, with their counts.
     pub met: StepNumbers<'a>,
-    /// Which of these occur in the rows of each rank: where they stand among them.
+    /// Positions of the features of each rank's rows among these.
     pub asked: StepNumbers<'a>,
-    /// For each step as many features as any rank has of any home, or more.
+    /// Per step an upper bound on the number of features of any rank for any owner.
     pub chunk_lens: &'a [i64],
 }
 
-/// What is known of the features at home here, each features × k.
+/// State of the features owned by this rank, each features × k.
 #[derive(Debug)]
 pub struct FeatureState<'a> {
-    /// Columns of weights.
+    /// Number of weight columns.
     pub k: usize,
     /// The model.
     pub weights: &'a mut [f64],
-    /// The sums of the squared gradients.
+    /// Sums of the squared gradients.
     pub squares: &'a mut [f64],
 }
 
-/// One epoch, its steps in this order, over the rows here and those of the other ranks; returns the sum of the losses
-/// of the rows here, each before its step.
+/// Perform one epoch over the rows of all ranks, with the steps in the given order. Returns the sum of the losses of
+/// the local rows, each computed before its step.
 ///
-/// `exchange` gives every rank a chunk of the first vector, all of one length, and fills the second with theirs. It may
-/// swap the two if there is no other rank. Every rank takes the same steps.
+/// `exchange` sends every rank a chunk of the first vector, all of equal length, and fills the second vector with the
+/// received chunks. With a single rank it may swap the two. Every rank must take the same steps.
 ///
 /// # Errors
-/// Those of `exchange`.
+/// The errors of `exchange`.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -98,7 +99,7 @@ pub fn sgd_epoch<E>(
     assert_eq!(batches.places.len(), batches.values.len(), "a value for every entry");
     assert_eq!(state.weights.len(), state.squares.len(), "squares for every weight");
     match state.k {
-        // With a number that the compiler knows a single column costs no loops.
+        // With a constant number of columns, a single column needs no loops.
         1 => epoch(batches, order, descent, state, 1, exchange),
         k => epoch(batches, order, descent, state, k, exchange),
     }
@@ -125,7 +126,7 @@ fn epoch<E>(
         let step = step as usize;
         let met = met.of(0, step);
         let chunk_len = batches.chunk_lens[step] as usize * k;
-        // What lies behind the features of a chunk is of steps before, and nobody reads it.
+        // Values after the features of a chunk belong to earlier steps and are ignored.
         given.resize(rank_count * chunk_len, 0.0);
         got.resize(given.len(), 0.0);
         of_met.resize(met.len() * k, 0.0);
@@ -163,7 +164,7 @@ fn epoch<E>(
 }
 
 impl StepRows<'_> {
-    /// Adds what these rows add to the gradient; returns the sum of their losses.
+    /// Add the gradient of these rows and return the sum of their losses.
     #[inline(always)]
     fn add_gradient(
         &self,
@@ -191,13 +192,13 @@ impl StepRows<'_> {
         sum
     }
 
-    /// Adds the products of a row's entries with their weights.
+    /// Add the products of a row's entries with their weights.
     #[inline(always)]
     fn add_scores(&self, row: usize, weights: &[f64], scores: &mut [f64]) {
         let (places, values) = self.entries(row);
         let k = scores.len();
         if let [score] = scores {
-            // In four sums that do not wait for each other.
+            // In four independent sums.
             let mut sums = [0.0; 4];
             let ((places, last_places), (values, last_values)) = (places.as_chunks::<4>(), values.as_chunks::<4>());
             for (places, values) in places.iter().zip(values) {
@@ -225,7 +226,7 @@ impl StepRows<'_> {
 }
 
 impl Loss {
-    /// Turns the scores of a row into the derivatives by them; returns its loss.
+    /// Replace the scores of a row by the derivatives of its loss, and return the loss.
     #[inline(always)]
     fn to_errors(self, scores: &mut [f64], class: usize) -> f64 {
         if self == Loss::Logistic {
@@ -262,10 +263,10 @@ mod tests {
     const FEATURE_COUNT: usize = 5;
     const PENALTIES: [f64; FEATURE_COUNT] = [0.1, 0.2, 0.0, 0.3, 0.1];
     const DESCENT: DescentOptions = DescentOptions { loss: Loss::Logistic, eta0: 0.3, rows_per_step: 4.0 };
-    /// The first step comes twice.
+    /// The first step occurs twice.
     const ORDER: [i64; 4] = [2, 0, 1, 0];
 
-    /// Row by row: its class and its entries.
+    /// Class and entries per row.
     type Rows = Vec<(i32, Vec<(i32, f64)>)>;
 
     #[test]
@@ -289,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Rows of which one has no entry, and one a single one.
+    /// Rows, including one without entries and one with a single entry.
     fn rows() -> Rows {
         let has = |row: i32, column: i32| (row + column) % 3 != 0 && row != 5 && (row != 4 || column == 1);
         let value = |row: i32, column: i32| f64::from((7 * row + 3 * column) % 11 - 5) / 4.0;
@@ -297,7 +298,8 @@ mod tests {
         (0..12).map(|row| (row % 2, entries(row).map(|column| (column, value(row, column))).collect())).collect()
     }
 
-    /// Features × k, which begin at 0.1, and their squares, after steps that look at all features; and the loss.
+    /// Return the loss and the weights and squares, features × k, after steps that process all features. Weights start
+    /// at 0.1.
     fn descended(k: usize) -> (f64, Vec<f64>, Vec<f64>) {
         let (mut weights, mut squares) = (vec![0.1; FEATURE_COUNT * k], vec![0.0; FEATURE_COUNT * k]);
         let (rows, mut loss) = (rows(), 0.0);
@@ -342,7 +344,7 @@ mod tests {
         }
     }
 
-    /// The rows of a rank, one array for each of their parts.
+    /// The rows of a rank, one array per part.
     #[derive(Default)]
     struct SgdRows {
         starts: Vec<i64>,
@@ -364,8 +366,8 @@ mod tests {
         }
     }
 
-    /// The epoch by `p` ranks: of each the loss, the weights and the squares. The rows of a step go round the ranks;
-    /// feature `f` is at home on rank `f % p`, and there it is number `f / p`.
+    /// Run the epoch on `p` ranks and return the loss, weights and squares of each. The rows of a step are distributed
+    /// cyclically. Rank `f % p` owns feature `f`, as its number `f / p`.
     fn by_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
         let parts: Vec<SgdRows> = (0..p).map(part).collect();
@@ -421,7 +423,7 @@ mod tests {
         })
     }
 
-    /// Numbers at home on `rank` of what occurs on each rank, and their counts.
+    /// Return the features of each rank owned by `rank`, as local numbers, and their counts.
     fn asked_of(rank: usize, occurring: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
         let mut asked = (Vec::new(), Vec::new());
         for (numbers, counts) in occurring {

@@ -1,7 +1,8 @@
-//! Vector instructions: which ones this machine has, and how the kernels are compiled for each.
+//! SIMD levels: detection of vector instructions, and compilation of kernels for each level.
 //!
-//! A kernel is a [`VectorJob`], written once over [`Vector`]; [`Simd::run`] compiles it for every level and picks one at run
-//! time. The levels differ in speed only: what depends on the rounding of vector code is checked in f64 afterwards.
+//! A kernel is a [`VectorJob`], written once over [`Vector`]. [`Simd::run`] compiles it for every level and selects one
+//! at run time. The levels only differ in speed: results that depend on the rounding of vector code are checked in f64
+//! afterwards.
 
 mod bytes;
 mod eight;
@@ -36,17 +37,17 @@ pub enum Simd {
 impl Simd {
     const LEVELS: [Simd; 4] = [Simd::Scalar, Simd::Avx2, Simd::Avx512, Simd::Neon];
 
-    /// The levels this machine can run, the best one last.
+    /// Return the levels that this machine supports, best last.
     pub fn available() -> Vec<Simd> {
         Simd::LEVELS.into_iter().filter(|level| level.is_available()).collect()
     }
 
-    /// The best level of this machine.
+    /// Return the best level of this machine.
     pub fn best() -> Simd {
         Simd::LEVELS.into_iter().rfind(|level| level.is_available()).expect("the scalar level is always there")
     }
 
-    /// For callers to whom a level was given.
+    /// Check a level given by a caller.
     ///
     /// # Panics
     /// If the machine lacks the level.
@@ -67,7 +68,7 @@ impl Simd {
         }
     }
 
-    /// How many centroids stand side by side in a panel.
+    /// Return the number of centroids in a panel.
     pub(crate) fn panel_width(self) -> usize {
         match self {
             Simd::Avx512 => 48,
@@ -75,10 +76,10 @@ impl Simd {
         }
     }
 
-    /// Runs `job` with the vectors of this level.
+    /// Run `job` with the vectors of this level.
     pub(crate) fn run<J: VectorJob>(self, job: J) -> J::Output {
         match self {
-            // SAFETY: `Threads` refuses a level that the machine lacks, so these instructions are there.
+            // SAFETY: `Threads` refuses a level that the machine lacks, so the instructions exist.
             #[cfg(target_arch = "x86_64")]
             Simd::Avx512 => unsafe { x86::run_avx512(job) },
             // SAFETY: as above.
@@ -91,15 +92,15 @@ impl Simd {
         }
     }
 
-    /// Whether products of bytes are made faster than those of f32.
+    /// Whether products of bytes are faster than products of f32.
     pub(crate) fn has_bytes(self) -> bool {
         self != Simd::Neon
     }
 
-    /// Runs `job` with the products of bytes of this level; of AVX-512 by VNNI, where the machine has it.
+    /// Run `job` with the byte products of this level. AVX-512 uses VNNI if available.
     pub(crate) fn run_bytes<J: ByteJob>(self, job: J) -> J::Output {
         match self {
-            // SAFETY: as for `run`; the machine was asked for VNNI.
+            // SAFETY: as for `run`; VNNI was detected.
             #[cfg(target_arch = "x86_64")]
             Simd::Avx512 if x86_bytes::has_vnni() => unsafe { x86_bytes::run_vnni(job) },
             // SAFETY: as for `run`; a machine with AVX-512 has AVX2.
@@ -110,10 +111,10 @@ impl Simd {
     }
 }
 
-/// Asks for the memory of `value`, so that it is in cache when it is read or written.
+/// Prefetch the memory of `value` into the cache.
 #[inline(always)]
 pub(crate) fn prefetch<T>(value: &T) {
-    // SAFETY: every x86-64 has the instruction, which changes nothing.
+    // SAFETY: every x86-64 has this instruction, which changes nothing.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,25 +1,26 @@
-//! K-means on rows of few entries: the nearest centroids, and the sums of the rows of each cluster.
+//! K-means on sparse rows: the nearest centroids, and the sums of the rows of each cluster.
 //!
-//! Centroids are dense. Some of them at a time stand column by column, so that an entry of a row is multiplied with a
-//! column of all of these at once: `‖c‖² − 2·x·c` is the least for the nearest. All is f64, and every sum is added up
-//! in the order of columns, whatever the SIMD level and the number of threads, so results are the same bits.
+//! Centroids are dense. Tiles of them are stored column by column, so an entry of a row is multiplied with a column of
+//! a whole tile: `‖c‖² − 2·x·c` is smallest for the nearest centroid. All arithmetic is f64, and every sum is added up
+//! in column order for any SIMD level and number of threads, so results have the same bits.
 //!
-//! Cost: `e·k` for `e` entries, and `k·d`. Memory: a copy of the centroids.
+//! Cost: `e·k` for `e` entries, and `k·d`.
+//! Memory: a copy of the centroids.
 
 use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, SparseRows, Threads};
 use std::ops::Range;
 
-/// Centroids that are met at once; their sums stay in registers.
+/// Number of centroids compared at once; their sums stay in registers.
 const TILE: usize = 32;
-/// Entries of a block of rows, about: they are read once for each tile.
+/// Approximate number of entries of a block of rows. They are read once per tile.
 const BLOCK_ENTRIES: usize = 1 << 12;
 
-/// Gives each row its nearest centroid, where that is nearer than its squared distance says, or as near and of a lower
+/// Assign rows to their nearest centroid if it is nearer than the row's squared distance, or equally near with a lower
 /// number than its label.
 ///
-/// `first_index` is the number of the first centroid. Start with infinity in every distance. A row that is a centroid
-/// gets an exact zero.
+/// `first_index` is the number of the first centroid. Start with infinity in every distance. A row that equals a
+/// centroid gets an exact zero.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -56,8 +57,8 @@ pub fn assign_sparse(
     );
 }
 
-/// Overwrites `sums` (`m × d`) and `weight_sums` with those of the rows of `m` clusters from `first` on, which are
-/// added in their order; rows of others are passed over.
+/// Overwrite `sums` (`m × d`) and `weight_sums` with the sums of the rows of `m` clusters, starting with cluster
+/// `first`. Rows are added in order, and rows of other clusters are ignored.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -94,7 +95,7 @@ pub fn accumulate_sparse(
     );
 }
 
-/// Runs of rows with about as many entries.
+/// Divide the rows into runs with about as many entries.
 fn blocks(rows: &SparseRows) -> Vec<Range<usize>> {
     let mut blocks = Vec::new();
     let mut first = 0;
@@ -136,7 +137,7 @@ impl SparseTiles {
     }
 }
 
-/// Rows of one block, and what they get.
+/// Rows of one block with their results.
 struct SparseBlock<'a> {
     rows: SparseRows<'a>,
     range: Range<usize>,
@@ -182,8 +183,8 @@ impl VectorJob for SparseBlock<'_> {
 }
 
 impl SparseBlock<'_> {
-    /// The squared distance of a row to a centroid: zero where they are equal, as both sums of the centroid's squares
-    /// are added up alike.
+    /// Return the squared distance of a row to a centroid. It is zero if they are equal, because both sums of the
+    /// centroid's squares are computed in the same order.
     #[inline(always)]
     fn distance(&self, row: usize, index: usize) -> f64 {
         let centroid = self.centroids.row(index);

@@ -1,4 +1,4 @@
-//! What ways of giving work to threads cost: turns of so many phases, for benchmarks that alternate them.
+//! Costs of different ways to distribute work to threads, for benchmarks that alternate between them.
 //!
 //! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
 //! clusters", section III.A.
@@ -8,28 +8,28 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// How the phases of a turn are given to threads.
+/// Method of distributing the phases of a turn to threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PhaseDispatch {
-    /// The caller does one thread's share of each phase, and nobody else works: what no way can beat.
+    /// The caller alone computes one thread's share of each phase: the lower bound for every method.
     Share,
-    /// Threads that stay: an order for each phase, with a share for each thread.
+    /// Persistent threads: a task per phase, with one share per thread.
     ForkJoin,
-    /// The same, with parts for whoever is free: [`PARTS_PER_THREAD`] for each thread.
+    /// Persistent threads: a task per phase, with [`PARTS_PER_THREAD`] parts per thread, taken by free threads.
     Parts,
-    /// Threads that stay: one order, with a barrier after each phase.
+    /// Persistent threads: one task, with a barrier after each phase.
     Bsp,
-    /// Threads made for each phase.
+    /// Threads created for each phase.
     Made,
-    /// Threads made for the turn, which meet at the barrier of the standard library.
+    /// Threads created for the turn, with the barrier of the standard library.
     StdBarrier,
 }
 
-/// Of a phase that is given out in parts.
+/// Number of parts per thread in a phase that is divided into parts.
 pub const PARTS_PER_THREAD: usize = 4;
 
 impl PhaseDispatch {
-    /// All of them, with their names.
+    /// All methods with their names.
     pub const ALL: [(&'static str, PhaseDispatch); 6] = [
         ("share", PhaseDispatch::Share),
         ("fork-join", PhaseDispatch::ForkJoin),
@@ -40,15 +40,15 @@ impl PhaseDispatch {
     ];
 }
 
-/// How long `phases` phases take on `count` threads, in each of which they do `rounds` rounds of work together.
+/// Return the duration of `phases` phases on `count` threads, which together perform `rounds` rounds of work per phase.
 ///
 /// # Panics
-/// If `count` is zero, or the system gives no more threads.
+/// If `count` is zero, or the system cannot create more threads.
 pub fn turn(way: PhaseDispatch, count: usize, phases: usize, rounds: usize) -> Duration {
     turn_of(way, count, phases, rounds, work)
 }
 
-/// The same, with work of the caller's for so many rounds.
+/// Return the duration of the phases with the caller's function for the work.
 fn turn_of(
     way: PhaseDispatch,
     count: usize,
@@ -83,7 +83,8 @@ fn turn_of(
     begin.elapsed()
 }
 
-/// How many rounds of work a core does in a microsecond, in the best of some tries: others may have the cores, too.
+/// Return the rounds of work per microsecond on one core: the best of several tries, because other programs may use the
+/// cores too.
 pub fn rounds_per_us() -> f64 {
     const ROUNDS: usize = 100_000;
     const TRIES: usize = 50;
@@ -98,7 +99,7 @@ pub fn rounds_per_us() -> f64 {
 fn parts(threads: &Threads, rounds: usize, work: impl Fn(usize) + Sync) {
     let part_count = PARTS_PER_THREAD * threads.count();
     let parts = vec![rounds / part_count; part_count];
-    // Told as work that is worth all threads, however short the phase.
+    // The operations argument makes all threads take part, however short the phase.
     threads.for_each(parts, usize::MAX, || (), |(), rounds| work(rounds));
 }
 
@@ -109,7 +110,7 @@ fn made(count: usize, share: impl Fn() + Sync + Copy + Send) {
     });
 }
 
-/// Dependent multiplications, which keep a core busy and nothing else.
+/// Perform dependent multiplications, which only occupy the core.
 fn work(rounds: usize) {
     let mut state = black_box(1u64);
     for _ in 0..rounds {

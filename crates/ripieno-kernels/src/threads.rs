@@ -1,24 +1,24 @@
-//! The threads of one rank, and a loop over parts of the work.
+//! The threads of one rank, and a parallel loop over parts of the work.
 
 use crate::Simd;
 use crate::team::{self, TeamThread};
 use std::sync::Mutex;
 
-/// How the threads of a rank go through the phases of a kernel.
+/// How the threads of a rank execute the phases of a kernel.
 ///
 /// Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
 /// clusters", section III.A: LRT-FJ and LRT-BSP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThreadModel {
-    /// Each phase is an order to the helpers. What lies between is the caller's.
+    /// Each phase is a separate task for the helpers. The caller executes the code between phases.
     ForkJoin,
-    /// All phases are one order, with barriers between. What lies between, every thread does for itself.
+    /// All phases are one task, separated by barriers. Every thread executes the code between phases.
     Bsp,
 }
 
-/// The threads, and the SIMD level, that a kernel may use.
+/// The threads and the SIMD level that a kernel may use.
 ///
-/// A description, cheap to make: the threads themselves stay from kernel to kernel. The caller's own is one of them.
+/// A cheap description: the threads themselves persist between kernels. The caller's thread is one of them.
 #[derive(Debug)]
 pub struct Threads {
     count: usize,
@@ -26,14 +26,14 @@ pub struct Threads {
     model: ThreadModel,
 }
 
-/// Below this many operations, about 50 µs of them, a thread that sleeps costs more to wake than it saves.
+/// Number of operations, about 50 µs, below which waking a sleeping thread costs more than it saves.
 const OPERATIONS_WORTH_A_THREAD: usize = 1 << 21;
 
-/// Parts per thread, so that the thread that is done first has something left to take.
+/// Number of parts per thread, so that the thread that finishes first can take another part.
 const PARTS_PER_THREAD: usize = 4;
 
 impl Threads {
-    /// `count` threads, the caller's included, with the best SIMD level of this machine.
+    /// Create a description of `count` threads, including the caller's, with the best SIMD level of this machine.
     ///
     /// # Panics
     /// If `count` is zero.
@@ -41,7 +41,7 @@ impl Threads {
         Threads::with_simd(count, Simd::best())
     }
 
-    /// As [`Threads::new`], with a chosen SIMD level.
+    /// Create a description of `count` threads with a chosen SIMD level.
     ///
     /// # Panics
     /// If `count` is zero or the machine lacks the level.
@@ -51,37 +51,37 @@ impl Threads {
         Threads { count, simd, model: ThreadModel::ForkJoin }
     }
 
-    /// The same threads in another model, for the kernels that know it: [`crate::assign_accumulate`]. The others fork
-    /// and join.
+    /// Select the model for the kernels that support it: [`crate::assign_accumulate`]. Other kernels use fork-join.
     pub fn in_model(self, model: ThreadModel) -> Threads {
         Threads { model, ..self }
     }
 
-    /// How many threads, the caller's included.
+    /// Return the number of threads, including the caller's.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The SIMD level.
+    /// Return the SIMD level.
     pub fn simd(&self) -> Simd {
         self.simd
     }
 
-    /// The model.
+    /// Return the model.
     pub fn model(&self) -> ThreadModel {
         self.model
     }
 
-    /// Those of the threads that are worth it for `part_count` parts of `operations` each: never more than can compute
-    /// at once, for parts go to whoever is free, and a thread that waits for a core only keeps its part from others.
+    /// Limit the threads to the number that is worth waking for `part_count` parts of `operations` each. It never
+    /// exceeds the number of threads that can compute concurrently. Free threads take the parts, and a thread that
+    /// waits for a core only keeps its part from others.
     pub(crate) fn worth(&self, part_count: usize, operations: usize) -> Threads {
         let worth = (part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD + 1).min(part_count);
         let count = if worth <= 1 { 1 } else { self.count.min(worth).min(team::core_count()) };
         Threads { count, ..*self }
     }
 
-    /// Into how many parts work of so many operations in all is best cut for [`Threads::for_each`]: one, if no other
-    /// thread is worth it.
+    /// Return the best number of parts for [`Threads::for_each`] with `operations` in total: 1 if no further thread is
+    /// worth waking.
     pub fn part_count(&self, operations: usize) -> usize {
         match self.worth(self.count, operations / self.count).count {
             1 => 1,
@@ -89,12 +89,12 @@ impl Threads {
         }
     }
 
-    /// Calls `work` once for each part, on whichever thread is free, and returns when all are done.
+    /// Call `work` once for each part, on any free thread, and return when all are done.
     ///
-    /// `operations` is the work of one part. Each thread makes its own `scratch` and keeps it from part to part.
+    /// `operations` is the work of one part. Each thread creates its own `scratch` and reuses it for its parts.
     ///
     /// # Panics
-    /// With the first panic of `work`, once no thread works any more. Also if the system gives no more threads.
+    /// With the first panic of `work`, once no thread works any more. Also if the system cannot create more threads.
     pub fn for_each<T: Send, S>(
         &self,
         parts: Vec<T>,
@@ -113,11 +113,12 @@ impl Threads {
         });
     }
 
-    /// Calls `work` once on every thread, and returns when all are done: a loop whose threads meet in [`TeamThread::wait`].
+    /// Call `work` once on every thread and return when all are done. The threads synchronize with
+    /// [`TeamThread::wait`].
     ///
     /// # Panics
-    /// With the first panic of `work`; a member that waits for the one that panics ends its work there. Also if the
-    /// system gives no more threads.
+    /// With the first panic of `work`. A member that waits for the panicking one ends its work there. Also if the
+    /// system cannot create more threads.
     pub fn run(&self, work: impl Fn(&TeamThread) + Sync) {
         team::run(self.count, work);
     }

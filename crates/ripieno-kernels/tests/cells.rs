@@ -1,5 +1,5 @@
-//! K-means++ in cells: the same centres however often and with however many threads a cell is asked, in proportion to
-//! what rows cost.
+//! K-means++ in cells: the same centers for any division into calls and any number of threads, drawn in proportion to
+//! the rows' costs.
 
 use crate::common::SplitMix64;
 use ripieno_kernels::{Cells, Centre, Growth, Matrix, Simd, Threads, grow_cells};
@@ -75,7 +75,7 @@ fn centres_are_different_rows_with_mass_and_end_when_none_lies_apart() {
 
 #[test]
 fn first_centres_come_in_proportion_to_mass_and_second_ones_to_cost() {
-    // One row far away, of little weight, and two near ones; ten thousand cells of them.
+    // Ten thousand cells with two near rows and a far row of little weight.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);
     let row_weights = [2.0, 7.0, 1.0].repeat(cell_count);
@@ -90,7 +90,7 @@ fn first_centres_come_in_proportion_to_mass_and_second_ones_to_cost() {
     for (row, part) in [(0, 0.2), (1, 0.7), (2, 0.1)] {
         assert!((share(row, 0, &|_| true) - part).abs() < 0.02);
     }
-    // From the row at 1, the one at 0 costs 2·1 and the one at 11 1·100; waiting times have the mean 1 / 102.
+    // From the row at 1, the row at 0 costs 2·1 and the row at 11 costs 1·100; waiting times have the mean 1 / 102.
     let from_one = |centres: &Vec<Centre>| centres[0].row % 3 == 1;
     assert!((share(2, 1, &from_one) - 100.0 / 102.0).abs() < 0.01);
     let times: Vec<f64> = found.iter().filter(|centres| from_one(centres)).map(|centres| centres[1].time).collect();

@@ -1,4 +1,4 @@
-//! Forces of layouts, held against plain loops in f64.
+//! Forces of layouts, compared with plain loops in f64.
 
 use crate::common::SplitMix64;
 use ripieno_kernels::{
@@ -7,7 +7,7 @@ use ripieno_kernels::{
 
 const WHOLE: BlockShare = BlockShare { index: 0, count: 1 };
 
-/// Positions of −1 … 1.
+/// Return positions in −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
     let mut numbers = SplitMix64(seed);
     (0..count * k).map(|_| numbers.real() as f32).collect()
@@ -21,7 +21,7 @@ fn between(all: &[f32], k: usize, row: usize, column: usize) -> Vec<f64> {
     (0..k).map(|at| f64::from(all[row * k + at]) - f64::from(all[column * k + at])).collect()
 }
 
-/// What each point is pushed, in f64.
+/// Compute the repulsion on each point in f64.
 fn pushed_by_hand(all: &[f32], k: usize) -> Vec<f64> {
     let count = all.len() / k;
     let mut out = vec![0.0; count * k];
@@ -58,14 +58,14 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// The root of all squared errors, in parts of that of all squared pushes.
+/// Return the norm of the error relative to the norm of the expected forces.
 fn error(found: &[f64], expected: &[f64]) -> f64 {
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
     let apart = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
     (apart / square(&mut expected.iter().copied())).sqrt()
 }
 
-/// Points in places that trees dislike.
+/// Return positions that are difficult for trees.
 fn hard_places(k: usize) -> Vec<(&'static str, Vec<f32>)> {
     let some = positions(700, k, 5);
     let mut coincident = some.clone();
@@ -92,7 +92,7 @@ fn pushes_are_those_of_their_formula_on_every_simd_level_and_for_every_number_of
         for (count, k) in [(0, 2), (1, 2), (90, 2), (257, 3), (1700, 2), (1300, 3), (300, 1), (70, 5), (40, 64)] {
             let mut all = positions(count, k, 8);
             if count > 1 && k > 1 {
-                // Two that are nearer than any two are taken to be.
+                // Two points closer than the lower bound on distances.
                 all[1] = all[k + 1];
                 all[0] = all[k] + 1e-4;
                 (2..k).for_each(|at| all[at] = all[k + at]);

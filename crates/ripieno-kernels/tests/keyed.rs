@@ -5,7 +5,7 @@ use ripieno_kernels::{Simd, Threads};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Numbers that look random; the same in every run.
+/// Return a reproducible pseudorandom generator.
 fn random(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed;
     move || {

@@ -1,4 +1,4 @@
-//! Passes with bounds give what passes without give, to the last bit, however the centroids move.
+//! Passes with bounds return the results of passes without bounds, to the last bit, for any movement of the centroids.
 
 use crate::common::SplitMix64;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn pass<P: Point>(
     BoundedPassResult { labels, squared_distances, sums, weight_sums, inertia }
 }
 
-/// Follows Lloyd's iteration with and without bounds; gives the part of the pairs that each pass compared.
+/// Run Lloyd's iteration with and without bounds, and return the fraction of the pairs that each pass compared.
 ///
 /// `disturb` changes the centroids before a pass.
 fn followed<P: Point>(
@@ -69,7 +69,7 @@ fn followed<P: Point>(
     compared
 }
 
-/// Rows around a few places, with noise.
+/// Return rows around a few positions, with noise.
 fn clumps(seed: u64, rows: usize, columns: usize, noise: f64) -> Vec<f64> {
     let (mut places, mut numbers) = (SplitMix64(7), SplitMix64(seed));
     let places: Vec<f64> = (0..40 * columns).map(|_| places.real()).collect();
@@ -116,7 +116,7 @@ fn a_limit_of_memory_makes_groups_larger() {
 fn ties_go_to_the_lowest_index_also_between_groups() {
     let (rows, columns, count) = (2000, 10, 200);
     let whole: Vec<f32> = clumps(3, rows, columns, 1.0).iter().map(|x| (x * 2.0).round() as f32).collect();
-    // Centroids that repeat, and that stay where they are.
+    // Repeated centroids that do not move.
     let start: Vec<f32> = whole[..count / 2 * columns].repeat(2);
     let hold = |_: usize, centroids: &mut [f32]| centroids.copy_from_slice(&start);
     followed(Matrix::new(&whole, rows, columns), start.clone(), None, UNLIMITED, &Threads::new(2), hold);
@@ -152,7 +152,7 @@ proptest! {
         let moved = |values: Vec<f64>| -> Vec<f64> { values.iter().map(|x| (x + offset) * scale).collect() };
         let points = moved(clumps(seed, rows, columns, 0.4));
         let start = moved(clumps(!seed, count, columns, 0.4));
-        // Some centroids leap to another place, or far away, or to where another one is.
+        // Some centroids move to another position, far away, or onto another centroid.
         let leap = |iteration: usize, index: usize, length: usize| {
             let mut numbers = SplitMix64(jumps ^ ((iteration * 1000 + index) as u64));
             match numbers.below(60) {

@@ -1,4 +1,4 @@
-//! Rows of bytes get what the same values get as f32, to the last bit, wherever the centroids are.
+//! Rows of bytes give the results of the same values as f32, to the last bit, for any centroids.
 
 use crate::common::{SplitMix64, expected};
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ fn outcome<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, threads:
     BytesPassResult { labels, squared_distances, sums, weight_sums, inertia, lowered }
 }
 
-/// Checks on every level that bytes get what floats get; gives what that is.
+/// Check on every level that bytes and floats give the same result, and return it.
 fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> BytesPassResult {
     let floats: Vec<f32> = bytes.iter().map(|&byte| byte.into()).collect();
     let (rows, count) = (bytes.len() / columns, centroids.len() / columns);
@@ -46,7 +46,7 @@ fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> Byte
     want
 }
 
-/// Bytes around a few places, and centroids near these.
+/// Return bytes around a few positions, and centroids near these.
 fn clumps(seed: u64, rows: usize, columns: usize, count: usize) -> (Vec<u8>, Vec<f32>) {
     let mut numbers = SplitMix64(seed);
     let places: Vec<f64> = (0..7 * columns).map(|_| 128.0 + 90.0 * numbers.real()).collect();
@@ -68,7 +68,7 @@ fn bytes_get_the_labels_of_plain_loops() {
 #[test]
 fn ties_and_centroids_that_repeat_go_to_the_lowest_index() {
     for columns in [9, 40] {
-        // Few values: most distances are equal, and many rows are centroids.
+        // Few distinct values: most distances are equal, and many rows equal centroids.
         let mut numbers = SplitMix64(3);
         let bytes: Vec<u8> = (0..700 * columns).map(|_| (numbers.below(2) * 255) as u8).collect();
         let centroids: Vec<f32> = bytes[..100 * columns].iter().map(|&byte| byte.into()).collect();

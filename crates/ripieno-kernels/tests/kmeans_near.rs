@@ -1,4 +1,5 @@
-//! Near passes: with all groups they are exact, with a few they lose little, and no row ever gets worse.
+//! Near passes: exact with all groups, with a small loss for a few groups, and never with a greater distance than
+//! before.
 
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
@@ -16,7 +17,7 @@ struct NearPassResult {
     inertia: f64,
 }
 
-/// A pass over weighted rows, near with an index and a number of probes.
+/// Perform a pass over weighted rows: near if an index and a number of probes are given.
 fn pass<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
@@ -42,7 +43,7 @@ fn pass<P: Point>(
     NearPassResult { labels, squared_distances, sums, weight_sums, inertia }
 }
 
-/// Bytes around a hundred places.
+/// Return bytes around a hundred positions.
 fn bytes(seed: u64, rows: usize, columns: usize) -> Vec<u8> {
     let (mut places, mut numbers) = (SplitMix64(11), SplitMix64(seed));
     let places: Vec<f64> = (0..100 * columns).map(|_| 128.0 + 80.0 * places.real()).collect();
@@ -97,7 +98,7 @@ fn a_few_groups_lose_little_and_no_row_gets_worse() {
             assert!(measured <= squared_distance(points.row(row), seen.row(before[row] as usize)));
         }
         before = Some(got.labels);
-        // Whole numbers again, so that sums of squares are exact.
+        // Integers again, so that sums of squares are exact.
         recenter(&mut centroids, &got.sums, &got.weight_sums);
         centroids.iter_mut().for_each(|value: &mut f32| *value = value.round());
     }
@@ -123,8 +124,8 @@ fn neither_threads_nor_what_was_before_another_shape_matter() {
     }
 }
 
-/// A pass over weighted rows that meet the groups of centroids some after the others, the last first; those of a group
-/// are `g, g + groups, …`.
+/// Perform a pass over weighted rows that meet the groups of centroids one after the other, last group first. The
+/// centroids of a group are `g, g + groups, …`.
 fn pass_in_parts<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,

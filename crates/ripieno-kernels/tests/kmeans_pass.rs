@@ -1,4 +1,4 @@
-//! A pass gives what plain f64 loops give: for every type, SIMD level, shape and number of threads.
+//! A pass gives the results of plain f64 loops for every type, SIMD level, shape and number of threads.
 
 use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Centroid, Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
@@ -20,7 +20,7 @@ fn pass<P: Point>(
     threads: &Threads,
 ) -> PassResult {
     let (n, d, k) = (points.rows(), points.columns(), centroids.rows());
-    // What was there before must not matter.
+    // Previous contents must not matter.
     let mut outcome = PassResult {
         labels: vec![-7; n],
         squared_distances: vec![-7.0; n],
@@ -45,7 +45,7 @@ fn close(got: &[f64], want: &[f64]) {
     }
 }
 
-/// Checks a pass on every level, where no two centroids are equally far up to f64 rounding (or exactly so).
+/// Check a pass on every level. No two centroids may have equal distances up to f64 rounding, unless exactly equal.
 fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: Option<&[f64]>) {
     let want = expected(points, centroids, weights);
     let mut first = None;
@@ -96,7 +96,7 @@ fn several_blocks_of_rows_agree_with_plain_loops() {
 
 #[test]
 fn ties_go_to_the_lowest_index() {
-    // Small whole numbers: every distance is exact, and many are equal.
+    // Small integers: every distance is exact, and many are equal.
     for d in [1, 2, 3, 8, 9, 17] {
         for k in [1, 2, 15, 16, 17, 48, 49, 130] {
             let whole = |x: f64| (x * 3.0).round();
@@ -139,7 +139,7 @@ fn a_common_offset_costs_no_label() {
 fn centroids_closer_together_than_f32_can_tell_are_told_apart() {
     for d in [3, 25] {
         let points = reals(1, 200 * d, |x| x);
-        // Clusters of centroids 1e-9 apart, and one far outlier that sets the scale.
+        // Clusters of centroids 1e-9 apart, and one distant outlier that determines the scale.
         let mut centroids: Vec<f64> = (0..60 * d).map(|i| points[i / (20 * d) * d + i % d]).collect();
         centroids.iter_mut().zip(reals(2, 60 * d, |x| x * 1e-9)).for_each(|(c, shift)| *c += shift);
         centroids[..d].fill(1e5);

@@ -1,4 +1,4 @@
-//! Passes over so many rows of few columns that a row meets only the centroids of its region give what plain loops do.
+//! Passes over many rows of few columns, which use regions, give the results of plain loops.
 
 use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Matrix, PassOutput, Point, Simd, ThreadModel, Threads, assign, assign_accumulate};
@@ -28,7 +28,7 @@ fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, weights: 
             let threads = Threads::with_simd(count, simd).in_model(model);
             let inertia = assign_accumulate(points, centroids, weights, pass, &threads);
             assert_eq!(labels, want.labels, "{simd:?} {n} {d} {k}");
-            // Of few columns the reference adds in the same order.
+            // For few columns the reference adds in the same order.
             assert_eq!(distances, want.squared_distances, "{simd:?} {n} {d} {k}");
             assert_eq!((&sums, &weight_sums), (&want.sums, &want.weight_sums), "{simd:?} {n} {d} {k}");
             let got = (labels, distances, sums, weight_sums, inertia);

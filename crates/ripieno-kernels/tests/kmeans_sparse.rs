@@ -1,9 +1,9 @@
-//! K-means on rows of few entries gives what the same rows give in full.
+//! K-means on sparse rows gives the results of the same dense rows.
 
 use crate::common::{SplitMix64, expected};
 use ripieno_kernels::{Matrix, Simd, SparseRows, Threads, accumulate_sparse, assign_sparse};
 
-/// Whole numbers, most of them zero: rows in full, and the same as entries.
+/// Integers, most of them zero: as dense rows and as entries.
 struct TestRows {
     full: Vec<f64>,
     starts: Vec<i64>,
@@ -19,7 +19,7 @@ impl TestRows {
         let full: Vec<f64> = (0..count * columns).map(&mut value).collect();
         let mut rows = TestRows { full, starts: vec![0], columns: vec![], values: vec![], weights: vec![] };
         for (at, row) in rows.full.chunks(columns).enumerate() {
-            // Entries that are zero may be there, too.
+            // Zero entries are allowed too.
             for (column, &value) in row.iter().enumerate().filter(|&(column, &value)| value != 0.0 || column == 1) {
                 rows.columns.push(column as i32);
                 rows.values.push(value);
@@ -50,7 +50,7 @@ fn sparse_rows_get_the_labels_distances_and_sums_of_the_same_rows_in_full() {
         for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 1), (simd, 3)]) {
             let threads = &Threads::with_simd(threads, simd);
             let (mut labels, mut distances) = (vec![-1; count], vec![f64::INFINITY; count]);
-            // Some after the others, the last first.
+            // In several calls, last centroids first.
             let step = clusters.div_ceil(3);
             for first in (0..clusters).step_by(step).rev() {
                 let some = centres.row_range(first, step.min(clusters - first));

@@ -50,7 +50,7 @@ const PATTERNS: [&str; 33] = [
     "[^\\x00-\\x09\\x0b-\u{10ffff}]",
 ];
 
-/// Numbers of the lines that match alone.
+/// Return the numbers of the lines that match when searched separately.
 fn expected(text: &[u8], pattern: &str, ignore_case: bool, invert: bool) -> Vec<u64> {
     let pattern = RegexBuilder::new(pattern).multi_line(true).case_insensitive(ignore_case).build().unwrap();
     let text = text.strip_suffix(b"\n").map_or((text, text.is_empty()), |lines| (lines, false));
@@ -115,7 +115,7 @@ fn lines_are_printed_with_label_and_number() {
 
 #[test]
 fn nothing_is_looked_at_beyond_the_line_of_a_match() {
-    // One search to the end of the text per line would pass 10^12 bytes.
+    // One search to the end of the text per line would process 10^12 bytes.
     let patterns = ["q[^z]*end", r"\{[^}]*\}|ERROR", r"(?s)\b\w.*end\z|[E\u{e9}]"];
     let n = 400_000;
     for (line, counts) in [("quote \" open\n", [0, 0, 0]), ("{ ERROR x\n", [0, n, n]), ("quote \u{e9}\n", [0, 0, n])] {

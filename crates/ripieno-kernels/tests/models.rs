@@ -1,11 +1,11 @@
-//! Logistic regression on sparse rows, alternating least squares and scatter matrices, held against their formulas.
+//! Logistic regression on sparse rows, alternating least squares and scatter matrices, compared with their formulas.
 
 use ripieno_kernels::{
     Aim, Matrix, Objective, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
     logistic_loss, scatter, solve_factors,
 };
 
-/// Numbers that look random, of −1 … 1.
+/// Return pseudorandom numbers in −1 … 1.
 fn numbers(count: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     (0..count)
@@ -16,7 +16,7 @@ fn numbers(count: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Rows with `row % 5` entries each, in distinct columns of seven.
+/// Return rows with `row % 5` entries each, in distinct columns of seven.
 fn entries(rows: usize) -> (Vec<i64>, Vec<i32>) {
     let (mut starts, mut columns) = (vec![0], Vec::new());
     for row in 0..rows {
@@ -74,7 +74,7 @@ fn large_scores_have_finite_losses() {
     assert_eq!(logistic_loss(sparse, &[0, 1], &[1.0, 0.0], &mut chances, &mut gradient, &threads), 2e4);
 }
 
-/// How far `x` is from solving its row's equations, which are written down in full, and the loss of the row.
+/// Return the error of `x` in its row's equations, computed directly, and the loss of the row.
 fn missed(x: &[f64], columns: &[i32], values: &[f64], factors: &[f64], rank: usize, aim: (bool, f64)) -> (f64, f64) {
     let (implicit, reg) = aim;
     let column_count = factors.len() / rank;

@@ -1,8 +1,8 @@
-//! The order of strings beside that of the standard library, and pieces of bytes joined.
+//! Order of strings compared with the standard library, and joining of byte pieces.
 
 use ripieno_kernels::keyed::{Strings, joined_pieces, order_of_strings};
 
-/// Many equal ones, equal beginnings, zeros and bytes above ASCII, of 0 to 20 bytes.
+/// Return keys of 0 to 20 bytes with many duplicates, common prefixes, zeros and bytes above ASCII.
 fn keys() -> Vec<Vec<u8>> {
     let mut state = 1_u64;
     let mut next = |below: u64| {

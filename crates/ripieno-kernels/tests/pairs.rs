@@ -1,9 +1,9 @@
-//! Sums over all pairs, held against plain loops in f64.
+//! Sums over all pairs, compared with plain loops in f64.
 
 use crate::common::SplitMix64;
 use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
 
-/// Positions of −1 … 1.
+/// Return positions in −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
     let mut numbers = SplitMix64(seed);
     (0..count * k).map(|_| numbers.real() as f32).collect()
@@ -16,7 +16,7 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// What each pair adds, in f64: `factor(distance, pair)` times the difference, and more.
+/// Compute the contributions of all pairs in f64: `factor(distance, pair)` times the difference, and further values.
 fn by_hand(own: &[f32], all: &[f32], k: usize, more: usize, pair: impl Fn(f64, usize) -> (f64, Vec<f64>)) -> Vec<f64> {
     let (rows, count) = (own.len() / k, all.len() / k);
     let mut out = vec![0.0; rows * (k + more)];

@@ -1,14 +1,15 @@
-//! Threads on cores of their own, and what is noted of them. Alone in its file: both are of the whole process.
+//! Pinning of threads to cores, and the times of threads. Both are global to the process, so they have their own test
+//! program.
 
 use ripieno_kernels::{NotAllowed, Threads, pin_threads, pinned_cores, thread_times};
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// So many operations that every thread is worth it.
+/// An amount of work that is worth all threads.
 const MANY: usize = 1 << 30;
 
-/// The tests of this file have the process one after the other.
+/// Serializes the tests of this file.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn allowed() -> Vec<usize> {
@@ -27,7 +28,7 @@ fn every_member_computes_on_its_core_and_the_caller_comes_back() {
     let _turn = TURN.lock().unwrap();
     let all = allowed();
     let reversed: Vec<usize> = all.iter().rev().copied().collect();
-    // Helpers that are there already move, too.
+    // Existing helpers move, too.
     assert_eq!(cores_of_members(3), vec![all.clone(); 3]);
     pin_threads(&reversed).unwrap();
     let expected: Vec<Vec<usize>> = (0..3).map(|index| vec![reversed[index % reversed.len()]]).collect();
@@ -69,7 +70,7 @@ fn parts_go_to_no_more_threads_than_can_compute_at_once() {
 fn computing_and_waiting_make_up_the_orders_of_a_member() {
     let _turn = TURN.lock().unwrap();
     let (short, long) = (Duration::from_millis(2), Duration::from_millis(30));
-    // A count that no other test has, so that the last member is new.
+    // A count that no other test uses, so that the last member is new.
     let last = 4;
     let before = thread_times().iter().filter(|member| member.index == last).count();
     assert_eq!(before, 0, "nobody has had so many threads");

@@ -1,4 +1,4 @@
-//! Seeding, distances, recentering and the check for values that are not numbers.
+//! Seeding, distances, recentering and the check for non-finite values.
 
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{Matrix, Simd, Threads, distances, first_non_finite};

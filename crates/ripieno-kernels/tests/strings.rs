@@ -1,10 +1,10 @@
-//! Columns of strings, and the table that numbers distinct ones.
+//! Columns of strings, and the table that numbers distinct strings.
 
 use ripieno_kernels::keyed::{BadOffsets, StringTable, Strings};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Numbers as Rust's own map gives them.
+/// Number keys with the standard library's map.
 fn expected(keys: &[Vec<u8>]) -> (Vec<u32>, Vec<&[u8]>) {
     let (mut numbers, mut distinct) = (HashMap::new(), Vec::new());
     let of_each = keys.iter().map(|key| {
@@ -37,7 +37,7 @@ fn check(keys: &[Vec<u8>], hash: impl Fn(&[u8]) -> u64) {
     assert_eq!(table.len(), distinct.len());
 }
 
-/// Keys that are told apart only by their ends, their lengths or zeros after them.
+/// Return keys that differ only in their ends, their lengths or trailing zeros.
 fn similar_keys() -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for length in 0..40 {
@@ -58,7 +58,7 @@ fn similar_keys() -> Vec<Vec<u8>> {
 fn equal_keys_have_equal_numbers_whatever_their_hashes() {
     check(&[], xxh3_64);
     check(&similar_keys(), xxh3_64);
-    // Every key in one place, or in one of two that meet at the end of the slots.
+    // All keys in one slot, or in one of two slots that meet at the end of the table.
     check(&similar_keys(), |_| u64::MAX);
     check(&similar_keys(), |key| key.len() as u64 % 2);
 }

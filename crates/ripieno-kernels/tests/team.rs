@@ -1,11 +1,11 @@
-//! Threads that stay: orders of several callers at once, phases between barriers, and panics.
+//! Persistent threads: concurrent callers, phases separated by barriers, and panics.
 
 use ripieno_kernels::Threads;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many operations that every thread is worth it.
+/// An amount of work that is worth all threads.
 const MANY: usize = 1 << 30;
 
 fn doubled(count: usize, threads: &Threads) -> Vec<usize> {

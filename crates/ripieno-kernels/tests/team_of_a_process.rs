@@ -1,18 +1,18 @@
-//! The threads of a process stay, and those of a forked child are its own. Alone in its program: threads are counted,
-//! and a child has only the thread that forked.
+//! The threads of a process persist, and a forked child creates its own. In its own test program, because it counts
+//! threads and a child has only the forking thread.
 
 use ripieno_kernels::Threads;
 use std::collections::BTreeSet;
 use std::fs;
 use std::sync::Mutex;
 
-/// Threads of this process, by the kernel's numbers.
+/// Return the kernel thread IDs of this process.
 fn threads_of_this_process() -> BTreeSet<String> {
     let entries = fs::read_dir("/proc/self/task").unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// How many threads come to a barrier of `count`.
+/// Return the number of threads that arrive at a barrier of `count`.
 fn met(count: usize) -> usize {
     let come = Mutex::new(BTreeSet::new());
     Threads::new(count).run(|member| {

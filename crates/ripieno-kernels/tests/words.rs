@@ -1,4 +1,4 @@
-//! Words found and counted.
+//! Word search and word counts.
 
 use ripieno_kernels::Simd;
 use ripieno_kernels::keyed::Strings;
@@ -9,7 +9,7 @@ fn is_blank(byte: u8) -> bool {
     b" \t\n\x0b\x0c\r".contains(&byte)
 }
 
-/// Distinct words in order of first appearance, and their counts.
+/// Return the distinct words in order of first appearance, with their counts.
 fn expected(text: &[u8], lower: bool) -> Vec<(Vec<u8>, u64)> {
     let (mut places, mut counts) = (HashMap::new(), Vec::new());
     for word in text.split(|&byte| is_blank(byte)).filter(|word| !word.is_empty()) {
@@ -38,7 +38,7 @@ fn check(text: &[u8]) {
     }
 }
 
-/// Bytes of which about one in `one_in` is blank, all others being possible.
+/// Return random bytes; about one in `one_in` is blank.
 fn random_text(length: usize, one_in: u64, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut next = || {
@@ -85,7 +85,7 @@ fn words_longer_than_a_window_are_one_each() {
 #[test]
 fn texts_and_counts_add_up() {
     let text = random_text(30_000, 6, 7);
-    // A text that is cut within words gives its pieces; here cuts are after blanks.
+    // A text divided within words would yield their pieces, so the cuts follow blanks.
     let cut = 20_000 + text[20_000..].iter().position(|&byte| is_blank(byte)).unwrap();
     let (first, second) = text.split_at(cut);
     let mut together = WordCounts::new(false);

@@ -1,5 +1,5 @@
-//! Writes `docs/algorithms.md` from the plans: `cargo run -p ripieno-plan --example algorithms -- --write`; without the
-//! option it prints.
+//! Generate `docs/algorithms.md` from the plans: `cargo run -p ripieno-plan --example algorithms -- --write`. Without
+//! the option it prints the page.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -13,15 +13,15 @@ use ripieno_plan::{
 };
 use std::fmt::Write;
 
-/// Where the document lies.
+/// Path of the page.
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms.md");
 
-/// Ranks that the figures are counted for, and that the tables show.
+/// Number of ranks for the counted figures, and for the tables.
 const COUNTED_SIZE: usize = 8;
 const SHOWN_SIZE: usize = 4;
-/// A rooted collective is counted from here.
+/// Root of the rooted collectives.
 const ROOT: usize = 0;
-/// Rotations go so far.
+/// Distance of the rotation.
 const DISTANCE: usize = 1;
 
 const HEAD: &str = "\
@@ -61,7 +61,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// The whole document.
+/// Return the whole page.
 pub fn document() -> String {
     let mut text = HEAD.to_string();
     for collective in Collective::catalogued() {
@@ -117,7 +117,7 @@ fn shown(algorithm: &Algorithm) -> String {
     format!("{}\n{}", algorithm.name, table(&plans).expect("the laws hold"))
 }
 
-/// Where the picture of its plan is, that `ripieno explain plans` draws.
+/// Return the link to the diagram drawn by `ripieno explain plans`.
 fn picture(algorithm: &Algorithm) -> String {
     let (collective, name) = (algorithm.collective().name(), algorithm.name);
     format!("![{collective} by {name} among {COUNTED_SIZE} ranks](algorithms/{collective}-{name}.svg)\n")
@@ -145,7 +145,7 @@ fn scratch_bytes(plan: &Plan) -> usize {
     ends.max().unwrap_or(0)
 }
 
-/// At most three digits after the point.
+/// Format a number with at most three decimals.
 fn decimal(value: f64) -> String {
     format!("{}", (value * 1000.0).round() / 1000.0)
 }

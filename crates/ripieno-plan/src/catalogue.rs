@@ -1,8 +1,8 @@
-//! The catalogue: all algorithms, each as its file says.
+//! Catalogue of all algorithms, built from the entries of their files.
 //!
-//! The file of an algorithm has its plan and its [`Entry`]; [`algorithms`](crate::algorithms) lists the files. What
-//! stands there is known to users by its name, to peers by its index, and to the laws in `tests/`, which hold plans and
-//! theory against each other for every world size and root.
+//! The file of an algorithm contains its plan and its [`Entry`]; [`algorithms`](crate::algorithms) lists the files.
+//! Users select an algorithm by name, and peers refer to it by index. The tests compare plans and theory for every
+//! world size and root.
 
 use crate::algorithms::ENTRIES;
 use crate::ordered::{Stops, in_order};
@@ -13,38 +13,37 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Deref;
 
-/// Every algorithm, by collective, in the order of the list.
+/// All algorithms, sorted by collective, in list order.
 pub static ALGORITHMS: &[Algorithm] = &numbered::<{ ENTRIES.len() }>(ENTRIES);
 
-/// What the file of an algorithm says of it.
+/// Properties of an algorithm, declared in its file.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// The name that users know, unique within the collective.
+    /// The public name, unique within the collective.
     pub name: &'static str,
-    /// How to make its plans.
+    /// The function that creates its plans.
     pub planner: PlanFunction,
-    /// What its plans do.
+    /// The predicted cost of its plans.
     pub theory: Theory,
-    /// What it makes of the places of its ranks.
+    /// How the algorithm uses the placement of ranks.
     pub places: PlacementUse,
-    /// What a request must have for it.
+    /// Requirement on the request.
     pub needs: Needs,
-    /// Whether its messages may be several chunks at once, which so must lie one after the other.
+    /// Whether one message may contain several chunks, which must then be contiguous.
     pub joins_chunks: bool,
-    /// Whether its plans run over links that hold nothing (see [`check_rendezvous`](crate::check::check_rendezvous)):
-    /// no rank has to get rid of bytes before it can take others.
+    /// Whether the plans finish over unbuffered links (see [`check_rendezvous`](crate::check::check_rendezvous)): no
+    /// rank must complete a send before it can receive.
     pub rendezvous: bool,
-    /// Whether every combination has its operands in the order of the ranks, so that the operation need not be
-    /// commutative.
+    /// Whether every combination has its operands in rank order, so that the operation need not be commutative.
     pub in_rank_order: bool,
 }
 
-/// One algorithm: its entry, and its number.
+/// An algorithm: its entry and its index.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// The number that travels between ranks: its place in the list of its collective.
+    /// Index that ranks exchange: the position in the list of the collective.
     pub index: u8,
-    /// What its file says.
+    /// The entry declared in the algorithm's file.
     pub entry: Entry,
 }
 
@@ -56,37 +55,36 @@ impl Deref for Algorithm {
     }
 }
 
-/// What an algorithm makes of the places of its ranks.
+/// Use of the placement of ranks by an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementUse {
-    /// Nothing: ranks are their numbers.
+    /// Placement is ignored: only rank numbers count.
     Ignored,
-    /// Its ranks stand in the group's [`Order`](crate::Order): chains, rings, and trees over them.
+    /// Ranks are arranged in the group's [`Order`](crate::Order). For chains, rings, and trees over them.
     Ordered,
-    /// It has a part for the ranks of each node, and one between the nodes.
+    /// The algorithm has one part inside each node and one part between the nodes.
     TwoLevels,
 }
 
-/// What a request must have for an algorithm. All ranks come to the same answer, if all ask for the same.
+/// Requirement of an algorithm on a request. All ranks get the same answer if their requests agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
-    /// Whatever is asked for.
+    /// No requirement.
     Nothing,
-    /// An even number of ranks, or one.
+    /// An even number of ranks, or one rank.
     EvenWorld,
-    /// Chunks that are equally long, on all ranks.
+    /// Chunks of equal length on all ranks.
     EqualChunks,
-    /// An operation whose operands may change places: what every algorithm needs that does not keep them in the order
-    /// of the ranks.
+    /// A commutative operation. Every algorithm that does not combine in rank order needs one.
     CommutativeOp,
 }
 
-/// An algorithm cannot do what is asked for.
+/// Error: an algorithm does not support a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unsuitable {
-    /// Its name.
+    /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// What it needs.
+    /// The requirement that the request does not meet.
     pub needs: Needs,
 }
 
@@ -99,7 +97,7 @@ impl fmt::Display for Unsuitable {
 impl core::error::Error for Unsuitable {}
 
 impl Needs {
-    /// What is needed, in words.
+    /// Return the requirement as text.
     pub fn text(self) -> &'static str {
         match self {
             Needs::Nothing => "nothing",
@@ -111,71 +109,72 @@ impl Needs {
 }
 
 impl Algorithm {
-    /// The algorithm of `collective` with this name.
+    /// Return the algorithm of `collective` with this name.
     pub fn by_name(collective: Collective, name: &str) -> Option<&'static Algorithm> {
         Algorithm::of(collective).find(|algorithm| algorithm.name == name)
     }
 
-    /// The algorithm of `collective` with this index.
+    /// Return the algorithm of `collective` with this index.
     pub fn by_index(collective: Collective, index: u8) -> Option<&'static Algorithm> {
         Algorithm::of(collective).find(|algorithm| algorithm.index == index)
     }
 
-    /// All algorithms of `collective`.
+    /// Iterate over all algorithms of `collective`.
     pub fn of(collective: Collective) -> impl Iterator<Item = &'static Algorithm> {
         ALGORITHMS.iter().filter(move |algorithm| algorithm.collective() == collective)
     }
 }
 
 impl Entry {
-    /// An algorithm that ignores places, needs nothing, and leaves chunks and links as they are.
+    /// Create the entry of an algorithm without requirements: it ignores placement, sends chunks one by one, and needs
+    /// no buffering links.
     pub const fn new(name: &'static str, planner: PlanFunction, theory: Theory) -> Entry {
         let (places, needs) = (PlacementUse::Ignored, Needs::Nothing);
         Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true, in_rank_order: false }
     }
 
-    /// The same algorithm, which combines in the order of the ranks.
+    /// Mark the algorithm as combining in rank order.
     pub const fn in_rank_order(self) -> Entry {
         Entry { in_rank_order: true, ..self }
     }
 
-    /// The same algorithm, planned for ranks that stand in the group's order. Where there are chunks, it must ask of
-    /// them no more than that each rank has one.
+    /// Plan the algorithm for ranks in the group's order. For chunks, the algorithm must only rely on each rank having
+    /// one chunk.
     pub const fn ordered(self) -> Entry {
         Entry { places: PlacementUse::Ordered, ..self }
     }
 
-    /// The same algorithm, in two levels.
+    /// Mark the algorithm as two-level.
     pub const fn two_levels(self) -> Entry {
         Entry { places: PlacementUse::TwoLevels, ..self }
     }
 
-    /// The same algorithm, for requests that have what it needs.
+    /// Set the requirement on requests.
     pub const fn needing(self, needs: Needs) -> Entry {
         Entry { needs, ..self }
     }
 
-    /// The same algorithm, which sends several chunks at once.
+    /// Mark the algorithm as sending several chunks in one message.
     pub const fn joining(self) -> Entry {
         Entry { joins_chunks: true, ..self }
     }
 
-    /// The same algorithm, whose links have to hold something.
+    /// Mark the algorithm as requiring links that buffer data.
     pub const fn buffered(self) -> Entry {
         Entry { rendezvous: false, ..self }
     }
 
-    /// Which collective it performs.
+    /// Return the collective that the algorithm performs.
     pub const fn collective(&self) -> Collective {
         self.planner.collective()
     }
 
-    /// Whether the algorithm can do what is asked for.
+    /// Whether the algorithm supports the request.
     pub fn applies(&self, group: &Group, request: &Request) -> bool {
         self.lacking(group, request).is_none()
     }
 
-    /// What the request lacks of the needs.
+    /// Return the requirement that the request does not meet, if any.
     fn lacking(&self, group: &Group, request: &Request) -> Option<Needs> {
         if !self.in_rank_order && request.op().is_some_and(|op| !op.is_commutative()) {
             return Some(Needs::CommutativeOp);
@@ -195,14 +194,15 @@ impl Entry {
         }
     }
 
-    /// All ranks' plans; `requests` has what each rank asks for.
+    /// Return the plans of all ranks; `requests` contains one request per rank.
     pub fn plans(&self, requests: &[Request]) -> Result<Vec<Plan>, Unsuitable> {
         let plan = |(rank, request)| self.plan(&Group::new(rank, requests.len()), request);
         requests.iter().enumerate().map(plan).collect()
     }
 
-    /// The plans of all ranks of `group`, whichever of them it is, one after the other; `request` says what each rank
-    /// asks for. The order of the ranks is worked out once.
+    /// Iterate over the plans of all ranks of `group`; `request` returns the request of a rank.
+    ///
+    /// The result does not depend on the rank that `group` represents. The order of the ranks is computed once.
     pub fn plans_of<'a>(
         &'a self,
         group: &'a Group,
@@ -223,7 +223,7 @@ impl Entry {
         })
     }
 
-    /// This rank's plan for `request`, which asks for this algorithm's collective.
+    /// Return this rank's plan for `request`, which must be for this algorithm's collective.
     pub fn plan(&self, group: &Group, request: &Request) -> Result<Plan, Unsuitable> {
         if let Some(needs) = self.lacking(group, request) {
             return Err(Unsuitable { algorithm: self.name, needs });
@@ -240,7 +240,7 @@ impl Entry {
     }
 }
 
-/// Entries with their places in the lists of their collectives.
+/// Assign each entry its index within the list of its collective.
 const fn numbered<const N: usize>(entries: &[Entry]) -> [Algorithm; N] {
     let mut algorithms = [Algorithm { index: 0, entry: entries[0] }; N];
     let mut place = 1;

@@ -1,15 +1,15 @@
-//! The choice: which algorithm runs when the caller names none.
+//! Default choice of the algorithm for a collective.
 //!
-//! Two tables, one for ranks that share a node's memory and one for ranks of different nodes, say which algorithm takes
-//! up to how many ranks and bytes: few rounds while messages are short, few bytes per rank once they are long. Groups
-//! with both kinds of neighbours work in two levels, each of which is looked up in its own table. Every rank makes the
-//! same choice, because it depends on nothing but the arguments.
+//! Two tables map the number of ranks and bytes to an algorithm: one for ranks that share a node's memory, one for
+//! ranks on different nodes. Short messages use algorithms with few rounds, long messages use algorithms with few bytes
+//! per rank. Groups with both kinds of neighbors use two levels, and each level is looked up in its own table. Every
+//! rank makes the same choice, because the choice depends only on the arguments.
 //!
-//! To calibrate: run `ripieno bench` over 8 B … 64 MiB and 2 … 32 ranks with every algorithm of a collective, in shared
-//! memory for [`NODE`] and in the lab with one rank per host for [`NETWORK`], on an otherwise idle machine. Where the
-//! choice is more than 15 % behind the best, move the limit of its row or put a row before it: the first that fits
-//! wins. In shared memory look at arrays of `rp.empty`, too: they are lent, and so are most results of calls from
-//! Python. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
+//! To calibrate: run `ripieno bench` over 8 B … 64 MiB and 2 … 32 ranks with every algorithm of a collective. Use
+//! shared memory for [`NODE`], the lab with one rank per host for [`NETWORK`], and an otherwise idle machine. The first
+//! matching row of a table is used. If it is more than 15 % slower than the best algorithm, change its limit or insert
+//! a row before it. In shared memory also measure arrays of `rp.empty`: they are sent without a copy, as are most
+//! results of calls from Python. For [`ONE_LEADER_BYTES`] use the lab with several ranks per host.
 
 use crate::catalogue::{ALGORITHMS, Algorithm, Needs, PlacementUse};
 use crate::group::Group;
@@ -17,7 +17,8 @@ use crate::request::Collective;
 use Collective::*;
 use SizeLimit::{Any, Bytes, PerRank};
 
-/// Up to here a two-level allreduce goes through one rank of each node; from here on bytes count more than messages.
+/// Largest vector that a two-level allreduce handles with one leader rank per node. Above it, bytes cost more than
+/// messages.
 pub(crate) const ONE_LEADER_BYTES: usize = 16 * KIB;
 
 /// Ranks that share memory. From measurements with 2, 4, 8 and 32 ranks on 2 cores.
@@ -28,7 +29,7 @@ static NODE: &[ChoiceTable] = &[
             Broadcast,
             [
                 row(FEW, PerRank(128 * KIB), "binomial"),
-                // Ranks in excess of cores wait for their turn at every level of a tree.
+                // With more ranks than cores, ranks wait for a core at every level of a tree.
                 row(MANY, Bytes(64 * KIB), "k-nomial"),
                 row(MANY, PerRank(128 * KIB), "binomial"),
                 row(MANY, Any, "chain"),
@@ -52,12 +53,13 @@ static NODE: &[ChoiceTable] = &[
             Allreduce,
             [
                 row(FEW, Bytes(64 * KIB), "bidirectional-exchange"),
-                // Of memory that is lent, 2 ranks have halves done in 0.5 of the time of a tree, in which one rank
-                // combines all; of other memory in 0.9 to 1.3 of it.
+                // With zero-copy memory, 2 ranks that reduce one half each take 0.5 of the time of a tree, where one
+                // rank reduces everything. With other memory they take 0.9 to 1.3 of it.
                 row(2, Any, "halving-doubling"),
                 row(FEW, Bytes(4096 * KIB), "halving-doubling"),
                 row(FEW, Any, "ring"),
-                // With many more ranks than cores every message costs a switch of context, and a tree has the fewest.
+                // With many more ranks than cores every message costs a context switch, and a tree sends the fewest
+                // messages.
                 row(MANY, Bytes(512 * KIB), "tree"),
                 row(MANY, Any, "ring"),
             ],
@@ -89,10 +91,10 @@ static NODE: &[ChoiceTable] = &[
     ),
 ];
 
-/// Ranks of different nodes. From measurements with 8, 16 and 32 emulated hosts of 100 Mbit/s.
+/// Ranks on different nodes. From measurements with 8, 16 and 32 emulated hosts of 100 Mbit/s.
 static NETWORK: &[ChoiceTable] = &[
     ChoiceTable(Broadcast, &rows(Broadcast, TREES_OR_CHAIN)),
-    // A reduction is a broadcast backwards.
+    // A reduction is a reversed broadcast.
     ChoiceTable(Reduce, &rows(Reduce, TREES_OR_CHAIN)),
     ChoiceTable(
         Allreduce,
@@ -101,14 +103,15 @@ static NETWORK: &[ChoiceTable] = &[
             [
                 row(2, Bytes(256 * KIB), "bidirectional-exchange"),
                 row(FEW, Bytes(2 * KIB), "bidirectional-exchange"),
-                // Beyond, messages cost more than hops: of 32 ranks a tree sends 62, an exchange 160.
+                // With more ranks, messages cost more than hops: for 32 ranks a tree sends 62 messages, an exchange
+                // 160.
                 row(MANY, Bytes(4 * KIB), "tree"),
                 row(MANY, Bytes(8 * KIB), "double-tree"),
-                // Two hops, but everybody sends to everybody at once, which switches like less than a ring.
+                // Two hops, but all ranks send to all ranks at once, which suits switches less than a ring.
                 row(FEW, Bytes(256 * KIB), "regroup-allgather"),
                 row(FEW, Any, "ring"),
                 row(MANY, Bytes(16 * KIB), "double-tree"),
-                // As few bytes as around the ring in far fewer rounds, but over longer ways.
+                // The same number of bytes as a ring in far fewer rounds, but over longer paths.
                 row(MANY, PerRank(3 * KIB), "halving-doubling"),
                 row(MANY, Any, "ring"),
             ],
@@ -118,11 +121,11 @@ static NETWORK: &[ChoiceTable] = &[
     ChoiceTable(ReduceScatter, &rows(ReduceScatter, DIRECT_THEN_RING)),
 ];
 
-/// Collectives to which it makes no difference where the ranks are.
+/// Collectives that do not depend on the placement of ranks.
 static ANYWHERE: &[ChoiceTable] = &[
     ChoiceTable(Gather, &rows(Gather, TREE_OR_DIRECT)),
     ChoiceTable(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
-    // Of 32 emulated hosts pairwise took 1.03 to 1.09 times as long, whether queues dropped packets or not.
+    // On 32 emulated hosts pairwise took 1.03 to 1.09 times as long, with and without packet loss in queues.
     ChoiceTable(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
     ChoiceTable(Barrier, &rows(Barrier, [row(FEW, Any, "dissemination"), row(MANY, Any, "tree")])),
     ChoiceTable(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
@@ -132,19 +135,20 @@ static ANYWHERE: &[ChoiceTable] = &[
     ChoiceTable(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
 ];
 
-/// Between hosts two trees fill the cables as a chain does, with fewer hops, until every rank has a segment to forward.
+/// Between hosts, two trees use the full bandwidth like a chain, with fewer hops, until every rank has a segment to
+/// forward.
 const TREES_OR_CHAIN: [NamedRow; 3] =
     [row(MANY, Bytes(8 * KIB), "binomial"), row(MANY, PerRank(32 * KIB), "double-tree"), row(MANY, Any, "chain")];
-/// Between hosts many streams into one port lose packets: only short chunks go directly.
+/// Between hosts, many streams into one port lose packets, so only short chunks are sent directly.
 const DIRECT_THEN_RING: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
 const TREE_OR_DIRECT: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
 
-/// Up to this number of ranks a link between every two is cheap, and direct sending has the fewest hops.
+/// Up to this number of ranks, a link between every pair is cheap, and direct sending has the fewest hops.
 const FEW: usize = 8;
 const MANY: usize = usize::MAX;
 const KIB: usize = 1 << 10;
 
-/// The default algorithm of `collective` for `group` and a vector (all chunks together) of `bytes`.
+/// Return the default algorithm of `collective` for `group` and a vector, or all chunks together, of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
     let in_two_levels = |algorithm: &&Algorithm| algorithm.places == PlacementUse::TwoLevels;
@@ -152,17 +156,17 @@ pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static A
     two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }
 
-/// The same for chunks that do not lie one after the other.
+/// Return the default algorithm for chunks that are not contiguous.
 pub(crate) fn choose_for_scattered(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     first(collective, group, bytes, |algorithm| !algorithm.joins_chunks)
 }
 
-/// The algorithm of `collective` that combines in the order of the ranks, for operations that are not commutative.
+/// Return the algorithm of `collective` that combines in rank order, for non-commutative operations.
 pub fn choose_in_rank_order(collective: Collective) -> Option<&'static Algorithm> {
     Algorithm::of(collective).find(|algorithm| algorithm.in_rank_order)
 }
 
-/// The algorithm of the first row that fits.
+/// Return the algorithm of the first matching row.
 fn first(
     collective: Collective,
     group: &Group,
@@ -179,21 +183,21 @@ fn first(
 /// The rows of one collective.
 struct ChoiceTable(Collective, &'static [ChoiceRow]);
 
-/// Up to so many ranks and bytes, this algorithm is taken.
+/// A row: the algorithm up to a number of ranks and a size.
 struct ChoiceRow {
     ranks: usize,
     limit: SizeLimit,
     algorithm: &'static Algorithm,
 }
 
-/// Up to how many bytes a row is for.
+/// Size limit of a row.
 #[derive(Clone, Copy)]
 enum SizeLimit {
-    /// So many in all.
+    /// Total number of bytes.
     Bytes(usize),
-    /// So many times the number of ranks.
+    /// Number of bytes per rank.
     PerRank(usize),
-    /// However many.
+    /// No limit.
     Any,
 }
 
@@ -208,14 +212,14 @@ impl ChoiceRow {
     }
 }
 
-/// A row that still has to find its algorithm.
+/// A row with the name of its algorithm.
 type NamedRow = (usize, SizeLimit, &'static str);
 
 const fn row(ranks: usize, limit: SizeLimit, name: &'static str) -> NamedRow {
     (ranks, limit, name)
 }
 
-/// The rows with their algorithms of `collective`; that they exist is checked when this is compiled.
+/// Look up the algorithms of `collective` for the rows. An unknown name is a compile-time error.
 const fn rows<const N: usize>(collective: Collective, named: [NamedRow; N]) -> [ChoiceRow; N] {
     let mut rows = [const { ChoiceRow { ranks: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
     let mut index = 0;

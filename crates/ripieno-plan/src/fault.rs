@@ -1,32 +1,32 @@
-//! Faults: what the checker finds wrong with the plans of a collective.
+//! Faults that the checker finds in the plans of a collective.
 
 use crate::plan::Op;
 use crate::span::Span;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A fault in a set of plans, and where it shows.
+/// A fault in a set of plans, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanFault {
-    /// The rank whose plan shows it.
+    /// The rank of the faulty plan.
     pub rank: usize,
-    /// The operation of that rank's plan; `None` if the plan as a whole is at fault.
+    /// The operation of the rank's plan, or `None` if the whole plan is faulty.
     pub operation: Option<usize>,
-    /// The bytes it shows on.
+    /// The affected bytes.
     pub span: Span,
-    /// What is wrong.
+    /// The kind of fault.
     pub what: FaultKind,
 }
 
-/// What is wrong with a set of plans.
+/// Kinds of faults in a set of plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The operation names a peer that does not exist, or the rank itself.
+    /// The operation names a peer that does not exist, or its own rank.
     NoSuchPeer {
         /// The peer.
         peer: usize,
     },
-    /// The peer has no operation that takes these bytes.
+    /// The peer has no operation that receives these bytes.
     Undelivered {
         /// The receiver.
         to: usize,
@@ -36,58 +36,58 @@ pub enum FaultKind {
         /// The sender.
         from: usize,
     },
-    /// The operation receives another number of bytes than the peer, or its own other end, sends.
+    /// The operation receives a different number of bytes than its peer, or its own source side, sends.
     SizeMismatch {
         /// The sender.
         from: usize,
         /// The sender's operation.
         send: usize,
-        /// How many bytes it sends.
+        /// Number of bytes sent.
         sent_bytes: usize,
     },
-    /// A copy or a combination inside a rank whose source and target share bytes.
+    /// A copy or a combination inside a rank has a source and a target that share bytes.
     Overlapping,
-    /// The operation chooses a row that its span does not have.
+    /// The operation selects a row outside of its span.
     NoSuchRow {
         /// The row.
         row: u32,
-        /// How many whole rows the span has.
+        /// Number of complete rows in the span.
         row_count: usize,
     },
-    /// No rank can go on.
+    /// No rank can continue.
     Deadlock {
-        /// The first unfinished operation of every rank that has one: rank, operation.
+        /// The first unfinished operation of every unfinished rank: rank, operation.
         blocked: Vec<(usize, usize)>,
     },
-    /// Values of different operations were combined, a constant with an operation that it is no identity of, or values
-    /// by a function but not in the order of the ranks.
+    /// An invalid combination of one of three kinds: values of different operations, a constant that is not the
+    /// operation's identity, or operands of a function in the wrong order.
     MixedOperations {
-        /// What the operation combines with.
+        /// The operation of the faulty step.
         op: Op,
     },
-    /// A promised contribution is not there.
+    /// A promised contribution is missing.
     Missing {
-        /// Whose.
+        /// The rank that contributes it.
         source: usize,
     },
-    /// A contribution is there more than once.
+    /// A contribution occurs more than once.
     Repeated {
-        /// Whose.
+        /// The rank that contributes it.
         source: usize,
-        /// How often.
+        /// Number of occurrences.
         count: u32,
     },
-    /// A contribution is there that was not promised, or from another place than promised.
+    /// A contribution occurs that was not promised, or it comes from another position than promised.
     Foreign {
-        /// Whose.
+        /// The rank that contributes it.
         source: usize,
     },
-    /// The contributions were combined with another operation than promised, or another constant is there.
+    /// The contributions were combined with another operation than promised, or the constant differs.
     WrongOperation {
-        /// With which, or whose identity; `None` if neither.
+        /// The operation found, or the operation that has this identity; `None` if neither exists.
         found: Option<Op>,
     },
-    /// Another rank combined the same contributions in another order, so rounding makes the results differ.
+    /// Two ranks combined the same contributions in different orders, so rounding makes their results differ.
     DifferentBits {
         /// The other rank.
         other: usize,

@@ -1,30 +1,30 @@
-//! Formulae: the cost of an algorithm as people write it, and the number that it comes to.
+//! Cost formulas: evaluation of the cost of an algorithm, given as text.
 //!
-//! A formula is made of `+ - · /` and brackets, `ceil(…)`, `floor(…)`, `log2 x`, `log4 x`, numbers, and the letters of
-//! [`Terms`]. A number or a bracket right before a bracket multiplies it, as in `2(p-1)`.
+//! A formula consists of `+ - · /`, parentheses, `ceil(…)`, `floor(…)`, `log2 x`, `log4 x`, numbers, and the letters of
+//! [`Terms`]. A number or a parenthesis directly before a parenthesis is a factor, as in `2(p-1)`.
 
 use crate::simulate::Model;
 
-/// What the letters of a formula stand for.
+/// Values of the letters in a formula.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Terms {
-    /// `p`: how many ranks.
+    /// `p`: number of ranks.
     pub p: usize,
-    /// `n`: how many bytes.
+    /// `n`: number of bytes.
     pub n: usize,
-    /// `k`: in how many segments.
+    /// `k`: number of segments.
     pub k: usize,
-    /// `d`: how many peers a rank has something for.
+    /// `d`: number of peers that a rank sends to.
     pub d: usize,
     /// `alpha`, `beta` and `gamma`.
     pub model: Model,
 }
 
-/// What `formula` comes to.
+/// Evaluate `formula`.
 ///
 /// # Panics
 ///
-/// If it is no formula.
+/// If the text is not a valid formula.
 pub fn value(formula: &str, terms: &Terms) -> f64 {
     let mut reader = FormulaParser { formula, rest: formula, terms };
     let value = reader.sum();
@@ -32,7 +32,7 @@ pub fn value(formula: &str, terms: &Terms) -> f64 {
     if reader.rest.is_empty() { value } else { reader.fail() }
 }
 
-/// Whether `formula` speaks of segments.
+/// Whether `formula` depends on the number of segments.
 pub fn has_segments(formula: &str) -> bool {
     formula.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| word == "k")
 }
@@ -99,7 +99,7 @@ impl<'a> FormulaParser<'a> {
         value
     }
 
-    /// A function of the factor that follows.
+    /// Apply a function to the factor that follows.
     fn applied(&mut self, rest: &'a str, function: fn(f64) -> f64) -> f64 {
         self.rest = rest;
         self.skip_spaces();

@@ -1,10 +1,10 @@
-//! Groups: who takes part in a collective, seen from one rank.
+//! Groups: the participants of a collective from the view of one rank.
 
 use crate::order::Order;
 use crate::topology::Topology;
 use alloc::sync::Arc;
 
-/// One rank's view of the ranks that run a collective together.
+/// One rank's view of the ranks in a collective.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Group {
     rank: usize,
@@ -14,79 +14,79 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group of `size` ranks as `rank` sees it; every rank is a node of its own.
+    /// Create the group of `size` ranks from the view of `rank`, with every rank on its own node.
     pub fn new(rank: usize, size: usize) -> Group {
         Group::with_topology(rank, Arc::new(Topology::flat(size)))
     }
 
-    /// The group of the ranks of `topology` as `rank` sees it.
+    /// Create the group of the ranks of `topology` from the view of `rank`.
     pub fn with_topology(rank: usize, topology: Arc<Topology>) -> Group {
         assert!(rank < topology.size(), "a rank is a member of its group");
         Group { rank, size: topology.size(), topology, order: Order::default() }
     }
 
-    /// The same group, whose chains and rings run in `order`.
+    /// Return the same group with chains and rings in `order`.
     pub fn in_order(&self, order: Order) -> Group {
         Group { order, ..self.clone() }
     }
 
-    /// The same group as `rank` sees it.
+    /// Return the same group from the view of `rank`.
     pub fn seen_by(&self, rank: usize) -> Group {
         assert!(rank < self.size, "a rank is a member of its group");
         Group { rank, ..self.clone() }
     }
 
-    /// Where the ranks stand.
+    /// Return the placement of the ranks.
     pub fn topology(&self) -> &Arc<Topology> {
         &self.topology
     }
 
-    /// In which order chains and rings run.
+    /// Return the order of chains and rings.
     pub fn order(&self) -> Order {
         self.order
     }
 
-    /// This rank.
+    /// Return this rank.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// How many ranks: `p` in the formulae.
+    /// Return the number of ranks: `p` in the formulas.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The rank `distance` after this one, around the ring.
+    /// Return the rank `distance` after this one on the ring.
     pub fn after(&self, distance: usize) -> usize {
         (self.rank + distance) % self.size
     }
 
-    /// The rank `distance` before this one, around the ring.
+    /// Return the rank `distance` before this one on the ring.
     pub fn before(&self, distance: usize) -> usize {
         (self.rank + self.size - distance % self.size) % self.size
     }
 
-    /// The next rank of the ring.
+    /// Return the next rank on the ring.
     pub fn right(&self) -> usize {
         self.after(1)
     }
 
-    /// The previous rank of the ring.
+    /// Return the previous rank on the ring.
     pub fn left(&self) -> usize {
         self.before(1)
     }
 
-    /// How far this rank stands behind `root`, around the ring.
+    /// Return the ring distance from `root` to this rank.
     pub fn distance_from(&self, root: usize) -> usize {
         (self.rank + self.size - root) % self.size
     }
 
-    /// The rank that stands `distance` behind `root`, around the ring.
+    /// Return the rank `distance` after `root` on the ring.
     pub fn at_distance(&self, root: usize, distance: usize) -> usize {
         (root + distance) % self.size
     }
 
-    /// All ranks, in order.
+    /// Return all ranks in order.
     pub fn ranks(&self) -> core::ops::Range<usize> {
         0..self.size
     }

@@ -1,7 +1,7 @@
-//! Plans: what each rank does in a collective, as data.
+//! Plans: the operations of each rank in a collective, as data.
 //!
-//! A collective algorithm is a pure function from a group, spans and parameters to a [`Plan`]; executor, checker, cost
-//! and pictures all read the same plans. No I/O, no clock, no thread, no random order here.
+//! A collective algorithm is a pure function from a group, spans and parameters to a [`Plan`]. Executor, checker, cost
+//! model and diagrams all read the same plans. This crate has no I/O, clocks, threads or nondeterministic order.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -42,7 +42,7 @@ pub use span::{Buffer, Span};
 pub use theory::{Cost, Theory, TheoryCase};
 pub use topology::Topology;
 
-/// The page on adding an algorithm: its code is compiled and run with the doc tests.
+/// The page on adding an algorithm. Its code is compiled and run with the doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/adding-an-algorithm.md")]
 struct AddingAnAlgorithm;

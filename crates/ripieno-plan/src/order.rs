@@ -1,7 +1,7 @@
-//! Orders: in which order the ranks of a chain or a ring follow each other.
+//! Orders: the sequence of the ranks in a chain or a ring.
 //!
-//! Rack by rack a chain crosses uplinks once less than there are racks, a ring as often as there
-//! are.
+//! In rack order, a chain crosses uplinks once less than the number of racks, and a ring as often as the number of
+//! racks.
 //!
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 4.5, figure 6.
@@ -12,17 +12,17 @@ use alloc::vec::Vec;
 /// The order of the ranks in chains and rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Rack by rack, within a rack node by node: uplinks and cables are crossed the fewest times possible.
+    /// Rack by rack, and node by node within a rack. Crosses uplinks and cables as rarely as possible.
     #[default]
     Racks,
-    /// By rank, wherever the ranks stand.
+    /// By rank number, regardless of placement.
     Given,
-    /// Shuffled by this seed, the same way on every rank.
+    /// Shuffled with this seed, in the same way on every rank.
     Random(u64),
 }
 
 impl Order {
-    /// The order of this name: `racks`, `given`, `random` (the same as `random:0`) or `random:SEED`.
+    /// Parse the name of an order: `racks`, `given`, `random` (the same as `random:0`) or `random:SEED`.
     pub fn parse(name: &str) -> Option<Order> {
         match name.split_once(':') {
             None if name == "racks" => Some(Order::Racks),
@@ -33,7 +33,7 @@ impl Order {
         }
     }
 
-    /// All ranks of `topology` from `first` on: the stops of a chain that starts there, or of a ring.
+    /// Return all ranks of `topology` in this order, starting with `first`, as for a chain from `first` or a ring.
     pub fn ranks(self, topology: &Topology, first: usize) -> Vec<usize> {
         let p = topology.size();
         let behind = |place: usize, first: usize, count: usize| (place + count - first) % count;
@@ -43,7 +43,7 @@ impl Order {
             Order::Racks => ranks.sort_by_key(|&rank| {
                 let rack = behind(topology.rack(rank), topology.rack(first), topology.rack_count());
                 let node = behind(topology.node(rank), topology.node(first), topology.node_count());
-                // The sort is stable: within a node ranks stay in order.
+                // The sort is stable: ranks of a node stay in order.
                 (rack, node)
             }),
             Order::Random(seed) => shuffle(&mut ranks[1..], seed),
@@ -51,7 +51,7 @@ impl Order {
         ranks
     }
 
-    /// Whether this is the order of the ranks' numbers, from whichever the first is.
+    /// Whether this order equals the order of the rank numbers, for any first rank.
     pub fn is_given(self, topology: &Topology) -> bool {
         match self {
             Order::Given => true,
@@ -61,7 +61,7 @@ impl Order {
     }
 }
 
-/// Fisher and Yates's shuffle.
+/// Fisher–Yates shuffle.
 fn shuffle(ranks: &mut [usize], seed: u64) {
     let mut state = seed;
     for end in (1..ranks.len()).rev() {
@@ -69,7 +69,9 @@ fn shuffle(ranks: &mut [usize], seed: u64) {
     }
 }
 
-/// The next number of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+/// Return the next number of splitmix64.
+///
+/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
 pub fn next_random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -82,14 +84,15 @@ pub fn next_random(state: &mut u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// How often neighbours stand at different places, for a chain and for the ring that closes it.
+    /// Count the neighbors at different places, for a chain and for the closed ring.
     fn crossings(ranks: &[usize], place: impl Fn(usize) -> usize) -> (usize, usize) {
         let differ = |a: usize, b: usize| usize::from(place(a) != place(b));
         let chain = ranks.windows(2).map(|pair| differ(pair[0], pair[1])).sum();
         (chain, chain + differ(ranks[ranks.len() - 1], ranks[0]))
     }
 
-    /// Up to 24 ranks dealt to nodes, and the nodes to racks, at random; nodes and racks are uneven.
+    /// Generate topologies of up to 24 ranks, with ranks assigned to nodes and nodes to racks at random. Their sizes
+    /// are uneven.
     fn topologies() -> impl Iterator<Item = Topology> {
         (0..200).map(|seed| {
             let mut state = seed;
@@ -108,7 +111,7 @@ mod tests {
             let closed = |count: usize| if count > 1 { count } else { 0 };
             for first in 0..topology.size() {
                 let ranks = Order::Racks.ranks(&topology, first);
-                // Every rack but the first must be entered, and a ring must come back: nothing less is possible.
+                // Every rack except the first must be entered, and a ring must return, so this is the minimum.
                 let racks = topology.rack_count();
                 assert_eq!(crossings(&ranks, |rank| topology.rack(rank)), (racks - 1, closed(racks)));
                 let nodes = topology.node_count();

@@ -1,5 +1,7 @@
-//! Plans for ranks in an order. Algorithms know nothing of it: they are planned for ranks renamed to their places in
-//! the order, and the peers of the plan are named back.
+//! Plans for ranks in a given order, for algorithms that only use rank numbers.
+//!
+//! Ranks are renumbered by their positions in the order, the algorithm plans for these numbers, and the peers of the
+//! plan are mapped back.
 
 use crate::group::Group;
 use crate::plan::Plan;
@@ -7,7 +9,7 @@ use crate::request::Request;
 use crate::span::Span;
 use alloc::vec::Vec;
 
-/// The plan that `plan` makes for `request` when the ranks of `group` stand in its order, the root first.
+/// Return the result of `plan` for `request` with the ranks of `group` in its order, root first.
 pub(crate) fn in_order(group: &Group, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
     match Stops::of(group, request.root()) {
         Some(stops) => stops.planned(group.rank(), request, plan),
@@ -15,14 +17,14 @@ pub(crate) fn in_order(group: &Group, request: &Request, plan: impl FnOnce(&Grou
     }
 }
 
-/// The ranks by their places in an order, and the places by rank.
+/// The ranks by position in an order, and the positions by rank.
 pub(crate) struct Stops {
     ranks: Vec<usize>,
     places: Vec<usize>,
 }
 
 impl Stops {
-    /// The stops of the order of `group`, the root first; none where ranks stand by their numbers.
+    /// Return the positions in the order of `group`, root first, or `None` if the order equals the rank numbers.
     pub(crate) fn of(group: &Group, root: Option<usize>) -> Option<Stops> {
         let (order, topology) = (group.order(), group.topology());
         if order.is_given(topology) {
@@ -34,7 +36,7 @@ impl Stops {
         Some(Stops { ranks, places })
     }
 
-    /// The plan of `rank`.
+    /// Return the plan of `rank`.
     pub(crate) fn planned(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
         let placed = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
         let as_placed = Group::new(self.places[rank], self.ranks.len());

@@ -1,23 +1,24 @@
-//! A plan: one rank's part in a collective, as a list of operations over spans.
+//! Plan: the operations of one rank in a collective, as a list over spans.
 //!
-//! Operations to (or from) one peer happen in list order, because a link is a byte stream. Beyond that an operation may
-//! advance to a byte as soon as every earlier operation on the same byte has passed it.
+//! Operations with the same peer and direction happen in list order, because a link is a byte stream. Otherwise an
+//! operation may reach a byte as soon as every earlier operation on this byte has passed it.
 
 use crate::rows::Rows;
 use crate::span::Span;
 use alloc::vec::Vec;
 
-/// How two elements become one. All are commutative and associative up to rounding.
+/// Operations that combine two elements. All are associative up to rounding, and all except [`Op::Function`] are
+/// commutative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Op {
-    /// Addition; wraps around for integers.
+    /// Addition; integers wrap around.
     Sum,
-    /// Multiplication; wraps around for integers.
+    /// Multiplication; integers wrap around.
     Prod,
-    /// The smaller; NaN if either is.
+    /// Minimum; NaN if either operand is NaN.
     Min,
-    /// The larger; NaN if either is.
+    /// Maximum; NaN if either operand is NaN.
     Max,
     /// Bitwise and.
     And,
@@ -25,16 +26,16 @@ pub enum Op {
     Or,
     /// Bitwise exclusive or.
     Xor,
-    /// A function of the caller, which need not be commutative: every combination has its operands in the order of the
-    /// ranks. It has no identity, so no plan fills by it.
+    /// A function of the caller, which need not be commutative: every combination has its operands in rank order. It
+    /// has no identity, so no plan fills with it.
     Function,
 }
 
 impl Op {
-    /// Every operation that has a meaning of its own.
+    /// All built-in operations.
     pub const ALL: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
-    /// The name that users know.
+    /// Return the public name.
     pub fn name(self) -> &'static str {
         match self {
             Op::Sum => "sum",
@@ -53,77 +54,76 @@ impl Op {
         matches!(self, Op::Min | Op::Max | Op::And | Op::Or)
     }
 
-    /// Whether the two operands may change places.
+    /// Whether the operands may be exchanged.
     pub fn is_commutative(self) -> bool {
         self != Op::Function
     }
 }
 
-/// What a [`Operation::Fill`] leaves behind.
+/// The value written by [`Operation::Fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Constant {
     /// Zeros.
     Zero,
-    /// What changes nothing that it is combined with.
+    /// The identity element of an operation.
     Identity(Op),
 }
 
-/// One step of a plan. Where it has `rows` they are chosen from a span; what passes through is they alone, one after
-/// the other.
+/// One step of a plan. With `rows`, only these rows of a span are processed, in order and packed on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Bytes of the span flow out.
+    /// Send a span to a peer.
     Send {
         /// The peer.
         to: usize,
-        /// What is read.
+        /// The source.
         span: Span,
-        /// Rows of `span`; all of it, if none.
+        /// Rows of `span`; `None` for all of it.
         rows: Option<Rows>,
     },
-    /// Bytes flow in and overwrite the span.
+    /// Receive bytes from a peer and overwrite a span.
     Receive {
         /// The peer.
         from: usize,
-        /// What is written.
+        /// The target.
         span: Span,
     },
-    /// Bytes flow in and are combined into the span.
+    /// Receive bytes from a peer and combine them into a span.
     Reduce {
         /// The peer.
         from: usize,
-        /// What is read and written.
+        /// The operand and target.
         span: Span,
-        /// Rows of `span`; all of it, if none.
+        /// Rows of `span`; `None` for all of it.
         rows: Option<Rows>,
-        /// How.
+        /// The operation.
         op: Op,
     },
-    /// Bytes move inside this rank.
+    /// Copy bytes inside this rank.
     Copy {
-        /// What is read.
+        /// The source.
         from: Span,
-        /// What is written; as long as what is read.
+        /// The target, as long as the selected source.
         to: Span,
-        /// Rows of `from`; all of it, if none.
+        /// Rows of `from`; `None` for all of it.
         rows: Option<Rows>,
     },
-    /// Bytes inside this rank are combined into others: `to` becomes `to op from`.
+    /// Combine bytes inside this rank: `to` becomes `to op from`.
     Combine {
-        /// What is read.
+        /// The source.
         from: Span,
-        /// What is read and written; what of it is, is as long as `from`.
+        /// The operand and target. Its selected part is as long as `from`.
         to: Span,
-        /// Rows of `to`; all of it, if none.
+        /// Rows of `to`; `None` for all of it.
         rows: Option<Rows>,
-        /// How.
+        /// The operation.
         op: Op,
     },
-    /// Every element of the span, or of the rows, becomes a constant, whatever it was.
+    /// Set every element of the span, or of its rows, to a constant.
     Fill {
-        /// What is written, or where the rows are chosen from.
+        /// The target, or the span that contains the rows.
         span: Span,
-        /// What of it becomes the constant.
+        /// Rows of `span`; `None` for all of it.
         rows: Option<Rows>,
         /// The constant.
         with: Constant,
@@ -131,7 +131,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The span that the operation reads but does not change, or chooses its rows from.
+    /// Return the span that the operation reads and does not change, or that contains its source rows.
     pub fn reads(&self) -> Option<Span> {
         match *self {
             Operation::Send { span, .. } => Some(span),
@@ -140,7 +140,7 @@ impl Operation {
         }
     }
 
-    /// The span that the operation changes, or chooses the rows from that it changes.
+    /// Return the span that the operation changes, or that contains the changed rows.
     pub fn writes(&self) -> Option<Span> {
         match *self {
             Operation::Send { .. } => None,
@@ -151,7 +151,7 @@ impl Operation {
         }
     }
 
-    /// The rows that it sends, reduces, copies, combines or fills, where it chooses.
+    /// Return the selected rows, if the operation selects rows.
     pub fn rows(&self) -> Option<&Rows> {
         match self {
             Operation::Send { rows, .. }
@@ -163,7 +163,7 @@ impl Operation {
         }
     }
 
-    /// How many bytes pass through the operation.
+    /// Return the number of bytes that the operation processes.
     pub fn length_bytes(&self) -> usize {
         if let Some(rows) = self.rows() {
             return rows.length_bytes();
@@ -183,89 +183,93 @@ impl Operation {
     }
 }
 
-/// One rank's part in a collective.
+/// One rank's operations in a collective.
+///
+/// Planners append operations with the methods named after them, from [`send`](Plan::send) to
+/// [`fill_rows`](Plan::fill_rows). [`then`](Plan::then) concatenates plans. Consumers read
+/// [`operations`](Plan::operations).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     operations: Vec<Operation>,
 }
 
 impl Plan {
-    /// A plan that does nothing.
+    /// Create an empty plan.
     pub fn new() -> Plan {
         Plan::default()
     }
 
-    /// `operation` comes last.
+    /// Append `operation`.
     pub fn push(&mut self, operation: Operation) {
         self.operations.push(operation);
     }
 
-    /// Bytes of `span` flow to `to`.
+    /// Send `span` to `to`.
     pub fn send(&mut self, to: usize, span: Span) {
         self.operations.push(Operation::Send { to, span, rows: None });
     }
 
-    /// `rows` of `span` flow to `to`.
+    /// Send `rows` of `span` to `to`.
     pub fn send_rows(&mut self, to: usize, span: Span, rows: Rows) {
         self.operations.push(Operation::Send { to, span, rows: Some(rows) });
     }
 
-    /// Bytes from `from` overwrite `span`.
+    /// Receive bytes from `from` and overwrite `span`.
     pub fn receive(&mut self, from: usize, span: Span) {
         self.operations.push(Operation::Receive { from, span });
     }
 
-    /// Bytes from `from` are combined into `span`.
+    /// Receive bytes from `from` and combine them into `span`.
     pub fn reduce(&mut self, from: usize, span: Span, op: Op) {
         self.operations.push(Operation::Reduce { from, span, rows: None, op });
     }
 
-    /// Bytes from `from` are combined into `rows` of `span`.
+    /// Receive bytes from `from` and combine them into `rows` of `span`.
     pub fn reduce_rows(&mut self, from: usize, span: Span, rows: Rows, op: Op) {
         self.operations.push(Operation::Reduce { from, span, rows: Some(rows), op });
     }
 
-    /// Bytes of `from` are copied to `to`.
+    /// Copy `from` to `to`.
     pub fn copy(&mut self, from: Span, to: Span) {
         assert_eq!(from.length_bytes, to.length_bytes, "a copy keeps the length");
         self.operations.push(Operation::Copy { from, to, rows: None });
     }
 
-    /// `rows` of `from`, packed, are copied to `to`.
+    /// Copy `rows` of `from`, packed, to `to`.
     pub fn copy_rows(&mut self, from: Span, rows: Rows, to: Span) {
         assert_eq!(rows.length_bytes(), to.length_bytes, "a copy keeps the length");
         self.operations.push(Operation::Copy { from, to, rows: Some(rows) });
     }
 
-    /// Bytes of `from` are combined into `to`: it becomes `to op from`.
+    /// Combine `from` into `to`: `to` becomes `to op from`.
     pub fn combine(&mut self, from: Span, to: Span, op: Op) {
         assert_eq!(from.length_bytes, to.length_bytes, "what is combined is equally long");
         self.operations.push(Operation::Combine { from, to, rows: None, op });
     }
 
-    /// Bytes of `from`, packed rows, are combined into `rows` of `to`.
+    /// Combine the packed rows in `from` into `rows` of `to`.
     pub fn combine_rows(&mut self, from: Span, to: Span, rows: Rows, op: Op) {
         assert_eq!(from.length_bytes, rows.length_bytes(), "what is combined is equally long");
         self.operations.push(Operation::Combine { from, to, rows: Some(rows), op });
     }
 
-    /// Every element of `span` becomes `with`.
+    /// Set every element of `span` to `with`.
     pub fn fill(&mut self, span: Span, with: Constant) {
         self.operations.push(Operation::Fill { span, rows: None, with });
     }
 
-    /// Every element of `rows` of `span` becomes `with`.
+    /// Set every element of `rows` of `span` to `with`.
     pub fn fill_rows(&mut self, span: Span, rows: Rows, with: Constant) {
         self.operations.push(Operation::Fill { span, rows: Some(rows), with });
     }
 
-    /// This plan, then `next`; a byte of `next` starts as soon as this plan has left it.
+    /// Append `next` to this plan. `next` may start on a byte as soon as this plan has finished with it.
     pub fn then(mut self, next: Plan) -> Plan {
         self.operations.extend(next.operations);
         self
     }
 
-    /// This plan with every peer `x` renamed to `rename(x)`.
+    /// Return this plan with every peer `x` renamed to `rename(x)`.
     pub fn with_peers(mut self, rename: impl Fn(usize) -> usize) -> Plan {
         for operation in &mut self.operations {
             if let Operation::Send { to: peer, .. }
@@ -278,7 +282,7 @@ impl Plan {
         self
     }
 
-    /// The operations, in order.
+    /// Return the operations in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }

@@ -1,13 +1,13 @@
-//! Requests: a collective and its arguments, as one rank asks for it.
+//! Requests: a collective and its arguments from the view of one rank.
 //!
-//! [`collectives!`] is the one list of collectives with their arguments. A request of it is for plans, with spans of
-//! buffers, or for callers, with counts of elements: see [`CollectiveArguments`].
+//! `collectives!` is the single list of collectives and their arguments. [`CollectiveArguments`] serves plans, which
+//! use spans of buffers, and callers, which use element counts.
 
 use crate::Group;
 use crate::plan::{Op, Plan};
 use crate::span::Span;
 
-/// What the kinds of arguments are for a `plan` function.
+/// Map each kind of argument to its type in a `plan` function.
 macro_rules! planned {
     (usize) => {
         usize
@@ -26,7 +26,7 @@ macro_rules! planned {
     };
 }
 
-/// An argument with its extent made another one.
+/// Convert the extent of one argument.
 macro_rules! with_extent {
     ($extents:ident, $value:ident, usize) => {
         $value
@@ -45,7 +45,7 @@ macro_rules! with_extent {
     };
 }
 
-/// The operation, if the argument is one.
+/// Return the operation if the argument is one.
 macro_rules! op_of {
     ($value:ident, Op) => {
         return Some(*$value)
@@ -55,8 +55,8 @@ macro_rules! op_of {
     };
 }
 
-/// Makes the types of collectives from their list: those of the catalogue with name and arguments, in the order of the
-/// `plan` functions, and those that no algorithm of the catalogue performs.
+/// Define the collective types from one list. It contains the collectives of the catalogue, with arguments in the order
+/// of the `plan` functions, and the collectives without a catalogued algorithm.
 macro_rules! collectives {
     (
         catalogued {
@@ -66,7 +66,7 @@ macro_rules! collectives {
             $($(#[$planned_about:meta])* $planned:ident = $planned_name:literal;)*
         }
     ) => {
-        /// Which collective.
+        /// A collective operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Collective {
@@ -75,16 +75,16 @@ macro_rules! collectives {
         }
 
         impl Collective {
-            /// Every collective.
+            /// All collectives.
             pub const ALL: [Collective; [$($name,)* $($planned_name,)*].len()] =
                 [$(Collective::$collective,)* $(Collective::$planned,)*];
 
-            /// Those that an algorithm of the catalogue performs.
+            /// Iterate over the collectives that an algorithm of the catalogue performs.
             pub fn catalogued() -> impl Iterator<Item = Collective> {
                 [$(Collective::$collective,)*].into_iter()
             }
 
-            /// The name that users know.
+            /// Return the public name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Collective::$collective => $name,)*
@@ -93,8 +93,10 @@ macro_rules! collectives {
             }
         }
 
-        /// A collective of the catalogue with its arguments. The parameters are what stands for a vector, for
-        /// consecutive chunks, one per rank, of any sizes, and for peers with what is for them or comes from them.
+        /// A collective of the catalogue with its arguments.
+        ///
+        /// The type parameters represent a vector, a sequence of chunks, and a list of peers. A sequence has one chunk
+        /// of any size per rank. A list of peers includes the data sent to or received from them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(missing_docs)] // The fields are the arguments of the `plan` functions, under the same names.
         pub enum CollectiveArguments<Vector, Chunks, Peers> {
@@ -102,14 +104,14 @@ macro_rules! collectives {
         }
 
         impl<V, C, P> CollectiveArguments<V, C, P> {
-            /// Which collective is asked for.
+            /// Return the requested collective.
             pub fn collective(&self) -> Collective {
                 match self {
                     $(CollectiveArguments::$collective { .. } => Collective::$collective,)*
                 }
             }
 
-            /// How elements combine, where they do.
+            /// Return the reduction operation, if the collective has one.
             pub fn op(&self) -> Option<Op> {
                 match self {
                     $(CollectiveArguments::$collective { $($argument),* } => { $(op_of!($argument, $kind);)* })*
@@ -117,7 +119,7 @@ macro_rules! collectives {
                 None
             }
 
-            /// The same with other extents.
+            /// Return the same request with converted extents.
             #[inline]
             pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> CollectiveArguments<E::Vector, E::Chunks, E::Peers> {
                 match self {
@@ -128,7 +130,7 @@ macro_rules! collectives {
             }
         }
 
-        /// The `plan` function of an algorithm; the variant is its collective.
+        /// The `plan` function of an algorithm. The variant determines the collective.
         #[derive(Clone, Copy, Debug)]
         #[allow(missing_docs)]
         pub enum PlanFunction {
@@ -136,14 +138,14 @@ macro_rules! collectives {
         }
 
         impl PlanFunction {
-            /// Whose plans it makes.
+            /// Return the collective of the planned requests.
             pub const fn collective(&self) -> Collective {
                 match self {
                     $(PlanFunction::$collective(_) => Collective::$collective,)*
                 }
             }
 
-            /// A rank's plan for `request`; `None` if that asks for another collective.
+            /// Return a rank's plan for `request`, or `None` if it requests another collective.
             pub(crate) fn plan(&self, group: &Group, request: &Request) -> Option<Plan> {
                 match (self, *request) {
                     $((PlanFunction::$collective(plan), CollectiveArguments::$collective { $($argument),* }) => {
@@ -174,38 +176,38 @@ collectives! {
         Scatter = "scatter" (root: usize, chunks: Chunks);
         /// Every rank ends with the chunk that each rank had for it.
         Alltoall = "alltoall" (out_chunks: Chunks, in_chunks: Chunks);
-        /// No rank goes on before all have come; the token is one byte of scratch.
+        /// No rank continues before all ranks have arrived. The token is one byte of scratch.
         Barrier = "barrier" (token: Vector);
         /// The receiver ends with the sender's vector.
         PointToPoint = "point-to-point" (from: usize, to: usize, vector: Vector);
         /// Every rank ends with the combination of the vectors of all ranks up to it.
         Scan = "scan" (vector: Vector, op: Op);
-        /// Every rank but the first ends with the combination of the vectors of all ranks before it; the first keeps
-        /// its own.
+        /// Every rank except the first ends with the combination of the vectors of all lower ranks. The first rank
+        /// keeps its own vector.
         Exscan = "exscan" (vector: Vector, op: Op);
-        /// `into` of every rank ends with `out` of the rank `distance` before it; the two are equally long.
+        /// `into` of every rank ends with `out` of the rank `distance` before it. Both have the same length.
         Rotate = "rotate" (distance: usize, out: Vector, into: Vector);
-        /// Every rank ends with what each peer of `into` had for it in `out`; each peer stands there once at most.
+        /// Every rank ends with the data that each peer in `into` had for it in `out`. Each peer occurs at most once.
         NeighbourExchange = "neighbour-exchange" (out: Peers, into: Peers);
     }
     others {
-        /// Every rank ends with the combination of all ranks' rows of the indices that it wants. Planned from the sets
-        /// of indices, not by an algorithm of the catalogue.
+        /// Every rank ends with the combination of all ranks' rows for the indices it requests. Planned from the index
+        /// sets, not by an algorithm of the catalogue.
         SparseReduce = "sparse-reduce";
-        /// Every rank ends with the rows of the keys that are at home with it. Planned from the sizes of what each rank
-        /// has, not by an algorithm of the catalogue.
+        /// Every rank ends with the rows of the keys that it owns. Planned from the sizes of the ranks' inputs, not by
+        /// an algorithm of the catalogue.
         Regroup = "regroup";
     }
 }
 
-/// A peer, and the span that is for it or comes from it.
+/// A peer, with the span sent to it or received from it.
 pub type PeerSpan = (usize, Span);
 
-/// A collective with its arguments, whose extents are spans: what plans are made for.
+/// A request with spans as its extents: the input of a planner.
 pub type Request<'a> = CollectiveArguments<Span, &'a [Span], &'a [PeerSpan]>;
 
-/// Makes other extents of those of a request, which come in order: first those of the buffer that is worked on or
-/// given, then those of the one for what arrives, if there are two.
+/// Conversion of the extents of a request. Its methods are called in order: first for the working or input buffer, then
+/// for the output buffer, if there is one.
 pub trait Extents<V, C, P> {
     #[allow(missing_docs)]
     type Vector;
@@ -214,23 +216,23 @@ pub trait Extents<V, C, P> {
     #[allow(missing_docs)]
     type Peers;
 
-    /// What becomes of a vector.
+    /// Convert a vector.
     fn vector(&mut self, vector: V) -> Self::Vector;
-    /// What becomes of chunks.
+    /// Convert chunks.
     fn chunks(&mut self, chunks: C) -> Self::Chunks;
-    /// What becomes of peers.
+    /// Convert a list of peers.
     fn peers(&mut self, peers: P) -> Self::Peers;
 }
 
 impl Collective {
-    /// Whether one rank has a part of its own in it, the root.
+    /// Whether the collective has a root.
     pub fn has_root(self) -> bool {
         matches!(self, Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter)
     }
 }
 
 impl<V, C, P> CollectiveArguments<V, C, P> {
-    /// The root, where there is one.
+    /// Return the root, if the collective has one.
     pub fn root(&self) -> Option<usize> {
         match *self {
             CollectiveArguments::Broadcast { root, .. }
@@ -241,7 +243,7 @@ impl<V, C, P> CollectiveArguments<V, C, P> {
         }
     }
 
-    /// Whether what arrives goes to a buffer of its own.
+    /// Whether received data goes to a separate output buffer.
     pub fn has_output(&self) -> bool {
         matches!(
             self,
@@ -262,7 +264,7 @@ impl<V, C, P> CollectiveArguments<V, C, P> {
 }
 
 impl Request<'_> {
-    /// Bytes of the vector, or of all chunks together, that a rank works on or gives.
+    /// Return the length of the vector, or of all chunks together, in the rank's working or input buffer, in bytes.
     pub fn length_bytes(&self) -> usize {
         let mut lengths = Lengths::default();
         self.with(&mut lengths);
@@ -270,7 +272,7 @@ impl Request<'_> {
     }
 }
 
-/// How long the first extent is.
+/// Length of the first extent.
 #[derive(Default)]
 struct Lengths {
     first_bytes: Option<usize>,

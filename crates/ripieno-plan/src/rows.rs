@@ -1,12 +1,12 @@
-//! Rows: an index map, the chosen rows of a span.
+//! Rows: an index map that selects rows of a span.
 
 use alloc::sync::Arc;
 
-/// Some rows of a span, in strictly ascending order. Row `r` is the bytes from `r * row_bytes` to `(r + 1) * row_bytes`
-/// of the span.
+/// Selected rows of a span, in strictly ascending order.
 ///
-/// Because the rows ascend, an operation that has passed all chosen rows below `r` has nothing more to do with any byte
-/// below row `r`: it advances through its span as one without rows does.
+/// Row `r` consists of the bytes from `r * row_bytes` to `(r + 1) * row_bytes` of the span. Because the rows ascend, an
+/// operation that has passed all selected rows below `r` is finished with all bytes below row `r`. It advances through
+/// its span like an operation without rows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
     numbers: Arc<[u32]>,
@@ -14,24 +14,32 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The rows of these numbers, of `row_bytes` bytes each. Panics unless the numbers ascend strictly.
+    /// Create rows with these numbers, of `row_bytes` bytes each.
+    ///
+    /// # Panics
+    ///
+    /// Unless the numbers ascend strictly and a row has at least one byte.
     pub fn new(numbers: Arc<[u32]>, row_bytes: usize) -> Rows {
         assert!(numbers.is_sorted_by(|a, b| a < b), "row numbers ascend");
         assert!(row_bytes > 0, "a row has bytes");
         Rows { numbers, row_bytes }
     }
 
-    /// Their numbers.
+    /// Return the row numbers.
     pub fn numbers(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Size of a row.
+    /// Return the size of a row in bytes.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// The same bytes as rows of one element each, of `element_bytes`. Panics unless a row is made of whole elements.
+    /// Return the same bytes as rows of one element of `element_bytes` each.
+    ///
+    /// # Panics
+    ///
+    /// Unless a row consists of whole elements.
     pub(crate) fn elements(&self, element_bytes: usize) -> Rows {
         assert!(self.row_bytes.is_multiple_of(element_bytes), "a row cuts no element");
         let width = self.row_bytes / element_bytes;
@@ -43,7 +51,7 @@ impl Rows {
         Rows::new(self.numbers.iter().flat_map(elements).collect(), element_bytes)
     }
 
-    /// Size of all of them.
+    /// Return the total size in bytes.
     pub fn length_bytes(&self) -> usize {
         self.numbers.len() * self.row_bytes
     }

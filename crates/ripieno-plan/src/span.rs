@@ -1,54 +1,55 @@
-//! Spans: byte ranges of numbered buffers, the only thing operations move.
+//! Spans: byte ranges of numbered buffers, the operands of all operations.
 
-/// The number of a buffer; what it holds is agreed between a collective and its caller.
+/// The number of a buffer. A collective and its caller agree on the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Buffer(pub u16);
 
 impl Buffer {
-    /// The buffer that a collective works on, in place.
+    /// The buffer that a collective modifies in place.
     pub const MAIN: Buffer = Buffer(0);
-    /// The second buffer of collectives whose input and output differ (alltoall).
+    /// The second buffer of collectives with separate input and output (alltoall).
     pub const OUTPUT: Buffer = Buffer(1);
-    /// Memory that a plan may use as it likes: lent for the run, as long as the plan's spans of it reach, contents
-    /// undefined.
+    /// Scratch memory of a plan. It is provided for the run, as long as the plan's spans require, with undefined
+    /// contents.
     pub const SCRATCH: Buffer = Buffer(2);
 }
 
-/// `length_bytes` bytes of `buffer` from `start_bytes` on, made of elements of `element_bytes` that are never cut.
+/// `length_bytes` bytes of `buffer`, starting at `start_bytes`. They consist of elements of `element_bytes`, which are
+/// never divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: Buffer,
-    /// First byte.
+    /// Offset of the first byte.
     pub start_bytes: usize,
     /// Length; a multiple of `element_bytes`.
     pub length_bytes: usize,
-    /// Size of one element.
+    /// Size of an element.
     pub element_bytes: usize,
 }
 
 impl Span {
-    /// A whole buffer of `element_count` elements.
+    /// Create the span of a whole buffer with `element_count` elements.
     pub fn whole(buffer: Buffer, element_count: usize, element_bytes: usize) -> Span {
         Span { buffer, start_bytes: 0, length_bytes: element_count * element_bytes, element_bytes }
     }
 
-    /// The byte after the last.
+    /// Return the offset after the last byte.
     pub fn end_bytes(&self) -> usize {
         self.start_bytes + self.length_bytes
     }
 
-    /// A span as long as this one, in `buffer` from `start_bytes` on.
+    /// Return a span of this length in `buffer`, starting at `start_bytes`.
     pub fn placed(&self, buffer: Buffer, start_bytes: usize) -> Span {
         Span { buffer, start_bytes, ..*self }
     }
 
-    /// How many elements.
+    /// Return the number of elements.
     pub fn element_count(&self) -> usize {
         self.length_bytes / self.element_bytes
     }
 
-    /// `element_count` elements from element `first` on.
+    /// Return the span of `element_count` elements, starting with element `first`.
     pub fn elements(&self, first: usize, element_count: usize) -> Span {
         assert!(first + element_count <= self.element_count(), "a part lies within its span");
         Span {
@@ -58,19 +59,19 @@ impl Span {
         }
     }
 
-    /// Chunk `index` of `count`: sizes differ by one element at most, the larger chunks come first.
+    /// Return chunk `index` of `count`. Sizes differ by at most one element, and larger chunks are first.
     pub fn chunk(&self, index: usize, count: usize) -> Span {
         let (base, larger) = (self.element_count() / count, self.element_count() % count);
         let first = index * base + index.min(larger);
         self.elements(first, base + usize::from(index < larger))
     }
 
-    /// All `count` chunks, in order.
+    /// Return all `count` chunks in order.
     pub fn chunks(&self, count: usize) -> alloc::vec::Vec<Span> {
         (0..count).map(|index| self.chunk(index, count)).collect()
     }
 
-    /// Consecutive spans of the given element counts, from the start of this one.
+    /// Return consecutive spans with the given element counts, from the start of this span.
     pub fn split(&self, element_counts: &[usize]) -> alloc::vec::Vec<Span> {
         let mut first = 0;
         element_counts
@@ -83,14 +84,14 @@ impl Span {
             .collect()
     }
 
-    /// The one span that consecutive spans make together.
+    /// Join consecutive spans into one.
     pub fn joined(spans: &[Span]) -> Span {
         let (first, last) = (spans[0], spans[spans.len() - 1]);
         assert!(first.buffer == last.buffer && first.start_bytes <= last.start_bytes, "joined spans are consecutive");
         Span { length_bytes: last.end_bytes() - first.start_bytes, ..first }
     }
 
-    /// Whether the two share a byte.
+    /// Whether the two spans share a byte.
     pub fn overlaps(&self, other: &Span) -> bool {
         self.buffer == other.buffer && self.start_bytes < other.end_bytes() && other.start_bytes < self.end_bytes()
     }

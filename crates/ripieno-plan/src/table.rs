@@ -1,6 +1,7 @@
-//! The table of a collective: who sends what to whom in each round.
+//! Table of a collective: the messages of each round as text.
 //!
-//! A round is as long as a message, whatever its size; a rank sends one and receives one in each.
+//! A round has the length of one message of any size. In each round a rank sends at most one message and receives at
+//! most one.
 
 use crate::fault::PlanFault;
 use crate::matching::stretches;
@@ -11,9 +12,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
 
-/// The table of the given plans, one per rank: `sender -> receiver [elements]`, `+>` where the receiver combines, and
-/// for spans of other buffers than the first `b1[elements]`. Chosen rows are runs of elements; `at` says where they go,
-/// where the receiver chooses.
+/// Return the table of the given plans, one per rank.
+///
+/// A message is written as `sender -> receiver [elements]`, with `+>` if the receiver combines, and as `b1[elements]`
+/// for a buffer other than the first. Selected rows are runs of elements. If the receiver selects rows, `at` precedes
+/// its target elements.
 pub fn table(plans: &[Plan]) -> Result<String, PlanFault> {
     let mut transfers = timeline(plans, &Model::ROUNDS)?;
     transfers.sort_by(|a, b| a.end_s.total_cmp(&b.end_s).then(a.sender.cmp(&b.sender)));
@@ -33,7 +36,7 @@ fn cell(plans: &[Plan], transfer: &SimulatedTransfer) -> String {
     alloc::format!("{sender} {arrow} {receiver} {}{}", place(stretches::read(send)), at.unwrap_or_default())
 }
 
-/// Stretches of one buffer.
+/// Format stretches of one buffer.
 fn place(stretches: impl Iterator<Item = Span>) -> String {
     let (mut buffer, mut runs) = (String::new(), Vec::new());
     for span in stretches {

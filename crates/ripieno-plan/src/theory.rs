@@ -1,8 +1,8 @@
-//! Theory: what an algorithm states of its plans, and whether they keep it.
+//! Theory: the predicted cost of an algorithm's plans, and checks of the plans against it.
 //!
-//! Every entry of the catalogue states the bytes that each rank sends, hops, rounds and cost for any number of ranks,
-//! any lengths and any root. [`Theory::check`], [`Theory::check_rounds`] and [`Theory::check_cost`] hold it against
-//! plans.
+//! Every entry of the catalogue states the bytes sent by each rank, hops, rounds and time for any number of ranks, any
+//! lengths and any root. [`Theory::check`], [`Theory::check_rounds`] and [`Theory::check_cost`] compare these with
+//! actual plans.
 
 use crate::check::{Report, check, promises};
 use crate::choice::choose;
@@ -15,112 +15,111 @@ use crate::{Algorithm, Group};
 use core::fmt;
 use core::ops::RangeInclusive;
 
-/// What an algorithm states of its plans, where ranks stand in the order of their numbers and each is a node of its
-/// own.
+/// Predictions for the plans of an algorithm, for ranks in numerical order on separate nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Theory {
     /// Bytes that a rank sends: exact, for chunks of any sizes.
     pub sent_bytes: fn(&TheoryCase, usize) -> usize,
-    /// The longest chain of messages that wait for each other, where a rank may talk to all others at once and no
+    /// The longest chain of messages that wait for each other. A rank may communicate with all others at once, and no
     /// message is empty.
     pub hops: fn(&TheoryCase) -> RangeInclusive<usize>,
-    /// The same where a rank sends one message and receives one at a time.
+    /// Number of rounds. A rank sends at most one message and receives at most one per round.
     pub rounds: fn(&TheoryCase) -> RangeInclusive<usize>,
-    /// Seconds.
+    /// Time in seconds.
     pub cost: Cost,
-    /// Who described it, and where.
+    /// The publication that describes the algorithm.
     pub source: &'static str,
 }
 
-/// How long a collective takes: a [formula](crate::formula), and how closely it holds.
+/// Time of a collective: a [formula](crate::formula) with its accuracy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cost {
-    /// To the last message, where chunks are equally long.
+    /// Exact time until the last message, for equally long chunks.
     Exactly(&'static str),
-    /// The same if `p` is a power of two. Otherwise runs of chunks wrap around, which is one message more each time,
-    /// and ranks that have one wait for those that have two: up to twice as long.
+    /// Exact if `p` is a power of two. Otherwise runs of chunks wrap around and need a second message. Ranks with one
+    /// message then wait for ranks with two: up to twice the time.
     ForPowersOfTwo(&'static str),
-    /// Never more.
+    /// Upper bound.
     AtMost(&'static str),
-    /// From half of it to six fifths, in 16 segments or more among more than two ranks.
+    /// Approximation: between 0.5 and 1.2 times the formula for 16 or more segments and more than two ranks.
     About(&'static str),
-    /// As that which is chosen for each of two levels.
+    /// The time of the algorithm that the default choice selects for each of the two levels.
     AsChosen,
 }
 
-/// One call, which a theory speaks of: what all ranks ask for.
+/// One call with its predictions: the requests of all ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct TheoryCase<'a> {
-    /// How many ranks.
+    /// Number of ranks.
     pub p: usize,
-    /// Bytes of the vector, of all chunks together where there are chunks, of what a rank gives away in an alltoall, a
-    /// rotation or a neighbour exchange (the first rank, where ranks differ), of the token of a barrier.
+    /// Number of bytes of the vector, of all chunks together, or of a barrier's token. In an alltoall, a rotation or a
+    /// neighbor exchange, the bytes that the first rank sends.
     pub n: usize,
-    /// The root, where there is one.
+    /// The root, or 0 if the collective has no root.
     pub root: usize,
     requests: &'a [Request<'a>],
 }
 
-/// Plans break their promise, or what is stated of them.
+/// Error: plans violate their promise or their theory.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Untrue {
-    /// The plans do not do what is asked for.
+    /// The plans do not perform the request.
     Plans(PlanFault),
-    /// They do, but otherwise than the theory says.
+    /// The plans perform the request, but not as the theory predicts.
     Theory(Misstatement),
 }
 
-/// A statement that is not true of the plans.
+/// A prediction that the plans do not fulfill.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Misstatement {
-    /// What is stated.
+    /// The kind of prediction.
     pub claim: Claim,
-    /// The least and the greatest value that would do.
+    /// The smallest and the largest allowed value.
     pub stated: RangeInclusive<f64>,
-    /// What the plans do.
+    /// The value of the plans.
     pub found: f64,
-    /// How many ranks.
+    /// Number of ranks.
     pub p: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub n: usize,
     /// The root.
     pub root: usize,
 }
 
-/// What a theory states.
+/// Predictions of a theory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Bytes that this rank sends.
+    /// Bytes sent by this rank.
     SentBytes(usize),
-    /// Messages that wait for each other.
+    /// Length of the longest chain of dependent messages.
     Hops,
-    /// Rounds.
+    /// Number of rounds.
     Rounds,
-    /// Seconds, in so many segments.
+    /// Time in seconds, for this number of segments.
     Cost(usize),
 }
 
-/// In how many segments a cost that speaks of them is held against the plans.
+/// Numbers of segments used to compare a segmented cost formula with the plans.
 const SEGMENT_COUNTS: [usize; 4] = [1, 8, 16, 64];
 
-/// A theory that states one value.
+/// Return the range that contains only `value`.
 pub(crate) fn exactly(value: usize) -> RangeInclusive<usize> {
     value..=value
 }
 
-/// The least number of rounds in which one rank can reach `p`.
+/// Return the least number of rounds in which one rank can reach `p` ranks.
 pub(crate) fn ceil_log2(p: usize) -> usize {
     p.next_power_of_two().ilog2() as usize
 }
 
 impl Theory {
-    /// Holds plans of all ranks against the promises of `case`, and bytes and hops against the plans.
+    /// Check the plans of all ranks against the promises of `case`, and their bytes and hops against the theory.
     pub fn check(&self, case: &TheoryCase, plans: &[Plan]) -> Result<Report, Untrue> {
         let report = check(plans, &promises(case.requests)).map_err(Untrue::Plans)?;
         for (rank, traffic) in report.ranks.iter().enumerate() {
             case.holds(Claim::SentBytes(rank), exactly((self.sent_bytes)(case, rank)), traffic.sent_bytes)?;
         }
-        // The checker counts no message that is empty.
+        // The checker does not count empty messages.
         let is_empty = |operation: &Operation| !operation.is_local() && operation.length_bytes() == 0;
         if !plans.iter().flat_map(Plan::operations).any(is_empty) {
             case.holds(Claim::Hops, (self.hops)(case), report.round_count)?;
@@ -128,13 +127,13 @@ impl Theory {
         Ok(report)
     }
 
-    /// Holds rounds against plans of all ranks for `case`.
+    /// Check the rounds of the plans of all ranks for `case`.
     pub fn check_rounds(&self, case: &TheoryCase, plans: &[Plan]) -> Result<(), Untrue> {
         let round_count = cost_s(plans, &Model::ROUNDS).map_err(Untrue::Plans)?;
         case.holds(Claim::Rounds, (self.rounds)(case), round_count as usize)
     }
 
-    /// Holds the cost against plans of all ranks for `case`, whose chunks are equally long.
+    /// Check the time of the plans of all ranks for `case`, which must have equally long chunks.
     pub fn check_cost(&self, case: &TheoryCase, plans: &[Plan], model: &Model) -> Result<(), Untrue> {
         let Some(formula) = self.cost.formula() else {
             return case.chosen().theory.check_cost(case, plans, model);
@@ -154,7 +153,7 @@ impl Theory {
 }
 
 impl Cost {
-    /// The formula, where there is one.
+    /// Return the formula, if the variant has one.
     pub fn formula(&self) -> Option<&'static str> {
         match *self {
             Cost::Exactly(text) | Cost::ForPowersOfTwo(text) | Cost::AtMost(text) | Cost::About(text) => Some(text),
@@ -162,9 +161,9 @@ impl Cost {
         }
     }
 
-    /// Between which multiples of the formula the cost lies; nothing where none is stated.
+    /// Return the allowed range of the time in multiples of the formula, or `None` without a prediction.
     fn factors(&self, p: usize, k: usize) -> Option<(f64, f64)> {
-        /// Sums of the same terms in another order.
+        /// Tolerance for sums of the same terms in another order.
         const ROUNDING: f64 = 1e-9;
         let exactly = (1.0 - ROUNDING, 1.0 + ROUNDING);
         match self {
@@ -193,23 +192,23 @@ impl fmt::Display for Cost {
 }
 
 impl<'a> TheoryCase<'a> {
-    /// What `requests`, one per rank, ask for.
+    /// Create the case of `requests`, one per rank.
     pub fn of(requests: &'a [Request<'a>]) -> TheoryCase<'a> {
         let first = requests[0];
         let case = TheoryCase { p: requests.len(), n: first.length_bytes(), root: first.root().unwrap_or(0), requests };
         match first {
-            // What stays where it is is not given away.
+            // Data that a rank keeps for itself does not count as sent.
             Request::NeighbourExchange { .. } => TheoryCase { n: case.given_bytes(0), ..case },
             _ => case,
         }
     }
 
-    /// How far `rank` stands behind the root, around the ring.
+    /// Return the ring distance from the root to `rank`.
     pub fn distance(&self, rank: usize) -> usize {
         (rank + self.p - self.root) % self.p
     }
 
-    /// Bytes of part `index` of the vector in `count` parts as equal as may be.
+    /// Return the bytes of part `index` of the vector, divided into `count` parts as evenly as possible.
     pub fn part(&self, index: usize, count: usize) -> usize {
         match self.requests[0] {
             Request::Broadcast { vector, .. } | Request::Reduce { vector, .. } | Request::Allreduce { vector, .. } => {
@@ -219,7 +218,8 @@ impl<'a> TheoryCase<'a> {
         }
     }
 
-    /// Bytes of chunk `index`, counted around the ring; a vector without chunks has `p` that are as equal as may be.
+    /// Return the bytes of chunk `index`, counted around the ring. A vector without chunks has `p` parts of nearly
+    /// equal size.
     pub fn chunk(&self, index: usize) -> usize {
         match self.requests[0] {
             Request::Allgather { chunks }
@@ -230,12 +230,12 @@ impl<'a> TheoryCase<'a> {
         }
     }
 
-    /// Bytes of `count` chunks from chunk `first` on, around the ring.
+    /// Return the bytes of `count` chunks, starting with chunk `first`, around the ring.
     pub fn chunks(&self, first: usize, count: usize) -> usize {
         (first..first + count).map(|index| self.chunk(index)).sum()
     }
 
-    /// Bytes that `rank` has for others, where every rank has something of its own for some of them.
+    /// Return the bytes that `rank` sends to others in collectives where ranks have separate data for each peer.
     pub fn given_bytes(&self, rank: usize) -> usize {
         let to_others = |spans: &mut dyn Iterator<Item = (usize, usize)>| {
             spans.filter(|(to, _)| *to != rank).map(|(_, length_bytes)| length_bytes).sum()
@@ -253,7 +253,7 @@ impl<'a> TheoryCase<'a> {
         }
     }
 
-    /// How many peers a rank has something for: `d` in formulae. The most of all ranks, where ranks differ.
+    /// Return the number of peers that a rank sends to, `d` in formulas: the maximum over all ranks.
     pub fn peer_count(&self) -> usize {
         let of_rank = |(rank, request): (usize, &Request)| match *request {
             Request::NeighbourExchange { out, .. } => out.iter().filter(|(to, _)| *to != rank).count(),
@@ -264,7 +264,7 @@ impl<'a> TheoryCase<'a> {
         self.requests.iter().enumerate().map(of_rank).max().unwrap_or(0)
     }
 
-    /// What the choice takes for this call.
+    /// Return the algorithm that the default choice selects for this call.
     pub(crate) fn chosen(&self) -> &'static Algorithm {
         let request = &self.requests[0];
         choose(request.collective(), &Group::new(0, self.p), request.length_bytes())

@@ -1,15 +1,15 @@
-//! Topologies: which ranks share a node, which nodes share a rack.
+//! Topologies: the assignment of ranks to nodes, and of nodes to racks.
 //!
-//! Ranks of one node share its memory and its cable; nodes of one rack share the rack's uplink. Both are numbered by
-//! first appearance, so ranks that hear the same agree on the numbers.
+//! Ranks of one node share its memory and its cable. Nodes of one rack share the rack's uplink. Both are numbered by
+//! first appearance, so ranks with the same information agree on the numbers.
 
 use alloc::vec::Vec;
 
-/// Where every rank of a group stands.
+/// Placement of every rank of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topology {
     size: usize,
-    /// Per rank; empty when every rank is a node of its own and all are in one rack.
+    /// Location per rank. Empty if every rank is on its own node and all are in one rack.
     locations: Vec<Location>,
     node_count: usize,
     rack_count: usize,
@@ -22,12 +22,12 @@ struct Location {
 }
 
 impl Topology {
-    /// Every rank is a node of its own, all in one rack.
+    /// Create a topology with every rank on its own node, all in one rack.
     pub fn flat(size: usize) -> Topology {
         Topology { size, locations: Vec::new(), node_count: size, rack_count: size.min(1) }
     }
 
-    /// The topology of ranks of which the `i`-th is on node `nodes[i]` in rack `racks[i]`, whatever the numbers.
+    /// Create the topology with the `i`-th rank on node `nodes[i]` in rack `racks[i]`. Any numbers are allowed.
     pub fn new(nodes: Vec<usize>, racks: Vec<usize>) -> Topology {
         assert_eq!(nodes.len(), racks.len(), "every rank has a node and a rack");
         let ((nodes, node_count), (racks, rack_count)) = (renumbered(&nodes), renumbered(&racks));
@@ -39,56 +39,56 @@ impl Topology {
         Topology { size: locations.len(), locations, node_count, rack_count }
     }
 
-    /// How many ranks.
+    /// Return the number of ranks.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The node of `rank`, 0 … [`node_count`](Topology::node_count) - 1.
+    /// Return the node of `rank`, 0 … [`node_count`](Topology::node_count) - 1.
     pub fn node(&self, rank: usize) -> usize {
         self.locations.get(rank).map_or(rank, |location| location.node)
     }
 
-    /// The rack of `rank`, 0 … [`rack_count`](Topology::rack_count) - 1.
+    /// Return the rack of `rank`, 0 … [`rack_count`](Topology::rack_count) - 1.
     pub fn rack(&self, rank: usize) -> usize {
         self.locations.get(rank).map_or(0, |location| location.rack)
     }
 
-    /// The node of every rank.
+    /// Return the node of every rank.
     pub fn nodes(&self) -> Vec<usize> {
         (0..self.size).map(|rank| self.node(rank)).collect()
     }
 
-    /// The rack of every rank.
+    /// Return the rack of every rank.
     pub fn racks(&self) -> Vec<usize> {
         (0..self.size).map(|rank| self.rack(rank)).collect()
     }
 
-    /// How many nodes.
+    /// Return the number of nodes.
     pub fn node_count(&self) -> usize {
         self.node_count
     }
 
-    /// How many racks.
+    /// Return the number of racks.
     pub fn rack_count(&self) -> usize {
         self.rack_count
     }
 
-    /// The ranks of every node, ascending.
+    /// Return the ranks of every node, ascending.
     pub fn members(&self) -> Vec<Vec<usize>> {
         let mut members = alloc::vec![Vec::new(); self.node_count];
         (0..self.size).for_each(|rank| members[self.node(rank)].push(rank));
         members
     }
 
-    /// The topology of some of the ranks: the `i`-th stands where `ranks[i]` stood.
+    /// Return the topology of a subset: the `i`-th rank is at the location of `ranks[i]`.
     pub fn of(&self, ranks: &[usize]) -> Topology {
         let location = |of: fn(&Topology, usize) -> usize| ranks.iter().map(|&rank| of(self, rank)).collect();
         Topology::new(location(Topology::node), location(Topology::rack))
     }
 }
 
-/// The same labels as numbers from 0 on by first appearance, and how many there are.
+/// Renumber labels from 0 by first appearance. Returns the numbers and their count.
 fn renumbered(labels: &[usize]) -> (Vec<usize>, usize) {
     let mut numbers = alloc::collections::BTreeMap::new();
     let number = |label: &usize| {

@@ -1,4 +1,4 @@
-//! The pages on the algorithms are what plans and files say.
+//! The documentation of the algorithms matches the plans and files.
 
 #[path = "../examples/algorithms.rs"]
 mod algorithms;

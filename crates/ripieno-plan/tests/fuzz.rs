@@ -1,4 +1,5 @@
-//! Key sets that a peer sends while ranks configure a sparse reduction, damaged: they are refused, or make a plan.
+//! Fuzz test of the key sets that peers send during the configuration of a sparse reduction: damaged sets are refused
+//! or give a plan.
 
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use ripieno_plan::Op;
@@ -8,7 +9,7 @@ use ripieno_plan::sparse::{Configuring, Degrees};
 #[global_allocator]
 static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-/// Two ranks over the keys `0..n`, of which these contribute and want the same keys.
+/// Create two ranks over the keys `0..n`. Each rank contributes the keys that the other wants.
 fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {
     let machine = |rank: usize| {
         Configuring::new(rank, &Degrees::direct(2), n, keys[rank].to_vec(), keys[1 - rank].to_vec(), dense_above)
@@ -16,13 +17,13 @@ fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {
     [machine(0), machine(1)]
 }
 
-/// What rank 1 sends to rank 0 of its keys.
+/// Return the message of rank 1 to rank 0 with its keys.
 fn sent(n: u64, keys: &[u64], dense_above: f64) -> Vec<u8> {
     let [_, machine] = machines(n, [&[1], keys], dense_above);
     machine.outgoing(0, &Alone).remove(0).1
 }
 
-/// Takes the message of rank 1, and makes a plan of it.
+/// Process the message of rank 1 and create a plan.
 fn planned(n: u64, dense_above: f64, message: &[u8]) -> Result<usize, &'static str> {
     let [mut machine, _] = machines(n, [&[1, 12], &[2, 3]], dense_above);
     machine.absorb(0, &[(1, message)], &Alone).map_err(|malformed| malformed.what)?;

@@ -1,6 +1,6 @@
-//! Textbook tables: every algorithm for 3 to 5 ranks, as committed in `tests/tables/`.
+//! Textbook tables: every algorithm for 3 to 5 ranks, compared with the files in `tests/tables/`.
 //!
-//! After a change that is meant, run with `RIPIENO_WRITE_TABLES=1` and read the difference.
+//! After an intended change, run with `RIPIENO_WRITE_TABLES=1` and review the difference.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn tables_of(algorithm: &Algorithm) -> String {
     for p in if algorithm.needs == Needs::EvenWorld { [2, 4, 6] } else { [3, 4, 5] } {
         let layout = DataLayout::suiting(algorithm, p, 2 * p);
         let plans = match algorithm.places {
-            // Two ranks to a node.
+            // Two ranks per node.
             PlacementUse::TwoLevels => {
                 let nodes = (0..p).map(|rank| rank / 2).collect();
                 let requests = layout.requests(algorithm.collective(), 1, 0, Op::Sum);

@@ -1,9 +1,9 @@
-//! Rows whose normal equations are not made: conjugate gradients come near their solutions, from where `out` begins.
+//! Conjugate gradients for rows, without forming their normal equations. `out` holds the starting point.
 //!
-//! A product of the matrix with a vector takes two operations for every factor of a rating, and as many to add up what
-//! they weigh. The factors of a row's ratings are gathered once, and stay in a near cache for all products.
+//! A product of the matrix with a vector takes two operations for every factor of a rating, and as many to add up the
+//! weighted factors. The factors of a row's ratings are gathered once and stay in a near cache for all products.
 //!
-//! Cost: `4·r·(steps + 1)` operations a rating, and `2·r²·(steps + 1)` a row, for factors of length `r`, in f32.
+//! Cost: `4·r·(steps + 1)` operations per rating, and `2·r²·(steps + 1)` per row, for factors of length `r`, in f32.
 //! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
 //! filtering", RecSys 2011, section 3.
 
@@ -11,16 +11,16 @@ use super::{Aim, Objective, Ratings, floats_mut};
 use crate::panels::PanelLine;
 use crate::simd::{Vector, VectorJob, prefetch};
 
-/// Ratings whose products are known at a time.
+/// Number of ratings with buffered products.
 const BLOCK: usize = 64;
-/// Ratings that are taken at once: so many sums do not wait for each other.
+/// Number of ratings processed at once, so that this many sums are independent.
 const STEP: usize = 4;
-/// How many ratings ahead factors are asked for.
+/// Prefetch distance in ratings.
 const AHEAD: usize = 32;
-/// The square of a residual that is not worth another step.
+/// Squared residual below which no further step is performed.
 const LEAST_LEFT: f64 = 1e-20;
 
-/// Memory of a thread, in whole lines.
+/// Buffers of a thread, in whole lines.
 #[derive(Default)]
 pub(super) struct ConjugateScratch {
     gathered: Vec<PanelLine>,
@@ -30,10 +30,10 @@ pub(super) struct ConjugateScratch {
     vectors: [Vec<PanelLine>; 4],
 }
 
-/// The rows of a part, from `first` on; `out` holds where they begin, and then where they have come.
+/// A range of rows, starting with `first`. `out` holds the starting points and receives the results.
 pub(super) struct ImprovedRows<'a> {
     pub ratings: Ratings<'a>,
-    /// Factors in rows of `width`, of which the last is zeros.
+    /// Factors in rows of `width`; the last row contains zeros.
     pub table: &'a [f32],
     pub rank: usize,
     pub width: usize,
@@ -42,7 +42,7 @@ pub(super) struct ImprovedRows<'a> {
     pub first: usize,
     pub out: &'a mut [f32],
     pub scratch: &'a mut ConjugateScratch,
-    /// The scatter matrix of an implicit aim, `width` by `width`; else nothing.
+    /// The scatter matrix of an implicit aim, `width` by `width`; otherwise empty.
     pub gram: &'a [f32],
 }
 
@@ -91,7 +91,7 @@ impl VectorJob for ImprovedRows<'_> {
                 if left <= LEAST_LEFT {
                     break;
                 }
-                // Minus the product of the matrix with the direction.
+                // Negative product of the matrix with the direction.
                 system.left::<V, false>(&scratch.nothing, direction, product);
                 let length = left / -dot(direction, product);
                 objective -= length * left;
@@ -111,8 +111,8 @@ impl VectorJob for ImprovedRows<'_> {
     }
 }
 
-/// What the ratings weigh, and their shares of the right side, filled up with zeros to whole lines; returns the squared
-/// errors of factors that are zero.
+/// Compute the weights of the ratings and their factors on the right-hand side, padded with zeros to whole lines.
+/// Returns the squared errors of zero factors.
 #[inline(always)]
 fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>) -> f64 {
     let room = values.len().next_multiple_of(PanelLine::LEN);
@@ -125,7 +125,7 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
             beyond[values.len()..].fill(0.0);
             shares[values.len()..].fill(0.0);
         }
-        // Each sum has values of its own, so that they are added in vectors.
+        // Each sum has its own values, so the additions are vectorized.
         for (((value, beyond), share), sum) in values.iter().zip(beyond).zip(shares).zip(&mut squares) {
             let square;
             (*beyond, *share, square) = aim.weighed(*value);
@@ -135,11 +135,11 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
     squares.iter().sum()
 }
 
-/// The normal equations of a row, as what a product with their matrix takes.
+/// The normal equations of a row, in the form needed for products with their matrix.
 struct NormalSystem<'a> {
     table: &'a [f32],
     columns: &'a [i32],
-    /// The columns of ratings, also of other rows, from [`AHEAD`] on.
+    /// The columns of the ratings from [`AHEAD`] positions onward, also of later rows.
     ahead: &'a [i32],
     gathered: &'a mut [f32],
     beyond: &'a [f32],
@@ -148,8 +148,8 @@ struct NormalSystem<'a> {
 }
 
 impl NormalSystem<'_> {
-    /// Writes what `shares` of the ratings' factors add up to, less the product of the matrix with a vector; returns
-    /// the product of that sum with the vector. The `FIRST` time factors are gathered.
+    /// Compute the sum of the ratings' factors weighted by `shares`, minus the product of the matrix with a vector.
+    /// Returns the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
     #[inline(always)]
     fn left<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
@@ -164,7 +164,7 @@ impl NormalSystem<'_> {
         }
     }
 
-    /// Products and what they weigh while a rating's factors, of so many vectors, are in registers.
+    /// Compute products and weighted sums while a rating's factors, a given number of vectors, are in registers.
     #[inline(always)]
     fn add_at_once<V: Vector, const VECTORS: usize, const FIRST: bool>(
         &mut self,
@@ -177,7 +177,7 @@ impl NormalSystem<'_> {
         assert!(self.gathered.len() == self.columns.len().next_multiple_of(STEP) * width);
         let mut along = [V::splat(0.0); VECTORS];
         for (at, along) in along.iter_mut().enumerate() {
-            // SAFETY: memory is of whole lines, of which vectors are parts; it is `width` values by the check above.
+            // SAFETY: memory consists of whole lines, which vectors divide. It has `width` values by the check above.
             *along = unsafe { V::load(vector.as_ptr().add(at * V::LANES)) };
         }
         let mut sums = [[V::splat(0.0); VECTORS]; STEP];
@@ -198,7 +198,7 @@ impl NormalSystem<'_> {
                     let from = if FIRST { row_of(self.table, columns.get(step * STEP + row), width) } else { &*own };
                     let from = from.as_ptr();
                     for (at, factors) in factors.iter_mut().enumerate() {
-                        // SAFETY: as above; rows are of `width` values.
+                        // SAFETY: as above; rows have `width` values.
                         unsafe {
                             *factors = V::load(from.add(at * V::LANES));
                             if FIRST {
@@ -228,7 +228,7 @@ impl NormalSystem<'_> {
         gained
     }
 
-    /// Products of a block of ratings, then what they weigh.
+    /// Compute the products of a block of ratings, then their weighted sum.
     #[inline(always)]
     fn add_in_turns<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
@@ -253,20 +253,20 @@ impl NormalSystem<'_> {
     }
 }
 
-/// The factors of a column, or the zeros behind all of them.
+/// Return the factors of a column, or the row of zeros at the end.
 #[inline(always)]
 fn row_of<'a>(table: &'a [f32], column: Option<&i32>, width: usize) -> &'a [f32] {
     let at = column.map_or(table.len() - width, |&column| column as usize * width);
     &table[at..][..width]
 }
 
-/// Asks for the factors of a column, which are in whole lines.
+/// Prefetch the factors of a column, which are whole lines.
 #[inline(always)]
 fn ask_for(row: &[f32]) {
     row.iter().step_by(PanelLine::LEN).for_each(prefetch);
 }
 
-/// The products of up to [`BLOCK`] rows with a vector.
+/// Return the products of up to [`BLOCK`] rows with a vector.
 #[inline(always)]
 fn products<V: Vector>(rows: &[f32], vector: &[f32]) -> [f32; BLOCK] {
     let width = vector.len();
@@ -275,8 +275,8 @@ fn products<V: Vector>(rows: &[f32], vector: &[f32]) -> [f32; BLOCK] {
     for (found, rows) in found.chunks_exact_mut(STEP).zip(rows.chunks_exact(STEP * width)) {
         let mut sums = [V::splat(0.0); STEP];
         for at in (0..width).step_by(V::LANES) {
-            // SAFETY: memory is of whole lines, of which `width` and so `at` are multiples of the lanes; there are as
-            // many rows as sums, of `width` values each.
+            // SAFETY: memory consists of whole lines; `width` and thus `at` are multiples of the lanes. There are as
+            // many rows as sums, with `width` values each.
             unsafe {
                 let values = V::load(vector.as_ptr().add(at));
                 for (row, sum) in sums.iter_mut().enumerate() {
@@ -289,7 +289,7 @@ fn products<V: Vector>(rows: &[f32], vector: &[f32]) -> [f32; BLOCK] {
     found
 }
 
-/// Adds rows of `out.len()` values, each times a weight; there are a multiple of [`STEP`].
+/// Add rows of `out.len()` values with weights. The number of rows is a multiple of [`STEP`].
 #[inline(always)]
 fn add_weighted<V: Vector>(rows: &[f32], weights: &[f32], out: &mut [f32]) {
     let width = out.len();
@@ -313,7 +313,7 @@ fn add_columns<V: Vector, const VECTORS: usize>(rows: &[f32], weights: &[f32], o
         for (row, (sums, weight)) in sums.iter_mut().zip(weights).enumerate() {
             let weight = V::splat(*weight);
             for (at, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: memory is of whole lines, of which `width` and `left` are multiples of the lanes; rows and
+                // SAFETY: memory consists of whole lines; `width` and `left` are multiples of the lanes. Rows and
                 // columns are within it by the checks above.
                 let values = unsafe { V::load(rows.as_ptr().add((step * STEP + row) * width + left + at * V::LANES)) };
                 *sum = values.multiply_add(weight, *sum);
@@ -323,7 +323,7 @@ fn add_columns<V: Vector, const VECTORS: usize>(rows: &[f32], weights: &[f32], o
     put_sums(sums, out, left);
 }
 
-/// Adds up sums, and adds them to what is there from a column on.
+/// Add up the sums and add the result to `out`, starting at a column.
 #[inline(always)]
 fn put_sums<V: Vector, const VECTORS: usize>(sums: [[V; VECTORS]; STEP], out: &mut [f32], left: usize) {
     assert!(left + VECTORS * V::LANES <= out.len());
@@ -344,7 +344,7 @@ fn add_scaled(to: &mut [f32], factor: f32, from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += factor * from);
 }
 
-/// The product of two vectors, in f64.
+/// Return the product of two vectors, in f64.
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; PanelLine::LEN];

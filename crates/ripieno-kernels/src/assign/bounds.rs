@@ -1,16 +1,17 @@
-//! Bounds from one pass to the next: groups of centroids that cannot be nearest to a row are left out.
+//! Distance bounds between passes: groups of centroids that cannot contain the nearest centroid of a row are skipped.
 //!
-//! Of each row and group of centroids that lie together, a lower bound of the distances to the group's members is kept,
-//! but for the row's own centroid. A pass lowers it by how far the members have moved, at most. The distance to the own
-//! centroid is computed first; a group whose bound is greater is left out. Rows of a block that need a group are put
-//! together and meet its panels in register tiles, as in a plain pass, which gives their bounds anew. A centroid whose
-//! score says that it may be as near as the nearest so far is measured in f64. So labels and distances are those of a
-//! plain pass, to the last bit.
+//! For each row and group of neighboring centroids there is a lower bound of the distances to the group's members,
+//! without the row's own centroid. A pass lowers the bound by the largest movement of the members. It computes the
+//! distance to the own centroid first and skips every group with a greater bound. The rows of a block that need a group
+//! are collected and compared with its panels in register tiles, as in a plain pass, which renews their bounds. A
+//! centroid is measured in f64 if its score allows it to be as near as the nearest so far. So labels and distances
+//! equal the results of a plain pass, to the last bit.
 //!
-//! Cost: `2·d` for each pair of a row and a member of a group that is not left out, some `6·n·d` for own centroids, and
-//! `n` per group. Memory: four bytes for each row and group, within a limit, by which groups are made larger.
+//! Cost: `2·d` for each pair of a row and a member of a group that is not skipped, some `6·n·d` for own centroids, and
+//! `n` per group.
+//! Memory: four bytes for each row and group; a limit on the memory makes groups larger.
 //! Source: Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
-//! 2015, section 3; bounds are by tiles here, and no single centroid of a group has its own.
+//! 2015, section 3. Here bounds are computed per tile, and there are no bounds for single centroids of a group.
 
 use crate::accumulate::accumulate;
 use crate::distances::squared_distance;
@@ -20,22 +21,22 @@ use crate::{Centroid, Matrix, PassOutput, Point, Threads};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Rows of a block, at most; they share the panels that are in cache.
+/// Largest number of rows in a block. The rows share the panels in the cache.
 const BLOCK_ROWS_MAX: usize = 1024;
 /// Centroids of a panel, on every level.
 const WIDTH: usize = PanelLine::LEN;
-/// Bounds begin when no more than one row in so many has changed its label.
+/// Bounds are used once at most one row in this number has changed its label.
 const ROWS_PER_CHANGE: usize = 8;
-/// As [`ROWS_PER_CHANGE`], of bytes: these are compared three times as fast without bounds.
+/// Like [`ROWS_PER_CHANGE`], for bytes, which are compared three times as fast without bounds.
 const ROWS_PER_CHANGE_OF_BYTES: usize = 64;
-/// With fewer centroids, groups rule too few out.
+/// With fewer centroids, groups exclude too few.
 const FEWEST_CENTROIDS: usize = 4 * WIDTH;
-/// Products that find the long axis of some centroids.
+/// Number of matrix products for finding the long axis of some centroids.
 const AXIS_STEPS: usize = 3;
-/// More than what f32 and f64 may put a distance off by their last rounding.
+/// Relative margin for the last rounding of a distance in f32 and f64.
 const WIDER: f64 = 1e-6;
 
-/// What is kept from one pass to the next.
+/// State kept between passes.
 #[derive(Debug)]
 pub struct DistanceBounds {
     limit_bytes: usize,
@@ -43,7 +44,7 @@ pub struct DistanceBounds {
     compared: f64,
 }
 
-/// The pass before.
+/// The previous pass.
 #[derive(Debug)]
 struct PreviousPass {
     centroids: Vec<f64>,
@@ -55,34 +56,34 @@ struct PreviousPass {
 /// Centroids in groups of whole panels, and the bounds.
 #[derive(Debug)]
 struct PanelGroups {
-    /// The centroid at each place of the panels, and the place of each centroid.
+    /// The centroid at each position of the panels, and the position of each centroid.
     order: Vec<usize>,
     places: Vec<usize>,
-    /// Panels of a group.
+    /// Number of panels per group.
     span: usize,
     count: usize,
-    /// Of each block of rows, group after group, a bound per row.
+    /// Per block of rows and group: a bound for each row.
     lower: Vec<f32>,
 }
 
 impl DistanceBounds {
-    /// No bounds yet; they will take no more than `limit_bytes`, but four bytes a row.
+    /// Create a state without bounds. The bounds will take at most `limit_bytes`, but at least four bytes per row.
     pub fn new(limit_bytes: usize) -> DistanceBounds {
         DistanceBounds { limit_bytes, before: None, compared: 1.0 }
     }
 
-    /// Bytes of the bounds themselves.
+    /// Return the size of the bounds in bytes.
     pub fn bytes(&self) -> usize {
         let groups = self.before.as_ref().and_then(|before| before.groups.as_ref());
         groups.map_or(0, |groups| groups.lower.len() * size_of::<f32>())
     }
 
-    /// Of all pairs of rows and centroids, the part that the last pass did not rule out.
+    /// Return the fraction of all pairs of rows and centroids that the last pass did not exclude.
     pub fn compared(&self) -> f64 {
         self.compared
     }
 
-    /// Whether the pass before was over as many rows and centroids.
+    /// Whether the previous pass had as many rows and centroids.
     fn fits<P: Point>(&self, points: Matrix<P>, centroids: Matrix<P::Centroid>) -> bool {
         self.before.as_ref().is_some_and(|before| {
             before.labels.len() == points.rows() && before.centroids.len() == centroids.values().len()
@@ -90,7 +91,8 @@ impl DistanceBounds {
     }
 }
 
-/// As [`crate::assign_accumulate`], to the same bits, with bounds of the pass before. They must be of the same points.
+/// Perform [`crate::assign_accumulate`] with the bounds of the previous pass over the same points. The results have the
+/// same bits.
 ///
 /// # Panics
 /// If the shapes do not fit, or there are rows but no centroid.
@@ -132,7 +134,7 @@ pub fn assign_accumulate_within<P: Point>(
 }
 
 impl DistanceBounds {
-    /// Labels and squared distances of all rows, and their bounds.
+    /// Compute labels and squared distances of all rows, and update their bounds.
     fn update<P: Point>(
         &mut self,
         points: Matrix<P>,
@@ -180,7 +182,7 @@ impl DistanceBounds {
 }
 
 impl PanelGroups {
-    /// Groups of centroids that lie together, and no bounds.
+    /// Create groups of neighboring centroids without bounds.
     fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize) -> PanelGroups {
         let mut order: Vec<usize> = (0..centroids.rows()).collect();
         arrange(centroids, &mut order);
@@ -193,14 +195,14 @@ impl PanelGroups {
         PanelGroups { order, places, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
     }
 
-    /// How far the members of each group have moved, at most.
+    /// Return the largest movement of the members of each group.
     fn moves<C: Centroid>(&self, centroids: Matrix<C>, before: &[f64]) -> Vec<f32> {
         let columns = centroids.columns();
         let moved = |&index: &usize| {
             let pairs = centroids.row(index).iter().zip(&before[index * columns..(index + 1) * columns]);
             let differences = pairs.map(|(&new, &old)| -> f64 { Into::<f64>::into(new) - old });
             let moved = differences.map(|each| each * each).sum::<f64>().sqrt();
-            // Of what is not a number, no bound is left.
+            // NaN invalidates all bounds.
             if moved.is_nan() { f64::INFINITY } else { moved }
         };
         let members = self.order.chunks(self.span * WIDTH);
@@ -209,8 +211,8 @@ impl PanelGroups {
     }
 }
 
-/// Sorts centroids so that those of a panel, and of panels side by side, lie together: halved again and again along the
-/// long axis.
+/// Sort centroids so that neighbors are in the same panel or in adjacent panels: halve them repeatedly along the long
+/// axis.
 fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
     let panel_count = order.len().div_ceil(WIDTH);
     if panel_count < 2 {
@@ -226,7 +228,7 @@ fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
         let terms = centroids.row(index).iter().zip(&mean).zip(axis);
         terms.map(|((&value, mean), axis)| (Into::<f64>::into(value) - mean) * axis).sum()
     };
-    // Powers of the scatter matrix, from the deviation of one centroid on.
+    // Power iteration of the scatter matrix, starting with the deviation of one centroid.
     let mut axis: Vec<f64> =
         centroids.row(order[0]).iter().zip(&mean).map(|(&value, mean)| Into::<f64>::into(value) - mean).collect();
     for _ in 0..AXIS_STEPS {
@@ -263,10 +265,11 @@ struct BoundedSearch<'a, P: Point> {
     errors: Errors,
 }
 
-/// How far rounding may put off a squared distance that comes of a score, in the frame.
+/// Bound on the rounding error of a squared distance computed from a score (transformed).
 ///
-/// With `γ = (d + 16)·u`, a score is off by at most `γ·(‖x‖‖c‖ + ‖c‖²)`, which holds what rounding to f32 costs, and a
-/// squared norm by `γ·‖x‖²`; so `‖x‖² − 2·score` is off by less than `3·γ·(‖x‖ + ‖c‖)²`. See [`super::Doubt`].
+/// With `γ = (d + 16)·u`, a score has an error of at most `γ·(‖x‖‖c‖ + ‖c‖²)`, including the rounding to f32, and a
+/// squared norm has an error of `γ·‖x‖²`. So `‖x‖² − 2·score` has an error below `3·γ·(‖x‖ + ‖c‖)²`. See
+/// [`super::Doubt`].
 struct Errors {
     gamma: f64,
     greatest_norm: f64,
@@ -287,37 +290,37 @@ impl Errors {
         }
     }
 
-    /// A row's squared norm, less by what squared distances may be off.
+    /// Return a row's squared norm minus the error bound of squared distances.
     #[inline(always)]
     fn base(&self, squared_norm: f64) -> f64 {
         let norms = squared_norm.sqrt() + self.greatest_norm;
         squared_norm - self.gamma * norms * norms - self.tiny * (1.0 + norms)
     }
 
-    /// The least score of a centroid that may be within this squared distance of a row.
+    /// Return the smallest score of a centroid that may be within this squared distance of a row.
     #[inline(always)]
     fn limit(&self, base: f64, squared_distance: f64) -> f32 {
         let limit = 0.5 * (base - squared_distance * self.scale * self.scale * (1.0 + WIDER));
         if limit.is_nan() { f32::NEG_INFINITY } else { (limit as f32).next_down() }
     }
 
-    /// The distance that a centroid has at least, whose score is at most this one.
+    /// Return a lower bound on the distance of centroids with at most this score.
     #[inline(always)]
     fn lower(&self, base: f64, score: f32) -> f32 {
         let squared = base - 2.0 * f64::from(score);
-        // Of what is not a number, nothing is known.
+        // NaN gives no information.
         let squared = if squared > 0.0 { squared } else { 0.0 };
         lower(squared.sqrt() * self.inverse_scale)
     }
 }
 
-/// The distance or less, in f32.
+/// Round a distance down to f32.
 #[inline(always)]
 fn lower(distance: f64) -> f32 {
     (distance * (1.0 - WIDER)) as f32 - f32::MIN_POSITIVE
 }
 
-/// The distance or more, in f32.
+/// Round a distance up to f32.
 #[inline(always)]
 fn upper(distance: f64) -> f32 {
     (distance * (1.0 + WIDER)) as f32 + f32::MIN_POSITIVE
@@ -327,43 +330,43 @@ fn upper(distance: f64) -> f32 {
 struct BoundedBlock<'a, P: Point> {
     search: &'a BoundedSearch<'a, P>,
     points: Matrix<'a, P>,
-    /// Those of the pass before; they become those of this one.
+    /// Labels of the previous pass, replaced by the labels of this pass.
     labels: &'a mut [i32],
     squared_distances: &'a mut [f64],
     lower: &'a mut [f32],
 }
 
-/// What is known of a row.
+/// State of a row.
 #[derive(Clone, Copy)]
 struct RowBounds {
     /// See [`Errors::base`].
     base: f64,
-    /// Squared distance to the centroid of the pass before.
+    /// Squared distance to the centroid of the previous pass.
     own: f64,
-    /// The place of that centroid.
+    /// Position of this centroid.
     own_place: usize,
     /// The nearest centroid so far.
     label: i32,
-    /// The least score of one that may be as near.
+    /// The smallest score of a centroid that may be as near.
     limit: f32,
 }
 
-/// What is known of the rows of a block.
+/// State of the rows of a block.
 struct BlockBounds<'a> {
-    /// In the frame, one after the other.
+    /// Transformed rows, contiguous.
     entered: &'a [f32],
     rows: &'a mut [RowBounds],
-    /// Of each the distance to the nearest centroid so far, or more.
+    /// Upper bound on the distance of each row to its nearest centroid so far.
     uppers: &'a mut [f32],
 }
 
 impl<P: Point> VectorJob for BoundedBlock<'_, P> {
-    /// Pairs of rows and centroids that were not ruled out.
+    /// Number of pairs of rows and centroids that were not excluded.
     type Output = usize;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
-        // A panel is one vector where these are the longest; then there are registers for more rows.
+        // With the longest vectors a panel is one vector, which leaves registers for more rows.
         match V::LANES {
             WIDTH => self.search::<V, 9, 2, 1, 4>(),
             _ => self.search::<V, ROWS, 1, VECTORS, 1>(),
@@ -372,7 +375,7 @@ impl<P: Point> VectorJob for BoundedBlock<'_, P> {
 }
 
 impl<P: Point> BoundedBlock<'_, P> {
-    /// In register tiles of ROWS rows, PARTS times where there are more, and of so many columns at a time.
+    /// Search in register tiles of ROWS rows, PARTS times as many if available, with COLUMNS columns at a time.
     #[inline(always)]
     fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         mut self,
@@ -407,13 +410,13 @@ impl<P: Point> BoundedBlock<'_, P> {
             while met < count {
                 let (needing, greatest) = (&needing[met..count], &mut greatest[met..count]);
                 let panels = panels.clone();
-                // Of one part there is only one such loop to compile.
+                // With one part there is only one such loop to compile.
                 met += match PARTS == 1 || needing.len() <= ROWS {
                     true => self.meet_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
                     false => self.meet_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
                 };
             }
-            // All at once, for square roots are slow one by one.
+            // All at once, because single square roots are slow.
             needing[..count].iter().zip(&mut bases).for_each(|(&row, base)| *base = rows[row].base);
             for ((found, &base), &greatest) in found.iter_mut().zip(&bases[..count]).zip(&greatest) {
                 *found = search.errors.lower(base, greatest);
@@ -423,7 +426,7 @@ impl<P: Point> BoundedBlock<'_, P> {
         }
         for (row, found) in rows.iter().enumerate() {
             if found.label != self.labels[row] {
-                // The centroid that it leaves is one of the others now.
+                // The centroid that the row leaves is now one of the others.
                 let group = found.own_place / (WIDTH * search.span);
                 let lower = &mut self.lower[group * rows.len() + row];
                 *lower = lower.min(self::lower(found.own.sqrt()));
@@ -433,7 +436,7 @@ impl<P: Point> BoundedBlock<'_, P> {
         compared
     }
 
-    /// Has the first of some rows meet panels, and notes the greatest scores; returns how many they are.
+    /// Compare the first of some rows with panels and record the greatest scores. Returns the number of these rows.
     #[inline(always)]
     fn meet_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
@@ -470,7 +473,7 @@ impl<P: Point> BoundedBlock<'_, P> {
         needing.len()
     }
 
-    /// Measures the distance of a row to its centroid of the pass before.
+    /// Measure the distance of a row to its centroid of the previous pass.
     #[inline(always)]
     fn begin(&mut self, row: usize, entered: &mut [f32]) -> RowBounds {
         let (search, label) = (self.search, self.labels[row]);
@@ -483,8 +486,8 @@ impl<P: Point> BoundedBlock<'_, P> {
         RowBounds { base, own, own_place: search.places[label as usize], label, limit }
     }
 
-    /// Measures the centroids of a panel that may be as near as the nearest so far; gives the greatest score of all but
-    /// the own one, infinite if one is not a number.
+    /// Measure the centroids of a panel that may be as near as the nearest so far. Returns the greatest score except
+    /// the own centroid's, or infinity if a score is NaN.
     #[inline(always)]
     fn meet(&mut self, index: usize, row: &mut RowBounds, panel: usize, scores: &[f32; WIDTH]) -> f32 {
         let search = self.search;

@@ -1,11 +1,12 @@
-//! The nearest centroids of rows of bytes: integers rule out all but a few, whose distances are computed in f64.
+//! Nearest centroids of rows of bytes: integer arithmetic excludes most centroids, and the rest is computed in f64.
 //!
-//! With `μ` amid the centroids, `y = x − μ` and `e = c − μ`, the nearest centroid has the greatest `S = y·e − ½‖e‖²`.
-//! `e` is written as `s·q + t·p + r`, `q` and `p` in signed bytes: `q` for [`tiles`](Filter), whose products with the
-//! row are exact, `p` for what this leaves over, a hundredth of it. So `S` lies within `‖y‖·‖e − s·q‖` of the one that
-//! `q` gives, by Cauchy and Schwarz, and within `‖y‖·‖r‖` of the one that `p` gives too. A centroid is a candidate if
-//! the first bound does not rule it out against the best so far, and a finalist if the second does not, either.
-//! Finalists are measured in f64, so labels and distances are those of the search in f32, to the last bit.
+//! With `μ` near the mean of the centroids, `y = x − μ` and `e = c − μ`, the nearest centroid has the greatest `S = y·e
+//! − ½‖e‖²`. `e` is written as `s·q + t·p + r` with signed bytes `q` and `p`. `q` is stored in [`tiles`](Filter) and
+//! its products with the row are exact. `p` represents the remainder, which is a hundredth as large. By Cauchy and
+//! Schwarz, `S` lies within `‖y‖·‖e − s·q‖` of the value from `q`, and within `‖y‖·‖r‖` of the value from both. A
+//! centroid is a candidate if the first bound does not exclude it against the best so far, and a finalist if the second
+//! does not either. Finalists are measured in f64, so labels and distances equal the results of the search in f32, to
+//! the last bit.
 //!
 //! Cost of a pass: `n·k·d` multiply-adds of bytes, `d` more for each candidate, and some `10·n·d` in f64.
 //! Memory: `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
@@ -15,25 +16,25 @@ use crate::panels::{PanelLine, repeated_rows, rough_mean};
 use crate::simd::{ByteJob, ByteSums, Vector};
 use crate::{Centroid, Matrix, Point, Threads};
 
-/// More columns might not fit an i32.
+/// With more columns an i32 might overflow.
 pub(super) const COLUMNS_MAX: usize = 1 << 16;
-/// Centroids farther away are left to the search in f32, where squares are scaled.
+/// Centroids with larger norms use the search in f32, which scales squares.
 const NORM_MAX: f64 = 1e15;
-/// Bytes whose products are added up in one lane.
+/// Number of bytes with products added up in one lane.
 pub(super) const STEP: usize = 4;
-/// Finalists for each row of a block, on average, at which they are measured before the end.
+/// Average number of finalists per row of a block at which they are measured early.
 const FINALISTS_PER_ROW: usize = 16;
 /// Unit roundoff of f32.
 const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 
-/// Sixty-four signed bytes on a cache line of their own.
+/// Sixty-four signed bytes on one cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct ByteLine([i8; 64]);
 
-/// Rows of signed bytes, such as centroids, as register tiles want them.
+/// Rows of signed bytes, such as centroids, in the layout for register tiles.
 ///
-/// They stand in panels of as many as a tile has lanes; in a panel, four columns after four columns.
+/// A panel has as many rows as a tile has lanes, and stores four columns after four columns.
 pub(super) struct BytePanels {
     lines: Vec<ByteLine>,
     columns: usize,
@@ -41,7 +42,7 @@ pub(super) struct BytePanels {
 }
 
 impl BytePanels {
-    /// Room for so many rows, zeros at first.
+    /// Create panels for `count` rows, initialized with zeros.
     pub(super) fn new(count: usize, columns: usize, threads: &Threads) -> BytePanels {
         let (width, _) = threads.simd().run_bytes(PanelShape);
         let panels = BytePanels { lines: Vec::new(), columns, width };
@@ -49,7 +50,7 @@ impl BytePanels {
         BytePanels { lines, ..panels }
     }
 
-    /// Rows of a panel.
+    /// Return the number of rows of a panel.
     pub(super) fn width(&self) -> usize {
         self.width
     }
@@ -66,13 +67,13 @@ impl BytePanels {
         self.columns.next_multiple_of(STEP) * self.width / size_of::<ByteLine>()
     }
 
-    /// Sets a byte, of at most the magnitude that [`ByteSums::GREATEST`] says.
+    /// Set a byte. Its magnitude is at most [`ByteSums::GREATEST`].
     pub(super) fn put(&mut self, row: usize, column: usize, byte: i8) {
         let first = row / self.width * self.panel_lines();
         put_byte(&mut self.lines[first..], self.width, row % self.width, column, byte);
     }
 
-    /// The products of a full tile of rows and a panel of VECTORS vectors.
+    /// Return the products of a full tile of rows and a panel of VECTORS vectors.
     #[inline(always)]
     pub(super) fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
         &self,
@@ -84,7 +85,7 @@ impl BytePanels {
     }
 }
 
-/// Sets the byte of a row and column in a panel.
+/// Set the byte of a row and column in a panel.
 #[inline(always)]
 fn put_byte(panel: &mut [ByteLine], width: usize, lane: usize, column: usize, byte: i8) {
     let place = (column / STEP * width + lane) * STEP + column % STEP;
@@ -94,20 +95,20 @@ fn put_byte(panel: &mut [ByteLine], width: usize, lane: usize, column: usize, by
 /// The centroids in bytes.
 pub(super) struct Filter {
     panels: BytePanels,
-    /// Of each centroid in the panels `s`, `−s·(μ·q) − ½‖e‖²`, and `‖e − s·q‖`.
+    /// `s`, `−s·(μ·q) − ½‖e‖²`, and `‖e − s·q‖` of each centroid in the panels.
     scales: Vec<PanelLine>,
     offsets: Vec<PanelLine>,
     slacks: Vec<PanelLine>,
     fine: Vec<Fine>,
     /// `p` of each centroid.
     fine_bytes: Vec<i8>,
-    /// `μ`, in whole numbers.
+    /// `μ`, in integers.
     middle: Vec<u8>,
-    /// How far rounding puts a score off, at most.
+    /// Bound on the rounding error of a score.
     error: f64,
 }
 
-/// What belongs to `p` of a centroid: `t`, `−t·(μ·p)` and `‖r‖`.
+/// Constants of a centroid's `p`: `t`, `−t·(μ·p)` and `‖r‖`.
 #[derive(Clone, Copy, Default)]
 struct Fine {
     scale: f32,
@@ -115,7 +116,7 @@ struct Fine {
     slack: f32,
 }
 
-/// What a thread needs for a block of rows.
+/// Buffers of a thread for a block of rows.
 #[derive(Default)]
 pub(super) struct BytesScratch {
     rows: Vec<u8>,
@@ -134,7 +135,7 @@ struct NearestCandidate {
     score: f32,
 }
 
-/// Asks how many centroids a panel holds, and how great their bytes may be.
+/// Query for the number of centroids in a panel and the largest magnitude of their bytes.
 struct PanelShape;
 
 impl ByteJob for PanelShape {
@@ -147,7 +148,7 @@ impl ByteJob for PanelShape {
 }
 
 impl Filter {
-    /// The filter for these centroids, but where they are no numbers or lie so far away that f32 has to scale.
+    /// Create the filter for these centroids. `None` if they contain NaN or are so large that f32 must scale them.
     pub(super) fn new<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> Option<Filter> {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let middle: Vec<u8> = rough_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
@@ -176,7 +177,7 @@ impl Filter {
         for index in repeated_rows(centroids, &made.iter().map(|each| each.norm).collect::<Vec<_>>()) {
             made[index].offset = f32::NEG_INFINITY;
         }
-        // What fills the last panel up never wins, either.
+        // The padding of the last panel never wins either.
         made.resize(panel_count * width, Quantized { offset: f32::NEG_INFINITY, ..Quantized::default() });
         let lines = |of: fn(&Quantized) -> f32| -> Vec<PanelLine> {
             made.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| of(&each[lane]))).collect()
@@ -196,12 +197,12 @@ impl Filter {
         })
     }
 
-    /// Bytes of a row in a block: those that fill the last four columns up are zeros.
+    /// Return the bytes of a row in a block, including zeros that pad the last four columns.
     fn row_bytes(&self) -> usize {
         self.panels.columns.next_multiple_of(STEP)
     }
 
-    /// The score that a centroid has at least, which is as near as this to a row with this `‖y‖²`.
+    /// Return a lower bound on the score of a centroid within this squared distance of a row with this `‖y‖²`.
     #[inline(always)]
     fn limit(&self, squared_norm: f64, squared_distance: f64) -> f32 {
         let gamma = (self.panels.columns + 16) as f64 * f64::EPSILON;
@@ -214,20 +215,20 @@ impl Filter {
     }
 }
 
-/// A centroid's numbers, but for the bytes.
+/// Constants of a centroid, without its bytes.
 #[derive(Clone, Copy, Default)]
 struct Quantized {
     scale: f32,
     offset: f32,
     slack: f32,
     fine: Fine,
-    /// Of `e`.
+    /// `‖e‖`.
     norm: f64,
-    /// How far rounding to f32 may put its scores off.
+    /// Bound on the error of its scores from rounding to f32.
     error: f64,
 }
 
-/// Writes a centroid in bytes: `q` by `put`, and `p`.
+/// Convert a centroid to bytes: `q` by `put`, and `p`.
 fn quantize<C: Centroid>(
     centroid: &[C],
     middle: &[u8],
@@ -245,7 +246,7 @@ fn quantize<C: Centroid>(
     let slack = norm_of(rest);
     let fine = take_bytes(rest, middle, i8::MAX, |column, byte| fine_bytes[column] = byte);
     let offset = coarse.offset - 0.5 * whole * whole;
-    // Greatest terms of the sums that are rounded, a few times each.
+    // Greatest terms of the rounded sums, each a few times.
     let terms = coarse.products + fine.products + offset.abs() + fine.offset.abs();
     Quantized {
         scale: coarse.scale,
@@ -257,20 +258,20 @@ fn quantize<C: Centroid>(
     }
 }
 
-/// What [`take_bytes`] took.
+/// Result of [`take_bytes`].
 struct Taken {
     scale: f32,
     /// `−s·(μ·q)`.
     offset: f64,
-    /// The greatest product with a row of bytes, at most, times the scale.
+    /// Bound on the product with a row of bytes, times the scale.
     products: f64,
 }
 
-/// Takes a multiple of signed bytes out of `rest`, as near to it as may be.
+/// Subtract the best multiple of signed bytes from `rest`.
 fn take_bytes(rest: &mut [f64], middle: &[u8], greatest: i8, mut put: impl FnMut(usize, i8)) -> Taken {
     let most = rest.iter().fold(0.0, |most: f64, &value| most.max(value.abs()));
     let scale = (most / f64::from(greatest)) as f32;
-    // Of zeros, and of what f32 cannot scale, nothing is taken.
+    // For zeros, and for values that f32 cannot scale, nothing is subtracted.
     let inverse = if scale.is_normal() { 1.0 / f64::from(scale) } else { 0.0 };
     let (mut of_middle, mut magnitudes) = (0.0, 0.0);
     for (column, (rest, &middle)) in rest.iter_mut().zip(middle).enumerate() {
@@ -288,7 +289,7 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// The value or more, in f32.
+/// Round a value up to f32.
 fn upper(value: f64) -> f32 {
     (value * (1.0 + 1e-6)) as f32 + f32::MIN_POSITIVE
 }
@@ -302,7 +303,7 @@ pub(super) struct BytesBlock<'a, P: Point> {
     pub centroids: Matrix<'a, P::Centroid>,
     pub labels: &'a mut [i32],
     pub squared_distances: &'a mut [f64],
-    /// Squared distances that are of interest, those of other centroids: greater ones need not be found.
+    /// Squared distances to other centroids. Greater distances need not be found.
     pub within: Option<&'a [f64]>,
     pub scratch: &'a mut BytesScratch,
 }
@@ -326,7 +327,7 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
 }
 
 impl<P: Point> BytesBlock<'_, P> {
-    /// Puts the rows in place, fills the last tile up with rows that have no candidates, and measures norms.
+    /// Copy the rows, pad the last tile with rows without candidates, and compute norms.
     #[inline(always)]
     fn begin<const ROWS: usize>(&mut self) {
         let (filter, scratch, count) = (self.filter, &mut *self.scratch, self.points.rows());
@@ -358,7 +359,7 @@ impl<P: Point> BytesBlock<'_, P> {
         self.squared_distances.fill(f64::INFINITY);
     }
 
-    /// All rows against a panel: notes the candidates.
+    /// Compare all rows with a panel and record the candidates.
     #[inline(always)]
     fn meet<B: ByteSums, const ROWS: usize, const VECTORS: usize>(&mut self, panel: usize) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
@@ -409,7 +410,7 @@ impl<P: Point> BytesBlock<'_, P> {
         }
     }
 
-    /// Makes those candidates finalists that the finer bytes do not rule out.
+    /// Promote candidates that the finer bytes do not exclude to finalists.
     #[inline(always)]
     fn sift(&mut self) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
@@ -431,7 +432,7 @@ impl<P: Point> BytesBlock<'_, P> {
         scratch.candidates.clear();
     }
 
-    /// Measures the finalists that are still in, and takes the nearest.
+    /// Measure the remaining finalists and take the nearest.
     #[inline(always)]
     fn settle(&mut self) {
         let scratch = &mut *self.scratch;
@@ -441,7 +442,7 @@ impl<P: Point> BytesBlock<'_, P> {
                 continue;
             }
             let distance = squared_distance(self.points.row(at), self.centroids.row(index as usize));
-            // Of a row they come in ascending order, so a tie stays with the lowest index.
+            // The candidates of a row arrive in ascending order, so ties go to the lowest index.
             if distance < self.squared_distances[at] {
                 self.squared_distances[at] = distance;
                 self.labels[at] = index as i32;
@@ -453,15 +454,15 @@ impl<P: Point> BytesBlock<'_, P> {
     }
 }
 
-/// Some lines as vectors.
+/// Load lines as vectors.
 #[inline(always)]
 fn vectors<V: Vector, const VECTORS: usize>(lines: &[PanelLine]) -> [V; VECTORS] {
     assert_eq!(lines.len() * PanelLine::LEN, VECTORS * V::LANES, "as many as a panel is wide");
-    // SAFETY: there are so many vectors, and lines are aligned.
+    // SAFETY: the lines contain this number of vectors, and lines are aligned.
     std::array::from_fn(|vector| unsafe { V::load(lines.as_ptr().cast::<f32>().add(vector * V::LANES)) })
 }
 
-/// The products of a full tile of rows and a panel of VECTORS vectors.
+/// Return the products of a full tile of rows and a panel of VECTORS vectors.
 #[inline(always)]
 fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
     rows: &[u8],
@@ -474,7 +475,7 @@ fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
     let (panel, rows) = (panel.as_ptr().cast::<i8>(), rows.as_ptr());
     let mut sums = [[B::zero(); VECTORS]; ROWS];
     for step in 0..row_bytes / STEP {
-        // SAFETY: the panel has VECTORS vectors for each step, aligned; `rows` has ROWS times `row_bytes` bytes.
+        // SAFETY: the panel has VECTORS aligned vectors for each step; `rows` has ROWS times `row_bytes` bytes.
         unsafe {
             let mut centroids = [B::zero(); VECTORS];
             for (vector, centroids) in centroids.iter_mut().enumerate() {
@@ -491,15 +492,15 @@ fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
     sums
 }
 
-/// `‖x − μ‖²`, exactly.
+/// Return `‖x − μ‖²`, exactly.
 #[inline(always)]
 fn squared_difference(row: &[u8], middle: &[u8]) -> f64 {
     let difference = |(&a, &b): (&u8, &u8)| i32::from(i16::from(a) - i16::from(b));
-    // As many columns as there may be add up to less than 2³².
+    // With the largest number of columns the sum is less than 2³².
     row.iter().zip(middle).map(|pair| (difference(pair) * difference(pair)) as u32).sum::<u32>().into()
 }
 
-/// The sum of the products of bytes.
+/// Return the sum of the products of bytes.
 #[inline(always)]
 fn dot(unsigned: &[u8], signed: &[i8]) -> i32 {
     unsigned.iter().zip(signed).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum()

@@ -1,9 +1,9 @@
-//! Groups of centroids that lie together, met by rows: in blocks, each row as far as something nearer may be found.
+//! Comparison of rows with groups of neighboring centroids, in blocks. Each row has its own distance limit.
 
 use super::{AssignScratch, FEW_CENTROIDS, SearchKind};
 use crate::{Centroid, Matrix, Point, Threads};
 
-/// The centroids of groups, group by group, ready to be searched.
+/// The centroids of groups, group by group, prepared for the search.
 pub(super) struct Members<'a, C> {
     centroids: Matrix<'a, C>,
     numbers: &'a [u32],
@@ -39,14 +39,14 @@ impl<'a, C: Centroid> Members<'a, C> {
         self.ways.len()
     }
 
-    /// The centroids of a group, and their numbers.
+    /// Return the centroids of a group and their numbers.
     fn group(&self, group: usize) -> (Matrix<'a, C>, &'a [u32]) {
         let (first, end) = (self.starts[group], self.starts[group + 1]);
         (self.centroids.row_range(first, end - first), &self.numbers[first..end])
     }
 }
 
-/// A row takes another centroid if it is nearer, or equally near and of a lower number.
+/// Replace a row's centroid if the new one is nearer, or equally near with a lower number.
 #[inline(always)]
 pub(super) fn take_nearer(label: &mut i32, nearest: &mut f64, number: u32, distance: f64) {
     let number = number as i32;
@@ -55,9 +55,9 @@ pub(super) fn take_nearer(label: &mut i32, nearest: &mut f64, number: u32, dista
     }
 }
 
-/// What a thread needs for a block of rows that meet groups.
+/// Buffers of a thread for a block of rows that are compared with groups.
 pub(super) struct GroupSearchScratch<P: Point> {
-    /// Rows that meet a group, and what they have and get.
+    /// Rows that probe a group, with their limits and results.
     rows: Vec<P>,
     within: Vec<f64>,
     labels: Vec<i32>,
@@ -79,7 +79,7 @@ impl<P: Point> GroupSearchScratch<P> {
         }
     }
 
-    /// Gives the rows of a block that probe each group the members that are nearer than what they have.
+    /// Compare the rows of a block with the members of the groups that they probe, and keep nearer members.
     pub(super) fn meet<'a>(
         &mut self,
         groups: &Members<P::Centroid>,

@@ -1,8 +1,8 @@
-//! Which groups of centroids are nearest to a row, by their means.
+//! Selection of the groups of centroids nearest to a row, by the groups' means.
 //!
-//! Rows of bytes meet the means in bytes, which is exact in integers: with `m = 2(q + 64)` and `q` of seven bits and a
-//! sign, the nearest mean has the greatest `x·q − Σ(q + 64)²`, whatever instructions add it up. Others meet them in
-//! f32.
+//! Rows of bytes are compared with the means in bytes, exactly in integers. With `m = 2(q + 64)` and `q` of seven bits
+//! and a sign, the nearest mean has the greatest `x·q − Σ(q + 64)²`, for any instructions that compute it. Other rows
+//! are compared in f32.
 //!
 //! Cost of a row: `g·d` for `g` groups, and `g` comparisons.
 
@@ -11,19 +11,19 @@ use crate::panels::{PanelLine, Panels, PointTransform, floats, floats_mut};
 use crate::simd::{self, ByteJob, ByteSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, Threads};
 
-/// Groups that may be chosen, for each that is, before those are left out that are not.
+/// Number of candidate groups per selected group before the candidates are pruned.
 const CHOSEN_AT_ONCE: usize = 3;
-/// Half of a byte and a bit more; see above.
+/// The offset of `q`, see above.
 const MIDDLE: f64 = 64.0;
 
-/// The means of groups, ready to be compared with.
+/// The means of groups, prepared for comparisons.
 pub(super) enum Means<C> {
     Floats { panels: Panels, frame: PointTransform<C>, count: usize },
     Bytes { panels: BytePanels, offsets: Vec<PanelLine>, count: usize },
 }
 
 impl<C: Centroid> Means<C> {
-    /// For rows of `P`.
+    /// Prepare means for rows of type `P`.
     pub(super) fn new<P: Point<Centroid = C>>(means: Matrix<C>, threads: &Threads) -> Means<C> {
         let (count, columns) = (means.rows(), means.columns());
         if P::as_bytes(&[]).is_none() || !threads.simd().has_bytes() || columns > COLUMNS_MAX {
@@ -52,12 +52,12 @@ impl<C: Centroid> Means<C> {
     }
 }
 
-/// What a thread needs to choose groups for a block of rows.
+/// Buffers of a thread for selecting groups for a block of rows.
 #[derive(Default)]
 pub(super) struct GroupChoiceScratch {
-    /// The rows of the block, of 2¹⁶ at most, that probe each group.
+    /// The rows that probe each group. A block has at most 2¹⁶ rows.
     pub probing: Vec<Vec<u16>>,
-    /// A tile of rows in f32 or in bytes, its scores, and those groups of a row that may be chosen.
+    /// A tile of rows in f32 or in bytes, its scores, and the candidate groups of a row.
     floats: Vec<f32>,
     bytes: Vec<u8>,
     scores: Vec<PanelLine>,
@@ -65,7 +65,7 @@ pub(super) struct GroupChoiceScratch {
 }
 
 impl GroupChoiceScratch {
-    /// Chooses for each row the `probes` groups with the nearest means; of equally near ones the first.
+    /// Select the `probes` groups with the nearest means for each row. Ties go to the first group.
     pub(super) fn choose<P: Point>(
         &mut self,
         means: &Means<P::Centroid>,
@@ -86,7 +86,7 @@ impl GroupChoiceScratch {
         }
     }
 
-    /// Chooses for row `row`, by its scores in `lines` lines from `first` on.
+    /// Select the groups of row `row` by its scores in `lines` lines, starting with `first`.
     #[inline(always)]
     fn take(&mut self, row: usize, first: usize, lines: usize, count: usize, probes: usize) {
         let GroupChoiceScratch { probing, scores, keys, .. } = self;
@@ -96,7 +96,7 @@ impl GroupChoiceScratch {
         for (at, scores) in scores.chunks(PanelLine::LEN).enumerate() {
             let greatest =
                 scores.iter().fold(f32::NEG_INFINITY, |most, &score| if score > most { score } else { most });
-            // Those that come later lose ties.
+            // Later groups lose ties.
             if greatest <= limit {
                 continue;
             }
@@ -119,13 +119,13 @@ impl GroupChoiceScratch {
     }
 }
 
-/// A number that is the lower, the greater the score with these bits; of such a number, the bits.
+/// Map the bits of a score to a number that decreases with the score. The mapping is its own inverse.
 #[inline(always)]
 fn descending(bits: u32) -> u64 {
     u64::from(if bits >> 31 == 0 { !bits & 0x7fff_ffff } else { bits })
 }
 
-/// Chooses by scores in f32.
+/// Selection by scores in f32.
 struct ByFloats<'a, P: Point> {
     panels: &'a Panels,
     frame: &'a PointTransform<P::Centroid>,
@@ -159,7 +159,7 @@ impl<P: Point> VectorJob for ByFloats<'_, P> {
     }
 }
 
-/// Chooses by scores of bytes.
+/// Selection by scores of bytes.
 struct ByBytes<'a> {
     panels: &'a BytePanels,
     offsets: &'a [PanelLine],
@@ -204,7 +204,7 @@ impl ByteJob for ByBytes<'_> {
     }
 }
 
-/// Writes the scores of a tile and a panel to their places, `row_lines` lines for each row.
+/// Store the scores of a tile and a panel; each row has `row_lines` lines.
 #[inline(always)]
 fn put_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     scores: &[[V; VECTORS]; ROWS],
@@ -216,7 +216,7 @@ fn put_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
         let to = &mut floats_mut(&mut to[row * row_lines..(row + 1) * row_lines])[panel * VECTORS * V::LANES..];
         assert!(to.len() >= VECTORS * V::LANES, "a place for each score");
         for (vector, score) in scores.iter().enumerate() {
-            // SAFETY: there is room, and panels begin at multiples of a vector, in lines that are aligned.
+            // SAFETY: the target is large enough, and panels start at multiples of a vector, in aligned lines.
             unsafe { score.store(to.as_mut_ptr().add(vector * V::LANES)) };
         }
     }

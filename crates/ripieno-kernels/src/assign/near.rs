@@ -1,15 +1,17 @@
-//! A near assignment: each row meets the centroids of a few groups, and the one of the pass before, in full precision.
+//! Near assignment: each row is compared with the centroids of a few groups and with its previous centroid, in full
+//! precision.
 //!
-//! Centroids that lie together are a group with a mean: a K-means of the centroids, kept up by one pass of it whenever
-//! the centroids have moved. A row probes the groups whose means are nearest. The rows of a block that probe a group
-//! are put together and meet its members as in an exact search ([`super::SearchKind`]), so that blocks stay products of
-//! matrices. With the centroid of the pass before among the candidates no row gets worse by a pass. What is missed, the
-//! caller measures on a sample of rows.
+//! Neighboring centroids form a group with a mean. The groups are a K-means of the centroids, updated by one pass
+//! whenever the centroids have moved. A row probes the groups with the nearest means. The rows of a block that probe a
+//! group are collected and compared with its members as in an exact search ([`super::SearchKind`]), so blocks remain
+//! matrix products. The previous centroid is always a candidate, so a pass never increases the distance of a row. The
+//! caller estimates the remaining error on a sample of rows.
 //!
-//! Cost of a pass: `n·g·d` for the means of `g = 4·√k` groups, and `n·p·(k/g)·d` for `p` probes, in place of `n·k·d`;
-//! `k·g·d` to keep the groups up. Memory: four bytes a row, the centroids three times, and a block of rows per thread.
+//! Cost of a pass: `n·g·d` for the means of `g = 4·√k` groups, and `n·p·(k/g)·d` for `p` probes, instead of `n·k·d`;
+//! `k·g·d` for updating the groups.
+//! Memory: four bytes per row, the centroids three times, and a block of rows per thread.
 //! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
-//! (an inverted file of cells), of centroids here.
+//! (an inverted file of cells), applied to centroids.
 
 use super::groups::{GroupSearchScratch, Members};
 use super::means::{GroupChoiceScratch, Means};
@@ -18,14 +20,14 @@ use crate::distances::squared_distance;
 use crate::simd::{ROW_STEP, Vector, VectorJob};
 use crate::{Centroid, Matrix, PassOutput, Point, Threads};
 
-/// Passes of K-means that make the groups; later ones keep them up.
+/// Number of K-means passes that create the groups; later passes update them.
 const FIRST_PASSES: usize = 4;
-/// Rows of a block, at most, which are divided by the groups that they probe.
+/// Largest number of rows in a block, which are divided by the groups that they probe.
 const BLOCK_ROWS_MAX: usize = 1 << 14;
-/// Blocks for each thread, where there are few rows.
+/// Blocks per thread if there are few rows.
 pub(super) const BLOCKS_PER_THREAD: usize = 4;
 
-/// What is kept from one near pass to the next: the groups' means and the rows' centroids.
+/// State kept between near passes: the groups' means and the rows' centroids.
 #[derive(Debug, Default)]
 pub struct NearIndex {
     means: Vec<f64>,
@@ -33,21 +35,22 @@ pub struct NearIndex {
 }
 
 impl NearIndex {
-    /// No groups yet, and no pass before.
+    /// Create a state without groups and without a previous pass.
     pub fn new() -> NearIndex {
         NearIndex::default()
     }
 
-    /// How many groups `count` centroids have.
+    /// Return the number of groups for `count` centroids.
     pub fn group_count(count: usize) -> usize {
         ((4.0 * (count as f64).sqrt()) as usize).clamp(1, count.max(1))
     }
 }
 
-/// As [`crate::assign_accumulate`], but each row meets the centroids of the `probes` groups nearest to it, and that of
-/// the pass before, only. The pass before must have been of the same points, or as many others.
+/// Perform [`crate::assign_accumulate`] with comparisons limited to the `probes` nearest groups of each row and its
+/// previous centroid.
 ///
-/// With as many probes as there are groups the labels are those of an exact pass.
+/// The previous pass should have been over the same points. Its labels are ignored if the number of points differs.
+/// With as many probes as groups the labels equal the labels of an exact pass.
 ///
 /// # Panics
 /// If the shapes do not fit, there are rows but no centroid, or no probes.
@@ -100,18 +103,18 @@ pub fn assign_accumulate_near<P: Point>(
     super::inertia(distances, weights, super::block_rows(points.columns()))
 }
 
-/// Centroids that lie together, ready to be searched.
+/// Groups of neighboring centroids, prepared for the search.
 struct NearGroups<C: Centroid> {
     means: Means<C>,
     /// The centroids, group by group, and the index of each, ascending in a group.
     centroids: Vec<C>,
     order: Vec<u32>,
-    /// Where each group begins among them, and the last one ends.
+    /// Start of each group, and the end of the last group.
     starts: Vec<usize>,
 }
 
 impl<C: Centroid> NearGroups<C> {
-    /// Groups around the means, which are moved; if they are of other centroids, they begin anew.
+    /// Create groups around the means, which are updated. Means with another shape are reinitialized.
     fn of<P: Point<Centroid = C>>(centroids: Matrix<C>, means: &mut Vec<f64>, threads: &Threads) -> NearGroups<C> {
         let (count, columns) = (NearIndex::group_count(centroids.rows()), centroids.columns());
         let (mut passes, mut moved) = (1, means.iter().map(|&mean| C::from_f64(mean)).collect::<Vec<C>>());
@@ -119,7 +122,7 @@ impl<C: Centroid> NearGroups<C> {
             passes = FIRST_PASSES;
             moved = (0..count).flat_map(|at| centroids.row(at * centroids.rows() / count)).copied().collect();
         }
-        // Which group a centroid belongs to need not be exact, and rows of bytes are compared fastest.
+        // The group of a centroid need not be exact, and rows of bytes are compared fastest.
         let rounded: Vec<P> = centroids.values().iter().map(|&value| P::nearest(value)).collect();
         let rounded = Matrix::new(&rounded, centroids.rows(), columns);
         let mut labels = vec![0; centroids.rows()];
@@ -154,7 +157,7 @@ impl<C: Centroid> NearGroups<C> {
     }
 }
 
-/// Begins with the centroids of the pass before and how far they are now; without one, with none.
+/// Start with the previous centroids and their present distances, or without centroids.
 fn begin<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
@@ -173,7 +176,7 @@ fn begin<P: Point>(
     }
 }
 
-/// The distances of some rows to the centroids that they have.
+/// The distances of some rows to their present centroids.
 struct OwnDistances<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
@@ -192,7 +195,7 @@ impl<P: Point> VectorJob for OwnDistances<'_, P> {
     }
 }
 
-/// What a thread needs to choose and to meet groups.
+/// Buffers of a thread for selecting groups and comparing rows with them.
 struct Room<P: Point> {
     choice: GroupChoiceScratch,
     meeting: GroupSearchScratch<P>,

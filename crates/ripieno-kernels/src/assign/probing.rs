@@ -1,10 +1,10 @@
-//! A near pass among centroids that come some after the others, as where no worker has all.
+//! Near pass over centroids that become available in turns, for workers that never hold all centroids.
 //!
-//! Which groups a row probes is found by their means, which all workers have, and is kept: [`Probing`]. Whenever some
-//! groups are at hand, the rows that probe them meet their members: [`meet_groups`].
+//! The groups that a row probes are selected by their means, which all workers have, and are stored: [`Probing`].
+//! Whenever some groups are available, the rows that probe them are compared with their members: [`meet_groups`].
 //!
-//! Cost: as of [`super::assign_accumulate_near`]. Memory: `2·n·p` bytes for `p` probes, and the centroids at hand
-//! twice.
+//! Cost: as for [`super::assign_accumulate_near`].
+//! Memory: `2·n·p` bytes for `p` probes, and the available centroids twice.
 
 use super::groups::{GroupSearchScratch, Members, take_nearer};
 use super::means::{GroupChoiceScratch, Means};
@@ -14,10 +14,10 @@ use crate::simd::{ROW_STEP, Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 use std::ops::Range;
 
-/// Rows of a block, at most: the more rows meet a group at once, the better.
+/// Largest number of rows in a block: comparing more rows with a group at once is more efficient.
 const PROBING_ROWS_MAX: usize = 1 << 16;
 
-/// Which groups the rows of a near pass probe: for blocks of rows, the rows that probe each group.
+/// The groups that the rows of a near pass probe: for blocks of rows, the rows that probe each group.
 #[derive(Debug)]
 pub struct Probing {
     block_rows: usize,
@@ -25,7 +25,7 @@ pub struct Probing {
     blocks: Vec<ProbingBlock>,
 }
 
-/// Of a block, its rows that probe group `g` are those from `starts[g]` to `starts[g + 1]`.
+/// Probing rows of a block. Group `g` has the rows from `starts[g]` to `starts[g + 1]`.
 #[derive(Debug)]
 struct ProbingBlock {
     starts: Vec<u32>,
@@ -33,10 +33,10 @@ struct ProbingBlock {
 }
 
 impl Probing {
-    /// Of the `probes` groups whose means are nearest to each row.
+    /// Select for each row the `probes` groups with the nearest means.
     ///
     /// # Panics
-    /// If points and means have other columns, or there are no probes.
+    /// If points and means have different columns, or there are no probes.
     pub fn new<P: Point>(points: Matrix<P>, means: Matrix<P::Centroid>, probes: usize, threads: &Threads) -> Probing {
         assert_eq!(points.columns(), means.columns(), "points and means have the same columns");
         assert!(probes > 0, "a row probes at least one group");
@@ -60,7 +60,7 @@ impl Probing {
         Probing { block_rows, group_count, blocks }
     }
 
-    /// The memory that it takes.
+    /// Return the memory use in bytes.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| size_of_val(&block.starts[..]) + size_of_val(&block.rows[..])).sum()
     }
@@ -82,34 +82,34 @@ impl ProbingBlock {
     }
 }
 
-/// Some of the groups that a near pass goes through.
+/// Some of the groups of a near pass.
 #[derive(Clone, Copy, Debug)]
 pub struct SomeGroups<'a, C> {
-    /// Which of the groups of a [`Probing`] the first one is.
+    /// Index of the first group among the groups of a [`Probing`].
     pub first: usize,
-    /// Their centroids, group by group, in a group with ascending numbers.
+    /// The centroids, group by group, with ascending numbers in a group.
     pub centroids: Matrix<'a, C>,
-    /// The number of each.
+    /// The number of each centroid.
     pub numbers: &'a [u32],
-    /// Where each group begins among them, and the last one ends.
+    /// Start of each group, and the end of the last group.
     pub starts: &'a [usize],
 }
 
-/// The centroids of the pass before.
+/// The centroids of the previous pass.
 #[derive(Clone, Copy, Debug)]
 pub struct PreviousCentroids<'a> {
-    /// Where each of all centroids stands, in the order of the groups.
+    /// Position of each of all centroids, in the order of the groups.
     pub places: &'a [i32],
-    /// That of each row.
+    /// The centroid of each row.
     pub labels: &'a [i32],
-    /// Where those begin that are at hand.
+    /// Position of the first available centroid.
     pub first: usize,
 }
 
-/// Gives rows the centroids of some groups that they probe, and those of the pass before among these, where they are
-/// nearer than what the rows have, or equally near and of a lower number.
+/// Assign rows to centroids of available groups that they probe, and to their previous centroid if it is available. A
+/// row changes if the new centroid is nearer than its present one, or equally near with a lower number.
 ///
-/// Begin with infinity in every distance.
+/// Start with infinity in every distance.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -151,7 +151,7 @@ pub fn meet_groups<P: Point>(
     );
 }
 
-/// Gives rows whose centroid of the pass before is among these that one.
+/// Comparison of rows with their previous centroids, if these are available.
 struct OwnAmong<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,

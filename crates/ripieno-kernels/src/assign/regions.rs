@@ -1,17 +1,17 @@
-//! Regions of space, and for each the few centroids that can be nearest to a point in it: a search for few columns.
+//! Regions of space with the few centroids that can be nearest to a point in each: a search for few columns.
 //!
-//! The box around all points is halved again and again, and a region keeps of its parent's candidates those that no
-//! other one beats everywhere in its box ([`CandidateColumns::within`]). It is halved no more when its candidates fill one
-//! group of lanes, or when too few points would gain by it. The first halvings are those of a grid, so that a point
-//! finds its cell by its coordinates; the others, where points lie close together, are a tree below the cell. There the
-//! point meets the candidates, in f64 and in the order of their indices. So labels are those of a comparison with all
-//! centroids, whatever the regions are.
+//! The bounding box of all points is halved repeatedly. A region keeps the candidates of its parent that no other
+//! centroid beats everywhere in the region's box ([`CandidateColumns::within`]). It is not halved further if its
+//! candidates fit into one group of lanes, or if too few points would benefit. The first halvings form a grid, so a
+//! point finds its cell by its coordinates. The later ones, where points are dense, form a tree below the cell. In its
+//! leaf the point is compared with the candidates in f64, in the order of their indices. So labels equal the result of
+//! a comparison with all centroids, for any regions.
 //!
-//! Cost: `k·log(k)` for the regions, and some `10·d` for a point where candidates are few: they are in two or three
-//! dimensions, and in more where the points lie near a surface of few. Where they are not, there are no regions.
+//! Cost: `k·log(k)` for the regions, and some `10·d` for a point with few candidates. This is the case in two or three
+//! dimensions, and in more if the points lie near a low-dimensional surface. Otherwise no regions are created.
 //! Memory: a few groups per centroid.
 //! Source: Kanungo et al., "An efficient k-means clustering algorithm: analysis and implementation", IEEE TPAMI 24(7),
-//! 2002, section 2 (a candidate that another one beats in the whole cell); here cells are of space, not of points.
+//! 2002, section 2 (a candidate that another one beats in the whole cell). Here cells contain space instead of points.
 
 mod candidates;
 mod grid;
@@ -23,29 +23,30 @@ use grid::{Grid, bounds};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Candidates that a point meets at once.
+/// Number of candidates compared with a point at once.
 const LANES: usize = 8;
-/// Points that look for their regions side by side, so that one's step hides the other's wait for memory.
+/// Number of points that search their regions in parallel, so that steps of one hide the memory latency of another.
 const ABREAST: usize = 16;
-/// So many points of a region, at least, pay for halving it.
+/// Smallest number of points of a region for which halving is worthwhile.
 const POINTS_WORTH_HALVING: usize = 32;
-/// Points that are looked at to make regions, for each centroid, and at least.
+/// Sample size for creating the regions: points per centroid, and minimum.
 const SAMPLE_PER_CENTROID: usize = 4;
 const SAMPLE_LEAST: usize = 1 << 12;
 /// With fewer centroids a comparison with all of them is as fast.
 const FEWEST_CENTROIDS: usize = 64;
-/// Cells of the grid for each centroid, and at most.
+/// Cells of the grid per centroid, and maximum.
 const CELLS_PER_CENTROID: usize = 4;
 const CELLS_MOST: usize = 1 << 16;
-/// Halvings of a cell, at most: points that share a place are never apart.
+/// Largest number of halvings of a cell: equal points are never separated.
 const DEPTH_MAX: usize = 48;
-/// Of all pairs of points and centroids, one in so many may be spent on comparing centroids to make the regions.
+/// Limit of the comparisons between centroids for creating the regions: one per this number of pairs of points and
+/// centroids.
 const PAIRS_PER_COMPARISON: usize = 64;
-/// A group of candidates costs a point as much as so many centroids, when it is compared with all.
+/// Cost of a group of candidates for a point, in comparisons of the search over all centroids.
 const GROUP_COST: usize = 32;
-/// What a point costs per column, about, in comparisons with centroids.
+/// Estimated cost of a point per column, in comparisons with centroids.
 pub(super) const POINT_COST: usize = 64;
-/// Halvings before threads share the rest.
+/// Number of halvings before threads process the parts in parallel.
 const SHARED_DEPTH: usize = 5;
 
 /// The regions.
@@ -60,32 +61,32 @@ pub(super) struct Regions<C> {
 struct RegionTree<C> {
     columns: usize,
     nodes: Vec<RegionNode<C>>,
-    /// Coordinates of the candidates: for each group, column after column.
+    /// Coordinates of the candidates: per group, column by column.
     coordinates: Vec<[C; LANES]>,
-    /// Their indices, ascending; a group is filled up with centroids at infinity.
+    /// Indices of the candidates, ascending. A group is padded with centroids at infinity.
     indices: Vec<[i32; LANES]>,
-    /// Points of the sample, and groups that they meet.
+    /// Number of sample points, and of groups that they are compared with.
     sample_count: usize,
     met: usize,
 }
 
-/// An inner node has two children, a leaf has groups of candidates.
+/// A node. An inner node has two children, a leaf has groups of candidates.
 #[derive(Clone, Copy)]
 struct RegionNode<C> {
     /// The last coordinate of the first child; infinite in a leaf.
     cut: C,
     column: u32,
-    /// The first child, which the other one follows; the node itself in a leaf.
+    /// The first child, followed by the second one; the node itself in a leaf.
     next: u32,
     first_group: u32,
     group_count: u32,
 }
 
-/// Per column, the least and the greatest coordinate.
+/// Per column, the smallest and the greatest coordinate.
 type ColumnRange = [(f64, f64); FEW_COLUMNS];
 
 impl<C: Centroid> Regions<C> {
-    /// The regions for these points and centroids, if a search in them is worth it.
+    /// Create the regions for these points and centroids if a search in them is worthwhile.
     pub(super) fn new<P: Point<Centroid = C>>(
         points: Matrix<P>,
         centroids: Matrix<C>,
@@ -100,7 +101,8 @@ impl<C: Centroid> Regions<C> {
         (regions.tree.met * GROUP_COST < regions.tree.sample_count * count).then_some(regions)
     }
 
-    /// The regions, unless they take more comparisons of centroids than `limit`, or the points' box overflows.
+    /// Create the regions. `None` if they take more comparisons of centroids than `limit`, or if the bounding box
+    /// overflows.
     fn of<P: Point<Centroid = C>>(
         points: Matrix<P>,
         centroids: Matrix<C>,
@@ -137,7 +139,7 @@ impl<C: Centroid> Regions<C> {
         Some(Regions { grid, table, tree })
     }
 
-    /// The leaves of some points, no more than [`ABREAST`].
+    /// Return the leaves of at most [`ABREAST`] points.
     #[inline(always)]
     fn leaves<const COLUMNS: usize>(&self, points: &[[C; COLUMNS]]) -> [u32; ABREAST] {
         let mut leaves = [0; ABREAST];
@@ -158,37 +160,38 @@ impl<C: Centroid> Regions<C> {
     }
 }
 
-/// What the regions are made of.
+/// Input and state of the construction.
 struct Build<'a, C> {
     centroids: Matrix<'a, C>,
     grid: &'a Grid,
-    /// Rows for each one of the sample.
+    /// Number of rows per sample point.
     step: usize,
-    /// Comparisons of centroids that may be made, and that were made.
+    /// Limit and count of comparisons between centroids.
     limit: usize,
     spent: AtomicUsize,
 }
 
-/// A region that has no leaves yet.
+/// A region without leaves yet.
 struct OpenRegion<'a> {
     bounds: ColumnRange,
     candidates: CandidateColumns,
-    /// The points of the sample in it; of several cells in their order.
+    /// The sample points of the region, sorted by cell if it has several cells.
     sample: &'a mut [f64],
     depth: usize,
     place: NodeSlot<'a>,
 }
 
-/// Where a region's node belongs.
+/// The location of a region's node.
 enum NodeSlot<'a> {
-    /// In the entries of some cells, from the first on; of the grid's columns these places. And the cell of each point.
+    /// The entries of several cells. Contains the first cell's number, the region's positions in the columns of the
+    /// grid, and the cell of each sample point.
     Cells { entries: &'a mut [u32], first: u32, places: [(u32, u32); FEW_COLUMNS], of_sample: &'a [u32] },
-    /// It is there, within a cell.
+    /// An existing node within a cell.
     Node(usize),
 }
 
 impl OpenRegion<'_> {
-    /// How many cells wait for its node.
+    /// Return the number of cells of the region; 0 within a cell.
     fn entry_count(&self) -> usize {
         match &self.place {
             NodeSlot::Cells { entries, .. } => entries.len(),
@@ -198,7 +201,7 @@ impl OpenRegion<'_> {
 }
 
 impl<C: Centroid> Build<'_, C> {
-    /// All cells.
+    /// Return the region of all cells.
     fn whole<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> OpenRegion<'b> {
         let places = self.grid.counts.map(|count| (0, count));
         let bounds = std::array::from_fn(|column| self.grid.around(column, places[column]));
@@ -212,7 +215,7 @@ impl<C: Centroid> Build<'_, C> {
         }
     }
 
-    /// Whether to halve a region further.
+    /// Whether a region should be halved further.
     #[inline(always)]
     fn is_worth_halving(&self, region: &OpenRegion) -> bool {
         region.candidates.len() > LANES
@@ -220,14 +223,14 @@ impl<C: Centroid> Build<'_, C> {
             && region.sample.len() / self.grid.columns * self.step >= POINTS_WORTH_HALVING
     }
 
-    /// Counts the comparisons that a region's halves need; false if there have been too many.
+    /// Count the comparisons for halving a region. Returns false if the limit is exceeded.
     #[inline(always)]
     fn may_halve(&self, region: &OpenRegion) -> bool {
         let count = 2 * region.candidates.len();
         self.spent.fetch_add(count, Ordering::Relaxed) + count <= self.limit
     }
 
-    /// The halves of some cells; they alone if they are not worth it.
+    /// Return the halves of a region of cells, or the region itself if halving is not worthwhile.
     fn halved<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> Vec<OpenRegion<'b>> {
         if region.entry_count() < 2 || !self.is_worth_halving(&region) {
             return vec![region];
@@ -236,7 +239,7 @@ impl<C: Centroid> Build<'_, C> {
         self.halved_cells(region, spare).into()
     }
 
-    /// The halves of several cells.
+    /// Return the halves of a region of several cells.
     #[inline(always)]
     fn halved_cells<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> [OpenRegion<'b>; 2] {
         let NodeSlot::Cells { entries, first, places, of_sample } = region.place else { unreachable!("several cells") };
@@ -250,14 +253,15 @@ impl<C: Centroid> Build<'_, C> {
         let low_place = NodeSlot::Cells { entries: low_entries, first, places, of_sample: low_cells };
         let high_place = NodeSlot::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
         let outer = (&region.bounds, &region.candidates, region.depth);
-        // One after the other: what is in a closure would not be compiled with the instructions of the level.
+        // One after the other: a closure would not be compiled with the instructions of this level.
         let low_half = self.half(outer, (column, (low, middle)), low_sample, low_place, spare);
         let high_half = self.half(outer, (column, (middle, high)), high_sample, high_place, spare);
         spare.lists.push(region.candidates);
         [low_half, high_half]
     }
 
-    /// What is within some places of a column of a region, of which bounds, candidates and depth are given.
+    /// Return the part of a region within some positions of a column. The region is given by its bounds, candidates and
+    /// depth.
     #[inline(always)]
     fn half<'b>(
         &self,
@@ -276,10 +280,10 @@ impl<C: Centroid> Build<'_, C> {
         OpenRegion { bounds, candidates, sample, depth: depth + 1, place }
     }
 
-    /// Where to halve a region within a cell; nowhere if its points share a place.
+    /// Return the cut of a region within a cell, or `None` if all its points are equal.
     ///
-    /// Halved is the box around these points, so that empty space is soon apart; where nearly all points would be in
-    /// one half, their number is halved instead.
+    /// The bounding box of the points is halved, so that empty space is separated early. If nearly all points would be
+    /// in one half, their number is halved instead.
     #[inline(always)]
     fn cut(&self, sample: &[f64]) -> Option<(usize, C)> {
         let columns = self.grid.columns;
@@ -305,7 +309,7 @@ impl<C: Centroid> Build<'_, C> {
     }
 }
 
-/// Sorts the points for which `is_low` holds before the others, and gives both parts.
+/// Partition the points by `is_low` and return both parts.
 #[inline(always)]
 fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -> (&mut [f64], &mut [f64]) {
     let mut low_end = 0;
@@ -318,7 +322,7 @@ fn parted(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bool) -
     points.split_at_mut(low_end)
 }
 
-/// Makes all leaves of a region, unless that takes too many comparisons.
+/// Job that creates all leaves of a region, unless this exceeds the limit of comparisons.
 struct RegionGrower<'a, C> {
     build: &'a Build<'a, C>,
     part: OpenRegion<'a>,
@@ -388,7 +392,7 @@ impl<C: Centroid> RegionTree<C> {
         RegionTree { columns, nodes, coordinates, indices, sample_count: 0, met: 0 }
     }
 
-    /// A leaf without candidates; gives its number.
+    /// Add a leaf without candidates and return its number.
     fn add_node(&mut self) -> usize {
         let node = self.nodes.len();
         let cut = C::from_f64(f64::INFINITY);
@@ -396,7 +400,7 @@ impl<C: Centroid> RegionTree<C> {
         node
     }
 
-    /// Gives a leaf its candidates.
+    /// Set the candidates of a leaf.
     fn fill(&mut self, node: usize, centroids: Matrix<C>, candidates: &[u32]) {
         let first = self.indices.len();
         for candidates in candidates.chunks(LANES) {
@@ -415,7 +419,7 @@ impl<C: Centroid> RegionTree<C> {
         self.nodes[node].group_count = (self.indices.len() - first) as u32;
     }
 
-    /// Appends another tree, whose nodes are numbered on.
+    /// Append another tree and renumber its nodes.
     fn append(&mut self, other: RegionTree<C>) {
         let (node, group) = (self.nodes.len() as u32, self.indices.len() as u32);
         let moved =
@@ -427,14 +431,14 @@ impl<C: Centroid> RegionTree<C> {
         self.met += other.met;
     }
 
-    /// The nearest of the candidates of some groups, and its squared distance, rounded as `squared_distance` does it.
+    /// Return the nearest candidate of some groups and its squared distance, rounded as in `squared_distance`.
     #[inline(always)]
     fn nearest<V: Vector, const COLUMNS: usize>(&self, groups: Range<usize>, point: &[f64; COLUMNS]) -> (i32, f64) {
         let (mut label, mut best) = (0, f64::INFINITY);
         for group in groups {
             let candidates = &self.coordinates[group * COLUMNS..(group + 1) * COLUMNS];
             let (least, lane) = least_distance::<V::Eight, C>(point, candidates);
-            // Read in any case, and chosen without a branch: which one it is cannot be foretold.
+            // Always read, and selected without a branch, because the outcome is unpredictable.
             let (candidate, is_nearer) = (self.indices[group][lane], least < best);
             label = if is_nearer { candidate } else { label };
             best = if is_nearer { least } else { best };
@@ -443,7 +447,7 @@ impl<C: Centroid> RegionTree<C> {
     }
 }
 
-/// One block of a search in regions, of points in the type that they are computed with.
+/// One block of a search in regions. The points have the type of the computation.
 pub(super) struct RegionsBlock<'a, C> {
     pub regions: &'a Regions<C>,
     pub points: Matrix<'a, C>,
@@ -498,7 +502,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Numbers in [0, 1) that fill space evenly, in `columns` columns.
+    /// Return evenly distributed numbers in [0, 1), in `columns` columns.
     ///
     /// Source: Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018.
     fn even(count: usize, columns: usize) -> Vec<f32> {
@@ -525,17 +529,17 @@ mod tests {
         assert!(worth_it(8).is_none());
     }
 
-    /// How points and centroids lie.
+    /// Distribution of points and centroids.
     #[derive(Clone, Copy, Debug)]
     enum PointLayout {
         Even,
-        /// Close together in a few places, and far from the origin.
+        /// A few dense clusters far from the origin.
         Clumps,
-        /// On a lattice: many are equally far, and many share a place.
+        /// A lattice: many equal distances, and many equal points.
         Lattice,
-        /// On a line: one column is very long.
+        /// A line: one column is very long.
         Line,
-        /// A few are very far from all others.
+        /// A few points are very far from all others.
         Outliers,
     }
 
@@ -543,7 +547,7 @@ mod tests {
         [PointLayout::Even, PointLayout::Clumps, PointLayout::Lattice, PointLayout::Line, PointLayout::Outliers];
 
     impl PointLayout {
-        /// A coordinate made of a number in [-1, 1).
+        /// Return a coordinate computed from a number in [-1, 1).
         fn coordinate(self, x: f64, row: usize, column: usize) -> f64 {
             match self {
                 PointLayout::Even => x,
@@ -566,7 +570,7 @@ mod tests {
         }
     }
 
-    /// Every level finds in regions what a comparison with all centroids finds, to the last bit.
+    /// Check that every level returns the same results in regions as a comparison with all centroids, to the last bit.
     fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>) {
         let mut want = vec![(0, f64::INFINITY); points.rows()];
         for (row, best) in want.iter_mut().enumerate() {

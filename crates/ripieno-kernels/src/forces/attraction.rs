@@ -1,30 +1,31 @@
-//! Pulls along edges.
+//! Attraction along edges.
 
 use super::LEAST_DISTANCE;
 use crate::{Matrix, Threads};
 
-/// Rows of a part.
+/// Rows per unit of work.
 const PART_ROWS: usize = 64;
-/// What an edge costs, about: as many operations of those that fill a vector.
+/// Estimated cost of an edge in vectorized operations.
 const EDGE_OPERATIONS: usize = 24;
 
-/// Edges from some points to all points.
+/// Edges from some points to all points, in compressed row form.
 #[derive(Clone, Copy, Debug)]
 pub struct Attraction<'a> {
-    /// The number of the first point that edges lead from.
+    /// Number of the first point that has edges here.
     pub first: usize,
-    /// Where the edges of each point begin, and where the last ones end.
+    /// Start of each point's edges, and the end of the last point's edges.
     pub starts: &'a [i64],
-    /// Where each edge leads.
+    /// Target point of each edge.
     pub columns: &'a [i32],
     /// The weight of each edge.
     pub weights: &'a [f32],
 }
 
-/// Takes off `out`, for each point `x` that edges lead from, the sum of `w·‖x − y‖/length·(x − y)` over its edges.
+/// Subtract the attraction of the edges from `out`: for each point `x` the sum of `w·‖x − y‖/length·(x − y)` over its
+/// edges.
 ///
 /// # Panics
-/// If the shapes do not fit, or an edge leads nowhere.
+/// If the shapes do not fit, or an edge has no valid target.
 pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
     let k = all.columns();
     assert_eq!(out.len(), (springs.starts.len() - 1) * k, "a sum for every point and dimension");
@@ -38,7 +39,7 @@ pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut 
         |(), (part, out)| {
             let first = part * PART_ROWS;
             match k {
-                // With a number that the compiler knows there are no loops over dimensions.
+                // With a constant number of dimensions the compiler removes the inner loops.
                 2 => pull(2, springs, first, length, all, out),
                 3 => pull(3, springs, first, length, all, out),
                 k => pull(k, springs, first, length, all, out),
@@ -47,7 +48,7 @@ pub fn attraction(springs: Attraction, length: f64, all: Matrix<f32>, out: &mut 
     );
 }
 
-/// Takes the pulls on some rows, those from `first` on, off `out`.
+/// Subtract the attraction on the rows of `out`, starting with row `first`.
 #[inline(always)]
 fn pull(k: usize, springs: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
     let position = |point: usize| &all.values()[point * k..][..k];

@@ -1,16 +1,17 @@
-//! Pushes of all points, where those that are far away push as one from their centre (Barnes and Hut).
+//! Repulsion between all points, with distant points approximated by their center (Barnes and Hut).
 //!
-//! Points that are near each other in a tree walk it as a group: a node that is seen from the box of the group under a
-//! small angle counts as a point of many, other nodes are opened, down to the points. What the walk has found is pushed
-//! against, in strips, by those points of the group that are wanted. The walk knows the whole group, whoever wants
-//! which of its points, so the bits of a sum depend on all positions, the angle and the SIMD level alone.
+//! Points that are near each other in a tree traverse it as a group. A node that appears small enough from the bounding
+//! box of the group counts as one weighted point. Other nodes are opened, down to single points. The requested points
+//! of the group then interact with the collected nodes and points, in strips. The traversal uses the whole group,
+//! independent of the requested points. So the bits of a sum depend only on all positions, the angle and the SIMD
+//! level.
 //!
-//! A node pushes from its centre, so what is left of the error begins with the second moments of its points. The mean
-//! of these over all dimensions, which no direction cancels, is taken into account: `r/d²` becomes
-//! `r/(d² + (k − 2)·s²)` for points of the variance `s²` in each dimension. (In two dimensions `r/d²` is harmonic, and
-//! there is nothing to add.)
+//! A node acts from its center, so the error starts with the second moments of its points. Their mean over all
+//! dimensions does not cancel in any direction and is corrected: `r/d²` becomes `r/(d² + (k − 2)·s²)` for points of
+//! variance `s²` in each dimension. (In two dimensions `r/d²` is harmonic, so the correction is zero.)
 //!
-//! Cost: `n·log(n)` for the tree and the walks; `3·k + 5` operations for each pair of a point and what its group found.
+//! Cost: `n·log(n)` for the tree and the traversals; `3·k + 5` operations for each pair of a point and an element of
+//! its group's list.
 //! Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986; Barnes, "A
 //! modified tree code", J. Comput. Phys. 87, 1990.
 
@@ -21,13 +22,14 @@ use crate::simd::{Vector, VectorJob};
 use crate::{Matrix, Threads};
 use std::ops::Range;
 
-/// What a walk and its pushes cost, about, for each point of a group.
+/// Estimated cost of a traversal and its interactions per point of a group, in operations.
 const POINT_OPERATIONS: usize = 1 << 14;
 
-/// For each of the points `own` the sum of `(x − y)/‖x − y‖²` over all points `y`, none of them nearer than 0.01.
+/// Compute for each of the points `own` the sum of `(x − y)/‖x − y‖²` over all points `y`. Distances below 0.01 count
+/// as 0.01.
 ///
-/// A node whose box is narrower than `theta` times its distance counts as one point. Returns how many pairs of a point
-/// and a node or another point were computed.
+/// A node counts as one point if its bounding box is smaller than `theta` times its distance. Returns the number of
+/// computed pairs of a point and a node or another point.
 ///
 /// # Panics
 /// If the shapes do not fit, or points have neither two nor three dimensions.
@@ -57,12 +59,12 @@ fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: 
     groups.iter().map(|group| group.pair_count).sum()
 }
 
-/// Points that walk the tree together.
+/// Points that traverse the tree together.
 struct WalkGroup<const K: usize> {
     node: TreeNode<K>,
-    /// Those of its points that are wanted.
+    /// The requested points of the group.
     own: Vec<u32>,
-    /// What they are pushed.
+    /// The repulsion on these points.
     sums: Vec<[f64; K]>,
     pair_count: u64,
 }
@@ -75,7 +77,7 @@ impl<const K: usize> WalkGroup<K> {
     }
 }
 
-/// What a walk has found and not pushed against yet, dimension by dimension.
+/// Nodes and points collected by a traversal and not processed yet, dimension by dimension.
 struct InteractionList {
     positions: Vec<PanelLine>,
     counts: Vec<PanelLine>,
@@ -90,7 +92,7 @@ impl Default for InteractionList {
     }
 }
 
-/// The walk of one group.
+/// The traversal of one group.
 struct Walk<'a, const K: usize> {
     theta: f32,
     tree: &'a PointTree<K>,
@@ -157,12 +159,12 @@ impl<const K: usize> Walk<'_, K> {
         }
     }
 
-    /// Pushes the own points of the group against all that was found.
+    /// Compute the repulsion of all collected nodes and points on the requested points of the group.
     #[inline(always)]
     fn push_all<V: Vector>(&mut self) {
         let count = self.found.count;
         let padded = count.next_multiple_of(PanelLine::LEN);
-        // What fills up the last line does not count.
+        // Padding values of the last line have zero weight.
         floats_mut(&mut self.found.counts)[count..padded].fill(0.0);
         let strip = Strip { positions: floats(&self.found.positions), stride: STRIP, padded };
         let weights = Weights { counts: floats(&self.found.counts), spreads: floats(&self.found.spreads) };

@@ -1,7 +1,8 @@
-//! Forces of a layout: all points push each other, exactly or by clusters, and edges pull.
+//! Forces of a graph layout: repulsion between all points, exact or approximated by clusters, and attraction along
+//! edges.
 //!
-//! A push is `(x − y)/d²` with the distance `d`, a pull `w·d·(x − y)`. Points that are nearer than 0.01 lie on top of
-//! each other: they count as if they were so far apart.
+//! The repulsion is `(x − y)/d²` for the distance `d`, and the attraction `w·d·(x − y)`. Points closer than 0.01 count
+//! as if their distance were 0.01.
 //! Source: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991.
 
 mod attraction;
@@ -14,5 +15,5 @@ pub use attraction::{Attraction, attraction};
 pub use barnes_hut::barnes_hut;
 pub use repulsion::{BlockShare, repulsion, wholes_per_one};
 
-/// Points that are nearer than this lie on top of each other.
+/// Lower bound on the distance of two points.
 const LEAST_DISTANCE: f32 = 0.01;

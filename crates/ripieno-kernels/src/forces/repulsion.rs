@@ -1,11 +1,11 @@
-//! Pushes of all pairs, exactly, each pair computed once for both of its points.
+//! Exact repulsion between all pairs of points, with each pair computed once for both points.
 //!
-//! Points stand in blocks of rows. A block meets itself, and, in strips, all points behind it. What a strip adds to a
-//! sum is added up in f32, and then rounded to a whole number, a multiple of `1/wholes_per_one`. Whole numbers may be
-//! added in any order, so threads and ranks take whichever blocks they like, and the bits of a sum depend on the
-//! positions and the SIMD level alone.
+//! Points are divided into blocks of rows. A block interacts with itself and, in strips, with all points after it. The
+//! contribution of a strip to a sum is accumulated in f32 and rounded to an integer multiple of `1/wholes_per_one`.
+//! Integers can be added in any order. So threads and ranks can process the blocks in any order, and the bits of a sum
+//! depend only on the positions and the SIMD level.
 //!
-//! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` whole numbers.
+//! Cost: half of all pairs, `4·k + 4` operations each in `k` dimensions; for each thread, `n·k` integers.
 
 use super::strip::{STRIP, Strip, Weights, push};
 use crate::pairs::{MOST_DIMENSIONS, PositionTable};
@@ -16,25 +16,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Points of a block.
 const BLOCK: usize = 256;
-/// What a pair costs, about: as many operations of those that fill a vector.
+/// Estimated cost of a pair in vectorized operations.
 const PAIR_OPERATIONS: usize = 16;
-/// A push is no greater than this: points are 0.01 apart, or count as if they were.
+/// Upper bound on one repulsion, since the distance of two points is at least 0.01.
 const GREATEST_PUSH: f64 = 100.0;
-/// A strip's part of a sum is less than `2^17`, and has to be less than `2^51` to be rounded by [`whole`].
+/// The contribution of a strip is less than `2^17`, and must be less than `2^51` to be rounded by [`whole`].
 const MOST_BITS: u32 = 33;
 
-/// Some of the blocks: those of one of many ranks.
+/// A share of the blocks, for one of several ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockShare {
-    /// Which share.
+    /// Index of the share.
     pub index: usize,
-    /// How many there are.
+    /// Number of shares.
     pub count: usize,
 }
 
 impl BlockShare {
-    /// The blocks of this share. Blocks have fewer points behind them from first to last, so shares are dealt out to
-    /// and fro.
+    /// Return the blocks of this share. Later blocks have fewer points after them, so blocks are assigned in
+    /// alternating directions.
     fn blocks(self, block_count: usize) -> Vec<usize> {
         let is_mine = |block: usize| {
             let at = block % (2 * self.count);
@@ -44,19 +44,20 @@ impl BlockShare {
     }
 }
 
-/// How many wholes of a sum of [`repulsion`] are a push of one, for so many points: a power of two, so that no sum is
-/// too large.
+/// Return the scale of the integer sums of [`repulsion`]: the integer that represents 1, for this number of points. It
+/// is a power of two, small enough that no sum overflows.
 pub fn wholes_per_one(point_count: usize) -> f64 {
     let greatest = (GREATEST_PUSH * point_count.max(1) as f64).log2().ceil() as u32;
     f64::from(MOST_BITS.min(62 - greatest.min(62))).exp2()
 }
 
-/// For each point `x` the sum of `(x − y)/‖x − y‖²` over points `y`, none of them nearer than 0.01, in wholes.
+/// Compute for each point `x` the sum of `(x − y)/‖x − y‖²` over points `y` as scaled integers. Distances below 0.01
+/// count as 0.01.
 ///
-/// `out` has the pushes of a share of the pairs. The sums of all shares are those over all points.
+/// `out` receives the repulsion of a share of the pairs. The results of all shares add up to the sums over all points.
 ///
 /// # Panics
-/// If the shapes do not fit, or the share is none of those that there are.
+/// If the shapes do not fit, or the share's index is out of range.
 pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: &Threads) {
     let (count, k) = (all.rows(), all.columns());
     assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
@@ -67,7 +68,7 @@ pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: 
     let mut buffers = vec![vec![0i64; table.stride * k]; threads.count()];
     let operations = PAIR_OPERATIONS * blocks.len() * BLOCK * count / 2 / threads.count();
     let taken = AtomicUsize::new(0);
-    // Whoever is free takes the next block, and the longest come first.
+    // Free threads take the next block; the longest blocks come first.
     threads.for_each(buffers.iter_mut().collect(), operations, RepulsionScratch::default, |scratch, buffer| {
         while let Some(&block) = blocks.get(taken.fetch_add(1, Ordering::Relaxed)) {
             let pairs = BlockPairs { all, table: &table, block, wholes: wholes_per_one(count), buffer, scratch };
@@ -81,7 +82,7 @@ pub fn repulsion(all: Matrix<f32>, share: BlockShare, out: &mut [i64], threads: 
     }
 }
 
-/// What one thread pushes back, and which points of a last line are points.
+/// Buffers of one thread: repulsion on the strip, and weights of a padded last line.
 struct RepulsionScratch {
     pushes: Vec<PanelLine>,
     counts: Vec<PanelLine>,
@@ -95,7 +96,7 @@ impl Default for RepulsionScratch {
     }
 }
 
-/// The points of a block against each other and all behind them.
+/// The pairs of a block's points with each other and with all points after them.
 struct BlockPairs<'a> {
     all: Matrix<'a, f32>,
     table: &'a PositionTable,
@@ -132,8 +133,8 @@ impl BlockPairs<'_> {
         }
     }
 
-    /// Adds what the points `rows` and `taken` points from `start` on push each other, or only what the former are
-    /// pushed.
+    /// Add the repulsion between the points `rows` and the `taken` points starting at `start`. Without `MUTUAL`, add
+    /// only the repulsion on `rows`.
     #[inline(always)]
     fn strip<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool>(
         &mut self,
@@ -145,7 +146,7 @@ impl BlockPairs<'_> {
         if padded == taken {
             self.rows::<V, K, FEW, MUTUAL, false>(rows, start, taken);
         } else {
-            // What fills up the last line does not count.
+            // Padding values of the last line have zero weight.
             let counts = floats_mut(&mut self.scratch.counts);
             counts[..taken].fill(1.0);
             counts[taken..padded].fill(0.0);
@@ -197,10 +198,10 @@ fn add_row(buffer: &mut [i64], stride: usize, row: usize, totals: &[f32], wholes
     }
 }
 
-/// The whole number that is nearest to `value · wholes`, which is less than `2^51`.
+/// Return the integer nearest to `value · wholes`, which must be less than `2^51`.
 #[inline(always)]
 fn whole(value: f32, wholes: f64) -> i64 {
-    // The ones of a number of this size are its last bits. Vectors have no instruction for it on every level.
+    // A number of this size has its ones in the last bits. Not every SIMD level has a conversion instruction.
     const ONES: f64 = (3u64 << 51) as f64;
     (f64::from(value) * wholes + ONES).to_bits().wrapping_sub(ONES.to_bits()) as i64
 }

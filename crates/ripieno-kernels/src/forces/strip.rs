@@ -1,40 +1,40 @@
-//! A few points against a strip of many: pushes on the few, and if wanted those on the many.
+//! Repulsion between a few points and a strip of many points.
 //!
-//! Positions of the strip stand in vectors; each is loaded once for all of the few, whose sums stay in registers. What
-//! the few push back is added up over them, and then to the sums of the strip, which stay in the nearest cache.
+//! The positions of the strip are vectors. Each is loaded once for all of the few points, and their sums stay in
+//! registers. The opposite forces are added up over the few points and then added to the sums of the strip, which stay
+//! in the L1 cache.
 //!
-//! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a division, `k` for the push on one and `k`
-//! for that on the other.
+//! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a division, `k` for the force on one point and
+//! `k` for the force on the other.
 
 use super::LEAST_DISTANCE;
 use crate::pairs::MOST_DIMENSIONS;
 use crate::panels::PanelLine;
 use crate::simd::Vector;
 
-/// Points of a strip, at most.
+/// Largest number of points in a strip.
 pub(super) const STRIP: usize = 1024;
 
-/// Many points, dimension by dimension, in whole lines, `stride` values from one dimension to the next.
+/// Many points, dimension by dimension, in whole lines. `stride` is the distance between dimensions.
 pub(super) struct Strip<'a> {
     pub positions: &'a [f32],
     pub stride: usize,
-    /// How many points, with those that fill up the last line.
+    /// Number of points, including the padding of the last line.
     pub padded: usize,
 }
 
-/// Of each point of a strip: how many points it stands for, and how far these are from it.
+/// Weight of each point of a strip: the number of points that it represents, and their spread around it.
 #[derive(Clone, Copy)]
 pub(super) struct Weights<'a> {
     pub counts: &'a [f32],
     pub spreads: &'a [f32],
 }
 
-/// What the few are pushed by the strip, `(x − y)/d²` each.
+/// Return the repulsion of the strip on each of the few points, `(x − y)/d²` per pair.
 ///
-/// With `WEIGHTED`, each point of the strip counts as often as its weight says, and is spread: what its spread says is
-/// added to its squared distance, in more than two dimensions. With `MUTUAL`, what they push back is
-/// added to `pushes`, `STRIP` values for each dimension. There are `K` of them, and where `K` is as many as there can
-/// be, as many as the few have.
+/// With `WEIGHTED`, each point of the strip counts with its weight. In more than two dimensions its spread is added to
+/// the squared distance. With `MUTUAL`, the opposite forces are added to `pushes`, `STRIP` values per dimension. `K` is
+/// the number of dimensions; if `K` is the maximum, the length of the few positions is used instead.
 #[inline(always)]
 pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool, const WEIGHTED: bool>(
     few: [&[f32]; FEW],
@@ -42,7 +42,7 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
     weights: Weights,
     pushes: &mut [f32],
 ) -> [[f32; K]; FEW] {
-    // With a number that the compiler knows all sums stay in registers.
+    // With a constant number of dimensions all sums stay in registers.
     let k = if K == MOST_DIMENSIONS { few[0].len() } else { K };
     let padded = strip.padded;
     assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(PanelLine::LEN));
@@ -58,8 +58,8 @@ pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bo
     let mut sums = [[zero; K]; FEW];
     let (mut between, mut back) = ([zero; K], [zero; K]);
     for at in (0..padded).step_by(V::LANES) {
-        // SAFETY: whole lines are within the strip by the checks above; each dimension begins at a line, and a line is
-        // at least as long as a vector of any level. (So with every load and store below.)
+        // SAFETY: whole lines are within the strip by the checks above. Each dimension starts at a line, and a line is
+        // at least as long as a vector of any level. (The same holds for every load and store below.)
         let there = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
         // SAFETY: as above.
         let weight = if WEIGHTED { unsafe { V::load(weights.counts.as_ptr().add(at)) } } else { V::splat(1.0) };

@@ -1,37 +1,38 @@
-//! A balanced tree of points, whose nodes know their box and their centre.
+//! Balanced tree of points, with the bounding box and the center of each node.
 //!
-//! Points are halved by the median along the longest side of their box, again and again (recursive coordinate
-//! bisection). So the depth is that of a balanced tree, however the points lie: also if many share a place, or one is
-//! far from all others. Boxes are no larger than their points need.
+//! Points are repeatedly halved by the median along the longest side of their bounding box (recursive coordinate
+//! bisection). So the tree is balanced for any distribution of points, including duplicates and outliers. Bounding
+//! boxes are tight.
 //!
-//! Cost: `n·log(n)`. Sources: Stadel, "Cosmological N-body simulations and their analysis", thesis, Washington 2001 (a
-//! binary tree for the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one walk
-//! for a group of points).
+//! Cost: `n·log(n)`.
+//! Sources: Stadel, "Cosmological N-body simulations and their analysis", thesis, Washington 2001 (a binary tree for
+//! the method of Barnes and Hut); Barnes, "A modified tree code", J. Comput. Phys. 87, 1990 (one traversal for a group
+//! of points).
 
 use crate::panels::{PanelLine, floats_mut};
 use crate::{Matrix, Threads};
 
-/// Points of a leaf, at most. Leaves begin at multiples of it.
+/// Largest number of points in a leaf. Leaves start at multiples of it.
 const LEAF: usize = 32;
-/// Points of a group, at most.
+/// Largest number of points in a group.
 const GROUP: usize = 128;
-/// How many parts the tree is halved into before threads share them, for each thread.
+/// Number of subtrees per thread that are split off before threads build them in parallel.
 const PARTS_PER_THREAD: usize = 4;
-/// What a point costs on each level of the tree, about.
+/// Estimated cost of a point on each level of the tree, in operations.
 const POINT_OPERATIONS: usize = 16;
 
-/// A node of the tree: some points that follow each other.
+/// A node of the tree: a range of consecutive points.
 #[derive(Clone, Copy)]
 pub(super) struct TreeNode<const K: usize> {
     pub low: [f32; K],
     pub high: [f32; K],
     /// The mean of its points.
     pub centre: [f32; K],
-    /// `K − 2` times the variance of its points, the mean of all dimensions.
+    /// `K − 2` times the variance of its points, averaged over the dimensions.
     pub spread: f32,
     pub first: u32,
     pub last: u32,
-    /// How many nodes there are from this one to the one that follows all below it.
+    /// Number of nodes in the subtree of this node, including the node.
     pub nodes: u32,
 }
 
@@ -51,7 +52,7 @@ impl<const K: usize> TreeNode<K> {
         (self.first..self.last).contains(&point)
     }
 
-    /// The longest side of its box.
+    /// Return the longest side of the bounding box.
     pub fn size(&self) -> f32 {
         self.high[self.longest()] - self.low[self.longest()]
     }
@@ -61,14 +62,14 @@ impl<const K: usize> TreeNode<K> {
         (1..K).fold(0, |best, axis| if side(axis) > side(best) { axis } else { best })
     }
 
-    /// The square of the distance of a place from its box.
+    /// Return the squared distance of a position from the bounding box.
     pub fn square_to(&self, place: &[f32; K]) -> f32 {
         let gap = |axis: usize| (self.low[axis] - place[axis]).max(place[axis] - self.high[axis]).max(0.0);
         (0..K).map(|axis| gap(axis) * gap(axis)).sum()
     }
 }
 
-/// A point, and which one it is.
+/// A point and its index.
 #[derive(Clone, Copy)]
 struct Item<const K: usize> {
     at: [f32; K],
@@ -77,17 +78,17 @@ struct Item<const K: usize> {
 
 /// A tree over all points.
 pub(super) struct PointTree<const K: usize> {
-    /// Each node is followed by all below it.
+    /// The nodes in preorder.
     pub nodes: Vec<TreeNode<K>>,
-    /// Which point stands at each place of the tree.
+    /// The index of the point at each position of the tree.
     pub order: Vec<u32>,
-    /// Positions in the order of the tree, dimension by dimension, in whole lines.
+    /// Positions in tree order, dimension by dimension, in whole lines.
     pub lines: Vec<PanelLine>,
     pub stride: usize,
 }
 
 impl<const K: usize> PointTree<K> {
-    /// The tree of at least one point.
+    /// Build the tree of at least one point.
     pub fn of(all: Matrix<f32>, threads: &Threads) -> PointTree<K> {
         let count = all.rows();
         let point = |index: usize| Item { at: std::array::from_fn(|axis| all.row(index)[axis]), index: index as u32 };
@@ -109,7 +110,7 @@ impl<const K: usize> PointTree<K> {
         PointTree { nodes, order: items.iter().map(|item| item.index).collect(), lines, stride }
     }
 
-    /// The nodes, in order, that are groups: together they have each point once.
+    /// Return the group nodes in order. Each point is in exactly one group.
     pub fn groups(&self) -> Vec<TreeNode<K>> {
         let mut groups = Vec::new();
         let mut at = 0;
@@ -126,7 +127,7 @@ impl<const K: usize> PointTree<K> {
     }
 }
 
-/// Some points, and their nodes.
+/// Some points and the nodes of their subtree.
 struct Branch<'a, const K: usize> {
     items: &'a mut [Item<K>],
     nodes: &'a mut [TreeNode<K>],
@@ -134,7 +135,7 @@ struct Branch<'a, const K: usize> {
 }
 
 impl<'a, const K: usize> Branch<'a, K> {
-    /// Halves the points until a part has at most `few` of them, or is a leaf; `parts` gets the former.
+    /// Halve the points until a part has at most `few` points or is a leaf. The former are appended to `parts`.
     fn halve(self, few: usize, parts: &mut Vec<Branch<'a, K>>) {
         let Branch { items, nodes, first } = self;
         if items.len() <= few {
@@ -158,12 +159,12 @@ impl<'a, const K: usize> Branch<'a, K> {
     }
 }
 
-/// Nodes of a tree of so many points.
+/// Return the number of nodes of a tree with this number of points.
 fn nodes_of(points: usize) -> usize {
     2 * points.div_ceil(LEAF) - 1
 }
 
-/// A node that has only the box of the points.
+/// Create a node with only the bounding box of the points.
 fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
     let mut node = TreeNode { low: items[0].at, high: items[0].at, ..TreeNode::EMPTY };
     for item in items {
@@ -175,7 +176,7 @@ fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
     node
 }
 
-/// The centre of points, and their spread.
+/// Return the center and the spread of points.
 fn moments<const K: usize>(items: &[Item<K>]) -> ([f32; K], f32) {
     let count = items.len() as f64;
     let centre = std::array::from_fn(|axis| {
@@ -190,12 +191,12 @@ fn square_between<const K: usize>(a: &[f32; K], b: &[f32; K]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
 }
 
-/// Of the mean of squared distances from the centre.
+/// Return the spread for a mean squared distance from the center.
 fn spread<const K: usize>(mean_square: f64) -> f32 {
     (mean_square * (K as f64 - 2.0) / K as f64) as f32
 }
 
-/// Centres and spreads of the nodes that are no leaves, of those below them.
+/// Compute the centers and spreads of the inner nodes from their children.
 fn find_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
     for at in (0..nodes.len()).rev() {
         if nodes[at].is_leaf() {

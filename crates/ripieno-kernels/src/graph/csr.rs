@@ -1,40 +1,40 @@
-//! A rank's edges as a sparse matrix: a row per target, in it the numbers of the sources, ascending.
+//! A rank's edges as a sparse matrix: one row per target with ascending source numbers.
 
 use super::numbering::{Numbering, number};
 use crate::Threads;
 use std::fmt;
 use std::iter;
 
-/// A sparse matrix by rows.
+/// A sparse matrix in compressed row form.
 #[derive(Debug)]
 pub struct Csr {
-    /// Row `r` is entries `offsets[r] .. offsets[r + 1]`; never empty.
+    /// Row `r` consists of entries `offsets[r] .. offsets[r + 1]`; never empty.
     offsets: Vec<usize>,
     /// The column of each entry, below `column_count`.
     columns: Vec<u32>,
-    /// The value of each entry; ones if there are none.
+    /// The value of each entry; all ones if `None`.
     weights: Option<Vec<f64>>,
     column_count: usize,
 }
 
-/// A rank's edges: the matrix, and which vertices its rows and columns are.
+/// A rank's edges: the matrix, and the vertices of its rows and columns.
 #[derive(Debug)]
 pub struct LocalGraph {
-    /// The targets, those of most edges first.
+    /// The targets, by descending number of edges.
     pub rows: Vec<i64>,
-    /// The sources, those of most edges first.
+    /// The sources, by descending number of edges.
     pub columns: Vec<i64>,
-    /// An entry for each edge.
+    /// One entry per edge.
     pub matrix: Csr,
 }
 
-/// Looking up an id takes some 20 ns, as long as so many operations on numbers side by side.
+/// Estimated cost of looking up an id (about 20 ns), in vectorized operations.
 const NUMBERING_OPERATIONS: usize = 1000;
 
-/// A rank has more edges than 32 bits can count.
+/// Error: a rank has more edges than 32 bits can count.
 #[derive(Clone, Copy, Debug)]
 pub struct TooManyEdges {
-    /// How many it has.
+    /// Number of edges.
     pub count: usize,
 }
 
@@ -45,16 +45,18 @@ impl fmt::Display for TooManyEdges {
 }
 
 impl LocalGraph {
-    /// Numbers the ends of edges and sorts the edges.
+    /// Number the ends of edges and sort the edges.
     ///
-    /// With `once`, edges of equal ends count as one; otherwise as many as there are. Cost: about fifty nanoseconds an
-    /// edge where ids lie close together, else a hundred, and up to 72 bytes each while it lasts.
+    /// With `once`, edges with equal ends count as one.
+    /// Cost: about fifty nanoseconds per edge for clustered ids, otherwise a hundred. It temporarily takes up to 72
+    /// bytes per edge.
     ///
     /// # Errors
-    /// There are too many edges.
+    /// If there are too many edges.
     ///
     /// # Panics
-    /// If the lengths differ, or there are weights and `once`, for then nothing says which weight counts.
+    /// If the lengths differ, or if weights are given with `once`, because the weight of merged edges would be
+    /// ambiguous.
     pub fn new(
         sources: &[i64],
         targets: &[i64],
@@ -93,7 +95,7 @@ impl Csr {
         Csr { offsets: offsets(&rows.counts), columns: entries, weights, column_count: columns.ids.len() }
     }
 
-    /// Makes one of equal entries of a row, which follow each other.
+    /// Merge equal entries of a row, which are adjacent.
     fn merge_equal(&mut self) {
         let (mut kept, mut begin) = (0, 0);
         for row in 0..self.row_count() {
@@ -112,37 +114,37 @@ impl Csr {
         self.columns.shrink_to_fit();
     }
 
-    /// How many rows there are.
+    /// Return the number of rows.
     pub fn row_count(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// How many columns there are.
+    /// Return the number of columns.
     pub fn column_count(&self) -> usize {
         self.column_count
     }
 
-    /// How many entries there are.
+    /// Return the number of entries.
     pub fn entry_count(&self) -> usize {
         self.columns.len()
     }
 
-    /// Where each row begins, and the end of the last.
+    /// Return the start of each row, and the end of the last one.
     pub fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 
-    /// The column of each entry.
+    /// Return the column of each entry.
     pub fn columns(&self) -> &[u32] {
         &self.columns
     }
 
-    /// The value of each entry, if they are not all one.
+    /// Return the value of each entry, or `None` if all are one.
     pub fn weights(&self) -> Option<&[f64]> {
         self.weights.as_deref()
     }
 
-    /// The sum of the entries of each column: what flows out of each source.
+    /// Return the sum of the entries of each column: the total weight of the edges out of each source.
     pub fn column_sums(&self) -> Vec<f64> {
         let mut sums = vec![0.0; self.column_count];
         for (entry, &column) in self.columns.iter().enumerate() {
@@ -152,9 +154,9 @@ impl Csr {
     }
 }
 
-/// The column of each entry, with its weight, in the order of the rows, then the columns, then as they were.
+/// Return the column and weight of each entry, ordered by row, column and original position.
 ///
-/// Two stable counting sorts: by column, then the entries of one column after the other's by row.
+/// Two stable counting sorts: by column, then the entries of all columns by row.
 fn by_row<W: Copy + Default>(rows: &Numbering, columns: &Numbering, weights: impl Iterator<Item = W>) -> Vec<(u32, W)> {
     let begins = offsets(&columns.counts);
     let entries = rows.numbers.iter().copied().zip(weights);
@@ -165,7 +167,7 @@ fn by_row<W: Copy + Default>(rows: &Numbering, columns: &Numbering, weights: imp
     sorted(&offsets(&rows.counts), of_columns)
 }
 
-/// Where each of some runs of so many entries begins, and the end of the last.
+/// Return the start of each of several runs with these counts, and the end of the last one.
 pub(super) fn offsets(counts: &[u32]) -> Vec<usize> {
     let mut offsets = vec![0; counts.len() + 1];
     for (at, &count) in counts.iter().enumerate() {
@@ -174,7 +176,7 @@ pub(super) fn offsets(counts: &[u32]) -> Vec<usize> {
     offsets
 }
 
-/// Values by their keys; those of equal keys, which go to the run of that number, in the order given.
+/// Sort values by their keys, which are run numbers. Values with equal keys keep their order.
 pub(super) fn sorted<T: Copy + Default>(offsets: &[usize], keyed: impl Iterator<Item = (T, u32)>) -> Vec<T> {
     let mut next = offsets.to_vec();
     let mut sorted = vec![T::default(); offsets[offsets.len() - 1]];

@@ -1,8 +1,8 @@
-//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, a step of PageRank.
+//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, and a step of PageRank.
 //!
-//! [`parse_edges`] reads lines, [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row
-//! (their target), [`Csr::product`] gathers `x` over the sources of each row, [`pagerank_step`] makes the next ranks of
-//! the reduced sums. Results do not depend on the number of threads.
+//! [`parse_edges`] reads lines. [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row
+//! (their target). [`Csr::product`] gathers `x` over the sources of each row, and [`pagerank_step`] computes the next
+//! ranks from the reduced sums. Results do not depend on the number of threads.
 
 mod csr;
 mod numbering;

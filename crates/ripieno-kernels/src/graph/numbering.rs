@@ -1,27 +1,28 @@
-//! Numbers for ids: equal ids get equal numbers, the id that occurs most often gets 0.
+//! Numbering of ids: equal ids get equal numbers, and the most frequent id gets 0.
 //!
-//! Ids that lie close together are counted in a table; others are sorted, by a radix sort of (id, place) pairs over the
-//! bits in which ids differ. Frequent vertices having low numbers, what a product gathers most lies close together and
-//! stays in cache. Cost: two passes over the ids and one over the table, or two passes for each digit of the sort.
+//! Clustered ids are counted in a table. Others are sorted by a radix sort of (id, position) pairs over the bits in
+//! which ids differ. Frequent vertices get low numbers, so the values that a product gathers most are close together
+//! and stay in cache.
+//! Cost: two passes over the ids and one over the table, or two passes for each digit of the sort.
 
 use super::csr::{offsets, sorted};
 
-/// Distinct ids, and which of them each id is.
+/// Distinct ids, and the number of each given id.
 #[derive(Debug, Default)]
 pub struct Numbering {
-    /// The distinct ids, by falling frequency, then rising id.
+    /// The distinct ids, by descending frequency, then ascending id.
     pub ids: Vec<i64>,
-    /// How often each occurs.
+    /// Number of occurrences of each.
     pub counts: Vec<u32>,
-    /// For each id given, its number: its place in `ids`.
+    /// For each given id its position in `ids`.
     pub numbers: Vec<u32>,
 }
 
 const DIGIT_BITS: u32 = 11;
-/// A table has at most so many entries for each id: it takes no more memory than the pairs would.
+/// Largest number of table entries per id. At this size the table takes no more memory than the pairs.
 const TABLE_ENTRIES_PER_ID: usize = 4;
 
-/// Numbers `ids`, of which there are at most 2^32 - 1.
+/// Number `ids`. There are at most 2^32 - 1.
 pub fn number(ids: &[i64]) -> Numbering {
     let (Some(&least), Some(&greatest)) = (ids.iter().min(), ids.iter().max()) else { return Numbering::default() };
     let span = greatest.abs_diff(least);
@@ -60,8 +61,8 @@ fn by_sorting(ids: &[i64], least: i64, span: u64) -> Numbering {
     Numbering { numbers, ..numbering }
 }
 
-/// The ids, of rising distinct ones with their counts, in their final order, and the number that each gets; `numbers`
-/// are left out.
+/// Order ascending distinct ids with their counts by frequency. Returns the numbering, without `numbers`, and the new
+/// number of each id.
 fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
     let greatest = distinct.iter().map(|pair| pair.1).max().unwrap_or(0);
     let mut frequencies = vec![0; greatest as usize + 1];
@@ -69,7 +70,7 @@ fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
     for &(_, count) in &distinct {
         frequencies[rarity(count) as usize] += 1;
     }
-    // Stable, so that ids of equal frequency stay in rising order.
+    // Stable, so that ids of equal frequency stay in ascending order.
     let order = sorted(&offsets(&frequencies), (0..).zip(&distinct).map(|(at, pair)| (at, rarity(pair.1))));
     let mut renumbered = vec![0; order.len()];
     for (new, &old) in (0..).zip(&order) {
@@ -79,7 +80,7 @@ fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
     (Numbering { ids, counts, numbers: Vec::new() }, renumbered)
 }
 
-/// Ids, from `least` to `least + span`, with their places, by rising id, then place.
+/// Return the ids, from `least` to `least + span`, with their positions, sorted by id, then position.
 fn sorted_pairs(ids: &[i64], least: i64, span: u64) -> Vec<(i64, u32)> {
     let mut pairs: Vec<(i64, u32)> = ids.iter().zip(0..).map(|(&id, place)| (id, place)).collect();
     let mut other = vec![(0, 0); pairs.len()];

@@ -1,48 +1,48 @@
-//! A step of PageRank: what the reduced sums make of the ranks, in one pass over the vertices a worker wants.
+//! PageRank step: the next ranks from the reduced sums, in one pass over a worker's vertices.
 //!
-//! `rank = damping·(sum + dangling·share) + (1 - damping)·teleport`, where `sum` came along the edges, `dangling` is
-//! the rank of all vertices without edges out, and `share` and `teleport` add up to one over all vertices. Totals are
-//! added up in blocks of one size, so they do not depend on the number of threads. Cost: five streams of 8 bytes a
-//! vertex.
+//! `rank = damping·(sum + dangling·share) + (1 - damping)·teleport`, where `sum` arrived along the edges, `dangling` is
+//! the rank of all vertices without outgoing edges, and `share` and `teleport` each sum to one over all vertices.
+//! Totals are computed in blocks of fixed size, so they do not depend on the number of threads.
+//! Cost: five streams of 8 bytes per vertex.
 //! Source: Page, Brin, Motwani and Winograd, "The PageRank citation ranking", Stanford InfoLab 1999, section 2.6.
 
 use crate::Threads;
 
-/// What a step reads; arrays have an entry per wanted vertex, but for `sums` if there are `places`.
+/// Input of a step. Arrays have one entry per vertex of the worker, except `sums` if `places` is given.
 #[derive(Clone, Copy, Debug)]
 pub struct PageRankStep<'a> {
-    /// What came along the edges.
+    /// Sums over the incoming edges.
     pub sums: &'a [f64],
-    /// Where in `sums` each vertex stands; `u32::MAX` for those that no edge leads to. In order if there are none.
+    /// Position of each vertex in `sums`; `u32::MAX` for a vertex without incoming edges. `None`: in vertex order.
     pub places: Option<&'a [u32]>,
-    /// One over the weight of the edges out of each vertex; 0 where there are none.
+    /// Inverse of the total weight of the edges out of each vertex; 0 without outgoing edges.
     pub inverse_out: &'a [f64],
-    /// Whether this worker counts the vertex in its totals; all if there are none.
+    /// Whether this worker counts the vertex in its totals. `None`: all vertices.
     pub counted: Option<&'a [bool]>,
-    /// Where a walk that jumps goes to, per vertex; `uniform` if there are none.
+    /// Probability of each vertex as the target of a jump. `None`: `uniform`.
     pub teleport: Option<&'a [f64]>,
-    /// Where a walk goes on to from a vertex without edges out; `uniform` if there are none.
+    /// Probability of each vertex as the successor of a vertex without outgoing edges. `None`: `uniform`.
     pub share: Option<&'a [f64]>,
-    /// One over the number of vertices.
+    /// Inverse of the number of vertices.
     pub uniform: f64,
-    /// The part of a walk that goes along edges.
+    /// Probability of following an edge.
     pub damping: f64,
-    /// The rank of all vertices without edges out, before this step.
+    /// The rank of all vertices without outgoing edges before this step.
     pub dangling: f64,
 }
 
 /// Totals over the vertices that this worker counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PageRankTotals {
-    /// By how much their ranks changed, without sign.
+    /// Sum of the absolute rank changes.
     pub error: f64,
-    /// The rank, now, of those without edges out.
+    /// The new rank of the vertices without outgoing edges.
     pub dangling: f64,
 }
 
 const BLOCK: usize = 1 << 13;
 
-/// Makes the next `ranks` of the last, and `contributions`: what flows along each edge of weight one.
+/// Compute the next `ranks` from the last ones, and `contributions`: the flow along each edge of weight one.
 ///
 /// # Panics
 /// If lengths differ.

@@ -1,7 +1,8 @@
-//! Edges from text: a byte loop over lines, without a copy and without a look back.
+//! Parser of edges in text form: a byte loop over lines without copies and without backtracking.
 //!
 //! Lines are `source target`, `source target weight`, lists `source<TAB>target,target,…`, or delimited columns. Empty
-//! lines and those that begin with `#` or `%` say nothing; columns of which the first is not read may begin with these.
+//! lines and lines that start with `#` or `%` are skipped. In delimited columns with an unread first column these
+//! characters are allowed.
 //! Cost: a few instructions per byte.
 
 use std::fmt;
@@ -9,30 +10,30 @@ use std::fmt;
 /// The largest vertex id: 2^62 - 1.
 pub const LARGEST_ID: i64 = (1 << 62) - 1;
 
-/// How the lines of a text stand for edges.
+/// Format of edges in the lines of a text.
 #[derive(Clone, Copy, Debug)]
 pub enum EdgeFormat {
-    /// Fields with blanks between: `source target`, or `source target,target,…`; a tab with nothing after it ends a
-    /// list of no targets. `third` says what a third field is.
+    /// Fields separated by blanks: `source target`, or `source target,target,…`. A tab without a following field is an
+    /// empty list of targets.
     Blanks {
-        /// What a third field is.
+        /// Meaning of a third field.
         third: Third,
     },
-    /// Fields with a delimiter between, of which these are read, counted from 0; quotes around numbers are ignored.
+    /// Fields separated by a delimiter. Fields are counted from 0, and quotes around numbers are ignored.
     Delimited {
         /// The byte between fields.
         delimiter: u8,
-        /// Which field is the source.
+        /// The field of the source.
         source: usize,
-        /// Which field is the target.
+        /// The field of the target.
         target: usize,
-        /// Which field is the weight, if one is.
+        /// The field of the weight, if any.
         weight: Option<usize>,
     },
 }
 
 impl EdgeFormat {
-    /// Whether the first field of a line is read, so that it is a number.
+    /// Whether the first field of a line is read, so that it must be a number.
     fn reads_first(&self) -> bool {
         match *self {
             EdgeFormat::Blanks { .. } => true,
@@ -41,53 +42,53 @@ impl EdgeFormat {
     }
 }
 
-/// What a third field is.
+/// Meaning of a third field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Third {
     /// An error.
     Refused,
-    /// Skipped, as is everything after it.
+    /// The field and all following ones are skipped.
     Ignored,
-    /// The weight of the edge, which must be there.
+    /// The weight of the edge, which is required.
     Weight,
 }
 
 /// Edges as columns.
 #[derive(Debug, Default, PartialEq)]
 pub struct EdgeColumns {
-    /// Where each edge begins.
+    /// Source of each edge.
     pub sources: Vec<i64>,
-    /// Where it ends.
+    /// Target of each edge.
     pub targets: Vec<i64>,
-    /// Its weight; empty if the layout has none.
+    /// Weight of each edge; empty for a format without weights.
     pub weights: Vec<f64>,
-    /// Vertices that stand before a list of no targets.
+    /// Vertices with an empty list of targets.
     pub lone: Vec<i64>,
 }
 
-/// A line that is no edge.
+/// Error: a line is not an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedLine {
-    /// The byte at which the line begins.
+    /// Offset of the line in bytes.
     pub offset: usize,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// What is wrong with a line.
+/// Reasons for rejecting a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// It ends before the last field that is needed.
+    /// The line ends before the last required field.
     TooFewFields,
-    /// There is a third field, and nobody said what it is.
+    /// The line has a third field of unspecified meaning.
     ThirdField,
-    /// Something else than digits where an id is expected.
+    /// An id contains other characters than digits.
     NotAnId,
-    /// An id with a minus sign.
+    /// An id has a minus sign.
     NegativeId,
-    /// An id above [`LARGEST_ID`].
+    /// An id is above [`LARGEST_ID`].
     IdTooLarge,
-    /// Something else than a finite number where a weight is expected.
+    /// A weight is not a finite number.
     NotAWeight,
 }
 
@@ -104,10 +105,10 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The edges of `text`, which holds whole lines; the last one may lack its end.
+/// Parse the edges of `text`, which contains whole lines. The last line end may be missing.
 ///
 /// # Errors
-/// The first line that is no edge.
+/// The first line that is not an edge.
 pub fn parse_edges(text: &[u8], layout: EdgeFormat) -> Result<EdgeColumns, MalformedLine> {
     let mut edges = EdgeColumns::default();
     let mut cursor = TextCursor { text, at: 0 };
@@ -132,7 +133,7 @@ pub fn parse_edges(text: &[u8], layout: EdgeFormat) -> Result<EdgeColumns, Malfo
     }
 }
 
-/// A place in the text.
+/// A position in the text.
 struct TextCursor<'a> {
     text: &'a [u8],
     at: usize,
@@ -148,7 +149,7 @@ impl TextCursor<'_> {
         matches!(self.peek(), None | Some(b'\n'))
     }
 
-    /// Skips blanks and the carriage return of lines that end with one; says whether a tab was among them.
+    /// Skip blanks and carriage returns. Returns whether a tab was among them.
     #[inline(always)]
     fn skip_blanks(&mut self) -> bool {
         let mut tab = false;
@@ -159,7 +160,7 @@ impl TextCursor<'_> {
         tab
     }
 
-    /// Skips blanks that do not divide fields.
+    /// Skip blanks that do not separate fields.
     fn skip_padding(&mut self, delimiter: u8) {
         while self.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r')) {
             self.at += 1;
@@ -177,7 +178,7 @@ impl TextCursor<'_> {
         self.at += 1;
     }
 
-    /// A line of fields with blanks between.
+    /// Parse a line of fields separated by blanks.
     #[inline(always)]
     fn blanks(&mut self, edges: &mut EdgeColumns, third: Third) -> Result<(), Reason> {
         let source = self.id()?;
@@ -198,7 +199,7 @@ impl TextCursor<'_> {
             }
             self.at += 1;
             self.skip_blanks();
-            // Many programs write a comma after the last one, too.
+            // Many programs also write a comma after the last target.
             if self.at_line_end() {
                 break;
             }
@@ -219,7 +220,7 @@ impl TextCursor<'_> {
         }
     }
 
-    /// A line of fields with a delimiter between.
+    /// Parse a line of fields separated by a delimiter.
     fn delimited(&mut self, edges: &mut EdgeColumns, layout: EdgeFormat) -> Result<(), Reason> {
         let EdgeFormat::Delimited { delimiter, source, target, weight } = layout else { return Ok(()) };
         let last = source.max(target).max(weight.unwrap_or(0));
@@ -237,14 +238,14 @@ impl TextCursor<'_> {
             }
             self.at += 1;
         }
-        // The last field's delimiter, or line end, has been passed.
+        // The last field's delimiter, or the line end, has been passed.
         if self.text.get(self.at - 1) == Some(&delimiter) {
             self.skip_line();
         }
         Ok(())
     }
 
-    /// A value with blanks, and possibly quotes, around it, up to a delimiter or the end of the line.
+    /// Parse a value, surrounded by optional blanks and quotes, up to a delimiter or the end of the line.
     fn field<T>(&mut self, delimiter: u8, value: impl Fn(&mut Self) -> Result<T, Reason>) -> Result<T, Reason> {
         let skip = |cursor: &mut Self| {
             while cursor.peek().is_some_and(|byte| byte != delimiter && matches!(byte, b' ' | b'\t' | b'\r' | b'"')) {

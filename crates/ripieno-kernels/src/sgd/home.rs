@@ -1,17 +1,17 @@
-//! The features at home on a rank.
+//! State of the features that a rank owns.
 
 use super::{DescentOptions, FeatureState};
 
-/// Keeps the first step finite where a gradient is zero.
+/// Keeps the first step finite for a zero gradient.
 const EPSILON: f64 = 1e-10;
 
-/// Features that are moved together: roots and quotients of several numbers take as long as those of one.
+/// Number of features updated together: square roots and divisions of several numbers take as long as one.
 const BLOCK: usize = 64;
 
-/// What is known of the features at home here.
+/// State of the owned features.
 pub(super) struct Home {
     k: usize,
-    /// Of each feature `k` weights and `k` sums of squares, side by side, so that it is fetched once.
+    /// Per feature `k` weights and `k` sums of squares, adjacent, so that both are fetched at once.
     known: Vec<f64>,
     /// Weights and squares of a block.
     weights: Vec<f64>,
@@ -40,7 +40,7 @@ impl Home {
         }
     }
 
-    /// Writes the weights of these features, one after the other.
+    /// Write the weights of these features, one after the other.
     #[inline(always)]
     pub(super) fn give_weights(&self, features: &[i32], out: &mut [f64]) {
         let k = self.k;
@@ -49,7 +49,7 @@ impl Home {
         }
     }
 
-    /// Moves these features, each once, by their gradients, which are sums over the rows of a step.
+    /// Update these features, each once, with their gradients, which are sums over the rows of a step.
     #[inline(always)]
     pub(super) fn step(&mut self, descent: DescentOptions, features: &[i32], gradients: &[f64]) {
         let k = self.k;

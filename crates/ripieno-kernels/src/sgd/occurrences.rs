@@ -1,44 +1,44 @@
-//! Which features occur in which step, and where they stand in its vectors.
+//! Occurrences of features in steps, and their positions in the vectors of a step.
 
 use std::ops::Range;
 
-/// The columns of rows of few entries, in the order in which steps take the rows.
+/// The columns of sparse rows, in the order of the steps that process them.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderedColumns<'a> {
-    /// Where the entries of each row begin, and where the last ones end.
+    /// Start of each row's entries, and the end of the last row's entries.
     pub starts: &'a [i64],
     /// The feature of each entry.
     pub columns: &'a [i32],
-    /// How many steps share the rows evenly.
+    /// Number of steps that divide the rows evenly.
     pub step_count: usize,
 }
 
 impl<'a> OrderedColumns<'a> {
-    /// Those of the rows of a step.
+    /// Return the columns of the rows of a step.
     fn of_step(&self, step: usize) -> &'a [i32] {
         let rows = of_step(self.starts.len() - 1, step, self.step_count);
         &self.columns[self.starts[rows.start] as usize..self.starts[rows.end] as usize]
     }
 }
 
-/// The rows of a step.
+/// Return the rows of a step.
 pub(super) fn of_step(row_count: usize, step: usize, step_count: usize) -> Range<usize> {
     row_count * step / step_count..row_count * (step + 1) / step_count
 }
 
-/// Numbers that each rank has in each step.
+/// Numbers of each rank in each step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepNumbers<'a> {
-    /// Those of the first rank, step by step, then those of the others.
+    /// The numbers of the first rank, step by step, then of the other ranks.
     pub numbers: &'a [i32],
-    /// How many there are of each rank in each step, ranks × steps.
+    /// Count of numbers per rank and step, ranks × steps.
     pub counts: &'a [i64],
 }
 
-/// The features that occur in each step, by their homes, each once: numbers and counts as of [`StepNumbers`].
+/// Return the features that occur in each step, each once, by their owners: numbers and counts as in [`StepNumbers`].
 ///
 /// # Panics
-/// If there is no step, or a feature has no home below `home_count`.
+/// If there are no steps, or a feature has no owner below `home_count`.
 pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -> (Vec<i32>, Vec<i64>) {
     let step_count = rows.step_count;
     assert!(step_count > 0, "an epoch has steps");
@@ -48,7 +48,7 @@ pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -
     for step in 0..step_count {
         let columns = rows.of_step(step);
         for (features, count) in &mut found {
-            // One more, where a feature is noted that has been met before.
+            // One more entry, for writing a feature that occurred before.
             features.resize(features.len().max(*count + columns.len() + 1), 0);
         }
         for &column in columns {
@@ -70,9 +70,10 @@ pub fn sgd_occurrences(rows: OrderedColumns, homes: &[i32], home_count: usize) -
     (found.iter().flat_map(|(features, count)| &features[..*count]).copied().collect(), counts)
 }
 
-/// Where the feature of each entry stands in the vector of its step, in which each home has a chunk of features; and
-/// for each feature of `occurring`, which are those of [`sgd_occurrences`], what the penalty adds to its gradient, per
-/// weight: as often as the step has it, what it adds for a row.
+/// Return the position of each entry's feature in the vector of its step, in which each owner has a chunk.
+///
+/// Also returns the contribution of the penalty to the gradient of each feature of `occurring`, per weight: the
+/// contribution per row times the feature's count in the step. `occurring` must come from [`sgd_occurrences`].
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -110,8 +111,10 @@ pub fn sgd_places(
     (places, penalties_of)
 }
 
-/// The features at home here that occur in each step on any rank, each once; how many they are in each step; and for
-/// each number of `asked`, which says what occurs in the rows of each rank, where it stands among those of its step.
+/// Return the features owned by this rank that occur in each step on any rank, each once, and their counts per step.
+///
+/// Also returns for each number of `asked`, which lists the features of each rank's rows, its position among the
+/// features of its step.
 pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
     let lists = StepLists::new(asked.counts, asked.numbers, step_count);
     let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; asked.numbers.len()]);
@@ -133,16 +136,16 @@ pub fn sgd_meetings(asked: StepNumbers, feature_count: usize, step_count: usize)
     (features, counts, places)
 }
 
-/// What lies by rank and step, for each of them a list.
+/// Lists of items by rank and step.
 pub(super) struct StepLists<'a, T> {
     items: &'a [T],
-    /// Where those of each rank and step begin, and where the last ones end.
+    /// Start of each list, and the end of the last one.
     starts: Vec<usize>,
     step_count: usize,
 }
 
 impl<'a, T> StepLists<'a, T> {
-    /// So many for each rank in each step, ranks × steps.
+    /// Create lists with the given counts, ranks × steps.
     pub(super) fn new(counts: &[i64], items: &'a [T], step_count: usize) -> StepLists<'a, T> {
         let mut starts = vec![0];
         for count in counts {
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn features_that_several_ranks_ask_for_meet() {
-        // Of the first rank 3 and 1, then 2; of the second 1, then 2 and 0.
+        // First rank: 3 and 1, then 2; second rank: 1, then 2 and 0.
         let asked = StepNumbers { numbers: &[3, 1, 2, 1, 2, 0], counts: &[2, 1, 1, 2] };
         let (features, counts, places) = sgd_meetings(asked, 4, 2);
 

@@ -1,44 +1,45 @@
-//! Products of bytes: a vector of i32 that adds them up, and a kernel that can be compiled for each kind of it.
+//! Byte products: a vector of i32 that adds them up, and the trait of kernels compiled for each such vector.
 
 use super::scalar::F32x4;
 use super::vector::Vector;
 
 /// A kernel over bytes, compiled once per kind of [`ByteSums`].
 pub(crate) trait ByteJob {
-    /// What the kernel returns.
+    /// Result of the kernel.
     type Output;
 
-    /// Runs with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors; inlined as [`super::VectorJob::run`] is.
+    /// Run with vectors `B`, in register tiles of `ROWS` rows by `VECTORS` vectors. Inlining is as for
+    /// [`super::VectorJob::run`].
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) -> Self::Output;
 }
 
-/// A vector of i32, each the sum of products of four unsigned with four signed bytes, exactly.
+/// A vector of i32. Each lane is the exact sum of products of four unsigned and four signed bytes.
 ///
-/// Its functions may be called under [`Simd::run_bytes`](super::Simd::run_bytes) only, which knows that the machine has
-/// them.
+/// Its functions may only be called inside [`Simd::run_bytes`](super::Simd::run_bytes), which ensures that the machine
+/// has the instructions.
 pub(crate) trait ByteSums: Copy {
-    /// As many f32.
+    /// A vector of as many f32.
     type Floats: Vector;
 
-    /// The greatest magnitude that signed bytes may have: products of greater ones might not fit in between.
+    /// Largest magnitude of signed bytes. Products of greater bytes might overflow intermediate sums.
     const GREATEST: i8;
 
-    /// Zeros.
+    /// Return zeros.
     fn zero() -> Self;
 
-    /// Four unsigned bytes, for every lane.
+    /// Return four unsigned bytes in every lane.
     fn splat(four: [u8; 4]) -> Self;
 
-    /// Reads four signed bytes for each lane.
+    /// Load four signed bytes for each lane.
     ///
     /// # Safety
-    /// `from` points to as many readable bytes, aligned to the vector.
+    /// `from` points to this number of readable bytes, aligned to the vector.
     unsafe fn load(from: *const i8) -> Self;
 
-    /// Each lane more by the products of its unsigned and its signed bytes.
+    /// Add the products of the unsigned and signed bytes of each lane.
     fn plus_products(self, unsigned: Self, signed: Self) -> Self;
 
-    /// The sums as f32, to the nearest.
+    /// Convert the sums to the nearest f32.
     fn to_floats(self) -> Self::Floats;
 }
 
@@ -64,7 +65,7 @@ impl ByteSums for I32x4 {
 
     #[inline(always)]
     unsafe fn load(from: *const i8) -> Self {
-        // SAFETY: the caller vouches for sixteen aligned bytes.
+        // SAFETY: the caller guarantees sixteen aligned bytes.
         unsafe { *from.cast() }
     }
 

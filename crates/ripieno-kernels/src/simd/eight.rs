@@ -1,42 +1,42 @@
-//! Eight f64 side by side: the distances of one point to eight centroids, and which is the least.
+//! Eight f64 side by side: the distances of one point to eight centroids, and the smallest of them.
 
 use super::FEW_COLUMNS;
 use crate::Centroid;
 
-/// Eight f64, in as many registers as they take.
+/// Eight f64, in one or more registers.
 ///
-/// As with [`Vector`](super::Vector), its functions may be called under [`Simd::run`](super::Simd::run) only.
+/// As with [`Vector`](super::Vector), its functions may only be called inside [`Simd::run`](super::Simd::run).
 pub trait Eight: Copy {
-    /// `value` in every lane.
+    /// Return `value` in every lane.
     fn splat(value: f64) -> Self;
 
-    /// These values.
+    /// Load these values.
     fn of_f32(values: &[f32; 8]) -> Self;
 
-    /// These values.
+    /// Load these values.
     fn of_f64(values: &[f64; 8]) -> Self;
 
-    /// `self + (a − b)²`, rounded after each of the three.
+    /// Return `self + (a − b)²`, rounded after each of the three operations.
     fn plus_squared_difference(self, a: Self, b: Self) -> Self;
 
-    /// The least lane, and the first that has it; NaN is as good as infinity.
+    /// Return the smallest lane and the first index of this value. NaN counts as infinity.
     fn least(self) -> (f64, usize);
 }
 
-/// The least of the squared distances of a point to eight centroids, which stand column after column, and the first
-/// that has it: rounded as `squared_distance` does it for few columns.
+/// Return the smallest squared distance of a point to eight centroids, and the first index of this distance. The
+/// centroids are stored column by column. Rounding is as in `squared_distance` for few columns.
 #[inline(always)]
 pub(crate) fn least_distance<E: Eight, C: Centroid>(point: &[f64], centroids: &[[C; 8]]) -> (f64, usize) {
     debug_assert!(point.len() == centroids.len() && point.len() <= FEW_COLUMNS, "a coordinate in every column");
     let mut sums = E::splat(0.0);
-    // A loop: what is in a closure would not be compiled with the instructions of the level.
+    // A loop: a closure would not be compiled with the instructions of this level.
     for (&x, c) in point.iter().zip(centroids) {
         sums = sums.plus_squared_difference(E::splat(x), C::eight(c));
     }
     sums.least()
 }
 
-/// In plain Rust, for levels without vectors of their own for it.
+/// Plain Rust version for levels without suitable vectors.
 #[derive(Clone, Copy)]
 pub(crate) struct PlainEight([f64; 8]);
 
@@ -68,7 +68,7 @@ impl Eight for PlainEight {
         let [a, b, c, d, e, f, g, h] = numbers;
         let lesser = |x: f64, y: f64| if y < x { y } else { x };
         let least = lesser(lesser(lesser(a, b), lesser(c, d)), lesser(lesser(e, f), lesser(g, h)));
-        // Without a branch: which one it is cannot be foretold.
+        // Without a branch, because the outcome is unpredictable.
         let bits = (0..8).fold(0, |bits, lane| bits | u32::from(numbers[lane] == least) << lane);
         (least, bits.trailing_zeros() as usize % 8)
     }

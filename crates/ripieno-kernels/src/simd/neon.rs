@@ -4,7 +4,8 @@ use super::eight::PlainEight;
 use super::vector::{ProductSums, Vector, VectorJob};
 use std::arch::aarch64::*;
 
-/// 24 of the 32 registers hold sums, 4 the centroids' coordinates, the others the rows'.
+/// Run with register tiles: 24 of the 32 registers hold sums, 4 the centroids' coordinates, and the others the rows'
+/// coordinates.
 ///
 /// # Safety
 /// The machine has NEON.
@@ -17,8 +18,8 @@ pub(super) unsafe fn run<J: VectorJob>(job: J) -> J::Output {
 #[derive(Clone, Copy)]
 struct F32x4(float32x4_t);
 
-// SAFETY (of every block below): these functions run under `run` only, so the instructions are there; `load` and
-// `store` pass their callers' promise on.
+// SAFETY (of every block below): these functions run only inside `run`, so the instructions exist. `load` and `store`
+// pass on their callers' guarantees.
 impl Vector for F32x4 {
     type Mask = uint32x4_t;
     type Wide = F64x2;
@@ -119,7 +120,7 @@ impl Vector for F32x4 {
 
     #[inline(always)]
     fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
-        // SAFETY: see above; four f32 are as large as an array of them.
+        // SAFETY: see above; four f32 have the size of an array of four.
         unsafe { std::mem::transmute(vpaddq_f32(vpaddq_f32(a.0, b.0), vpaddq_f32(c.0, d.0))) }
     }
 }

@@ -34,13 +34,13 @@ impl Vector for F32x4 {
 
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
-        // SAFETY: the caller vouches for four aligned values.
+        // SAFETY: the caller guarantees four aligned values.
         unsafe { *from.cast() }
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
-        // SAFETY: the caller vouches for four aligned values.
+        // SAFETY: the caller guarantees four aligned values.
         unsafe { *to.cast() = self }
     }
 
@@ -127,13 +127,13 @@ impl ProductSums<f64> for F64x2 {
 
     #[inline(always)]
     unsafe fn read(from: *const f64) -> Self {
-        // SAFETY: the caller vouches for two aligned values.
+        // SAFETY: the caller guarantees two aligned values.
         unsafe { *from.cast() }
     }
 
     #[inline(always)]
     unsafe fn write(self, to: *mut f64) {
-        // SAFETY: the caller vouches for two aligned values.
+        // SAFETY: the caller guarantees two aligned values.
         unsafe { *to.cast() = self }
     }
 

@@ -1,23 +1,23 @@
 //! Register tiles: the scores of a few rows against a panel of centroids, and the best scores of a block of rows.
 //!
-//! A score is greater the nearer the centroid. With [`ScoreForm::Product`] it is `x·c − ½‖c‖²` (one multiply-add a
-//! coordinate; the rest of `−½‖x − c‖²` is the same for every centroid), with [`ScoreForm::Difference`] it is `−‖x − c‖²`
-//! (twice the work, but no cancellation; for few columns).
+//! A nearer centroid has a greater score. With [`ScoreForm::Product`] the score is `x·c − ½‖c‖²`: one multiply-add per
+//! coordinate, since the rest of `−½‖x − c‖²` is the same for every centroid. With [`ScoreForm::Difference`] it is `−‖x
+//! − c‖²`: twice the work without cancellation, for few columns.
 //!
-//! Each lane of a vector belongs to a centroid and keeps its own best score, runner-up and index; lanes meet once per
-//! row, after the last panel. So the matrix of scores is never stored.
+//! Each lane of a vector belongs to a centroid and keeps its own best score, runner-up and index. Lanes are combined
+//! once per row, after the last panel. So the matrix of scores is never stored.
 //! Source: Van Zee and van de Geijn, "BLIS", ACM TOMS 2015, section 4 (panels and register tiles).
 
 use super::vector::{Vector, VectorJob};
 use crate::panels::{PanelLine, Panels, ScoreForm};
 
-/// Rows of a block come in multiples of this, which every tile height divides.
+/// The number of rows of a block is a multiple of this, and every tile height divides it.
 pub(crate) const ROW_STEP: usize = 36;
 
-/// How many columns [`ScoreForm::Difference`] is made for.
+/// Largest number of columns for [`ScoreForm::Difference`].
 pub(crate) const FEW_COLUMNS: usize = 8;
 
-/// Rows that [`NearestRows`] compares at once where there are few columns.
+/// Number of rows that [`NearestRows`] compares at once for few columns.
 const FEW_COLUMNS_ROWS: usize = 4;
 
 /// The best centroid of a row, by score.
@@ -31,7 +31,7 @@ pub(crate) struct Nearest {
     pub index: u32,
 }
 
-/// The best score of each lane so far, of one row; memory for [`NearestRows`].
+/// The best score so far of each lane, for one row; a buffer for [`NearestRows`].
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Lanes {
     best: PanelLine,
@@ -39,9 +39,9 @@ pub(crate) struct Lanes {
     index: PanelLine,
 }
 
-/// Finds the best centroid of each of the rows, of which there is a multiple of [`ROW_STEP`].
+/// Job that finds the best centroid of each row. The number of rows is a multiple of [`ROW_STEP`].
 ///
-/// Of no type of points, so that it is compiled once per level.
+/// Independent of the type of the points, so that it is compiled once per level.
 pub(crate) struct NearestRows<'a> {
     pub rows: &'a [f32],
     pub panels: &'a Panels,
@@ -82,16 +82,16 @@ fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Finds every score of a tile of rows that is not below its row's limit.
+/// Job that finds every score of a tile of rows that is not below its row's limit.
 ///
-/// Of no type of points, as [`NearestRows`].
+/// Independent of the type of the points, like [`NearestRows`].
 pub(crate) struct TileFilter<'a> {
     /// At least as many rows as a tile has.
     pub rows: &'a [f32],
-    /// Of the first rows, no more than a tile has; the others are not asked for.
+    /// Limits of the first rows, at most as many as a tile has. The other rows are ignored.
     pub limits: &'a [f32],
     pub panels: &'a Panels,
-    /// Gets rows and centroids, per row in ascending order.
+    /// Receives rows and centroids, in ascending order per row.
     pub found: &'a mut Vec<(usize, usize)>,
 }
 
@@ -119,7 +119,7 @@ impl VectorJob for TileFilter<'_> {
     }
 }
 
-/// The scores of a full tile of rows and a panel of VECTORS vectors.
+/// Return the scores of a full tile of rows and a panel of VECTORS vectors.
 #[inline(always)]
 pub(crate) fn scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
@@ -132,7 +132,7 @@ pub(crate) fn scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// All rows against one panel after the other: a panel stays in the cache while the rows pass.
+/// Compare all rows with one panel after the other, so that a panel stays in the cache meanwhile.
 #[inline(always)]
 fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
@@ -160,7 +160,7 @@ fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// A few rows against all centroids, with everything about the rows in registers.
+/// Compare a few rows with all centroids, with the state of the rows in registers.
 #[inline(always)]
 fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], panels: &Panels, found: &mut [Nearest]) {
     let rows = rows.chunks_exact(FEW_COLUMNS_ROWS * DEPTH);
@@ -191,7 +191,7 @@ fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], pa
     }
 }
 
-/// The scores of a full tile of rows and a panel of VECTORS vectors, as products.
+/// Return the scores of a full tile of rows and a panel of VECTORS vectors, as products.
 #[inline(always)]
 pub(crate) fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
@@ -204,8 +204,8 @@ pub(crate) fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
     sums
 }
 
-/// As [`products`], of rows that lie anywhere, PARTS times ROWS of them. Of so many columns at a time the panel is in
-/// registers, so that of each row one address has to be known for all of these.
+/// Return the [`products`] of rows at any positions, PARTS times ROWS of them. The panel's COLUMNS columns at a time
+/// are in registers, so each row needs one address for all of these columns.
 #[inline(always)]
 pub(crate) fn products_apart<
     V: Vector,
@@ -224,7 +224,7 @@ pub(crate) fn products_apart<
     let coordinates = lines.as_ptr().cast::<f32>();
     let mut sums = [[[V::splat(0.0); VECTORS]; ROWS]; PARTS];
     let whole = depth - depth % COLUMNS;
-    // SAFETY: the panel has `depth` times VECTORS vectors, aligned; a row has `depth` values.
+    // SAFETY: the panel has `depth` times VECTORS aligned vectors; a row has `depth` values.
     unsafe {
         for begin in (0..whole).step_by(COLUMNS) {
             fold_apart::<V, ROWS, PARTS, VECTORS, COLUMNS>(rows, coordinates, begin, &mut sums);
@@ -239,11 +239,11 @@ pub(crate) fn products_apart<
     sums
 }
 
-/// Adds the products of so many columns from `begin` on.
+/// Add the products of COLUMNS columns, starting with column `begin`.
 ///
 /// # Safety
-/// Rows and panel have as many columns, and the panel's vectors are aligned.
-// Loops over numbers are unrolled, those over both arrays at once are not, and then the sums lie in memory.
+/// Rows and panel have this number of columns, and the panel's vectors are aligned.
+// Loops over indices are unrolled. Loops over both arrays at once are not, and would keep the sums in memory.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
 unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
@@ -252,7 +252,7 @@ unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VEC
     begin: usize,
     sums: &mut [[[V; VECTORS]; ROWS]; PARTS],
 ) {
-    // SAFETY: the caller says so.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let mut centroids = [[V::splat(0.0); VECTORS]; COLUMNS];
         for column in 0..COLUMNS {
@@ -306,7 +306,7 @@ fn differences<V: Vector, const ROWS: usize, const VECTORS: usize>(
     sums
 }
 
-/// Folds each coordinate of the rows and the panel's centroids into `sums`.
+/// Fold each coordinate of the rows and the panel's centroids into `sums`.
 #[inline(always)]
 fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
@@ -321,7 +321,7 @@ fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
     assert_eq!(rows.len(), ROWS * depth, "a full tile of rows");
     let (coordinates, rows) = (lines.as_ptr().cast::<f32>(), rows.as_ptr());
     for column in 0..depth {
-        // SAFETY: the panel has `depth` times VECTORS vectors, aligned; `rows` has ROWS times `depth` values.
+        // SAFETY: the panel has `depth` times VECTORS aligned vectors; `rows` has ROWS times `depth` values.
         unsafe {
             let mut centroids = [V::splat(0.0); VECTORS];
             for (vector, centroids) in centroids.iter_mut().enumerate() {
@@ -337,7 +337,7 @@ fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// [`Lanes`] in registers. `index` holds the number of a vector of centroids, as bits: it is only ever moved.
+/// [`Lanes`] in registers. `index` contains the number of a vector of centroids as bits, which are only moved.
 #[derive(Clone, Copy)]
 struct Best<V> {
     best: V,

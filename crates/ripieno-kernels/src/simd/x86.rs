@@ -16,7 +16,8 @@ pub(super) fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// 27 of the 32 registers hold sums, 3 the centroids' coordinates, 2 the rows'.
+/// Run with register tiles: 27 of the 32 registers hold sums, 3 the centroids' coordinates, and 2 the rows'
+/// coordinates.
 ///
 /// # Safety
 /// The machine has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
@@ -25,7 +26,8 @@ pub(super) unsafe fn run_avx512<J: VectorJob>(job: J) -> J::Output {
     job.run::<F32x16, 9, 3>()
 }
 
-/// 12 of the 16 registers hold sums, 2 the centroids' coordinates, 2 the rows'.
+/// Run with register tiles: 12 of the 16 registers hold sums, 2 the centroids' coordinates, and 2 the rows'
+/// coordinates.
 ///
 /// # Safety
 /// The machine has AVX2 and FMA.
@@ -38,8 +40,8 @@ pub(super) unsafe fn run_avx2<J: VectorJob>(job: J) -> J::Output {
 #[derive(Clone, Copy)]
 pub(super) struct F32x16(pub(super) __m512);
 
-// SAFETY (of every block below): these functions run under `run_avx512` only, so the instructions are there; `load` and
-// `store` pass their callers' promise on.
+// SAFETY (of every block below): these functions run only inside `run_avx512`, so the instructions exist. `load` and
+// `store` pass on their callers' guarantees.
 impl Vector for F32x16 {
     type Mask = __mmask16;
     type Wide = F64x8;
@@ -138,7 +140,7 @@ impl Vector for F32x16 {
 
     #[inline(always)]
     fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
-        // SAFETY: see above; four f32 are as large as an array of them.
+        // SAFETY: see above; four f32 have the size of an array of four.
         unsafe {
             let ab = _mm512_add_ps(_mm512_unpacklo_ps(a.0, b.0), _mm512_unpackhi_ps(a.0, b.0));
             let cd = _mm512_add_ps(_mm512_unpacklo_ps(c.0, d.0), _mm512_unpackhi_ps(c.0, d.0));
@@ -257,7 +259,7 @@ impl Vector for F32x8 {
 
     #[inline(always)]
     fn totals([a, b, c, d]: [Self; 4]) -> [f32; 4] {
-        // SAFETY: see above; four f32 are as large as an array of them.
+        // SAFETY: see above; four f32 have the size of an array of four.
         unsafe {
             let ab = _mm256_add_ps(_mm256_unpacklo_ps(a.0, b.0), _mm256_unpackhi_ps(a.0, b.0));
             let cd = _mm256_add_ps(_mm256_unpacklo_ps(c.0, d.0), _mm256_unpackhi_ps(c.0, d.0));
@@ -333,7 +335,7 @@ impl ProductSums<f64> for F64x4 {
     }
 }
 
-// SAFETY (of every block below): as for the vector of f32 of this level; arrays are read wherever they lie.
+// SAFETY (of every block below): as for the vector of f32 of this level; array loads need no alignment.
 impl Eight for F64x8 {
     #[inline(always)]
     fn splat(value: f64) -> Self {
@@ -365,7 +367,7 @@ impl Eight for F64x8 {
     fn least(self) -> (f64, usize) {
         // SAFETY: see above.
         unsafe {
-            // Of NaN and a number it gives the second.
+            // For NaN and a number the result is the second operand.
             let numbers = _mm512_min_pd(self.0, _mm512_set1_pd(f64::INFINITY));
             let halves = _mm512_min_pd(numbers, _mm512_shuffle_f64x2::<0b01_00_11_10>(numbers, numbers));
             let quarters = _mm512_min_pd(halves, _mm512_shuffle_f64x2::<0b10_11_00_01>(halves, halves));
@@ -380,7 +382,7 @@ impl Eight for F64x8 {
 #[derive(Clone, Copy)]
 pub(super) struct TwiceF64x4([__m256d; 2]);
 
-// SAFETY (of every block below): as for the vector of f32 of this level; arrays are read wherever they lie.
+// SAFETY (of every block below): as for the vector of f32 of this level; array loads need no alignment.
 impl Eight for TwiceF64x4 {
     #[inline(always)]
     fn splat(value: f64) -> Self {
@@ -419,7 +421,7 @@ impl Eight for TwiceF64x4 {
     fn least(self) -> (f64, usize) {
         // SAFETY: see above.
         unsafe {
-            // Of NaN and a number it gives the second.
+            // For NaN and a number the result is the second operand.
             let infinity = _mm256_set1_pd(f64::INFINITY);
             let (low, high) = (_mm256_min_pd(self.0[0], infinity), _mm256_min_pd(self.0[1], infinity));
             let four = _mm256_min_pd(low, high);

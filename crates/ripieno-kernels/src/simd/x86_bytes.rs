@@ -1,4 +1,4 @@
-//! Products of bytes on x86-64: AVX-512 VNNI, and AVX2 with bytes of seven bits.
+//! Byte products on x86-64: AVX-512 VNNI, and AVX2 with bytes of seven bits.
 
 use super::bytes::{ByteJob, ByteSums};
 use super::x86::{F32x8, F32x16};
@@ -9,7 +9,7 @@ pub(super) fn has_vnni() -> bool {
     is_x86_feature_detected!("avx512vnni")
 }
 
-/// 27 of the 32 registers hold sums, 3 the centroids' bytes, 2 the rows'.
+/// Run with register tiles: 27 of the 32 registers hold sums, 3 the centroids' bytes, and 2 the rows' bytes.
 ///
 /// # Safety
 /// The machine has AVX-512 F, BW, DQ, VL and VNNI, AVX2 and FMA.
@@ -18,7 +18,8 @@ pub(super) unsafe fn run_vnni<J: ByteJob>(job: J) -> J::Output {
     job.run::<I32x16, 9, 3>()
 }
 
-/// 8 of the 16 registers hold sums, 2 the centroids' bytes, the others the rows' and products.
+/// Run with register tiles: 8 of the 16 registers hold sums, 2 the centroids' bytes, and the others the rows' bytes and
+/// products.
 ///
 /// # Safety
 /// The machine has AVX2 and FMA.
@@ -31,8 +32,8 @@ pub(super) unsafe fn run_avx2<J: ByteJob>(job: J) -> J::Output {
 #[derive(Clone, Copy)]
 struct I32x16(__m512i);
 
-// SAFETY (of every block below): these functions run under `run_vnni` only, so the instructions are there; `load`
-// passes its callers' promise on.
+// SAFETY (of every block below): these functions run only inside `run_vnni`, so the instructions exist. `load` passes
+// on its callers' guarantees.
 impl ByteSums for I32x16 {
     type Floats = F32x16;
 
@@ -77,7 +78,7 @@ struct I32x8(__m256i);
 impl ByteSums for I32x8 {
     type Floats = F32x8;
 
-    /// Two products of 255 and this are less than 2¹⁵, where pairs of them are added up.
+    /// Two products of 255 with this value add up to less than 2¹⁵, the limit of intermediate pair sums.
     const GREATEST: i8 = 64;
 
     #[inline(always)]

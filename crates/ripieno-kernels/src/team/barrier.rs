@@ -1,8 +1,9 @@
-//! A barrier whose sense is a number that goes up: nobody leaves before all have come.
+//! Barrier of a team of threads, with an increasing generation number as its sense.
 //!
-//! Cost: an addition to one word per thread, and one store that all the others see.
+//! Cost: one addition to a shared word per thread, and one store that all other threads see.
 //! Source: Mellor-Crummey and Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", ACM
-//! TOCS 1991, section 3.1: the centralized sense-reversing barrier. Here a thread that has looked long enough sleeps.
+//! TOCS 1991, section 3.1: the centralized sense-reversing barrier. In this variant a waiting thread sleeps after a
+//! bounded time.
 
 use super::gate::{Gate, GateWord, SpinPolicy};
 
@@ -13,28 +14,28 @@ pub(super) struct Barrier<W> {
     generation: Gate<W>,
 }
 
-/// On cache lines of its own.
+/// A word on its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct PaddedLine<W>(W);
 
-/// The generation of a barrier that somebody will never come to.
+/// The generation of a broken barrier, at which some thread will never arrive.
 const BROKEN: u32 = u32::MAX >> 1;
 
-/// Somebody will never come to the barrier.
+/// Error: some thread will never arrive at the barrier.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BarrierBroken;
 
-/// The generation in which a thread has come.
+/// The generation of a thread's arrival.
 pub(super) struct BarrierGeneration(u32);
 
 impl<W: GateWord> Barrier<W> {
-    /// Comes to the barrier of `count` threads and goes on, whoever is missing. The last one lets those go that wait.
+    /// Arrive at the barrier of `count` threads without waiting. The last thread releases the waiting ones.
     pub(super) fn arrive(&self, count: u32) {
         self.arrive_at(self.generation.value(), count);
     }
 
-    /// Comes to the barrier of `count` threads, and waits for all the others.
+    /// Arrive at the barrier of `count` threads and wait for all others.
     pub(super) fn wait(&self, count: u32, patience: SpinPolicy) -> Result<(), BarrierBroken> {
         match self.come(count)? {
             Some(pass) => self.wait_for(pass, patience),
@@ -42,9 +43,9 @@ impl<W: GateWord> Barrier<W> {
         }
     }
 
-    /// Comes to the barrier of `count` threads; what to wait for, unless this thread is the last.
+    /// Arrive at the barrier of `count` threads. Returns the generation to wait for, or `None` for the last thread.
     pub(super) fn come(&self, count: u32) -> Result<Option<BarrierGeneration>, BarrierBroken> {
-        // It cannot change before this thread has come.
+        // The generation cannot change before this thread has arrived.
         let generation = self.generation.value();
         if generation == BROKEN {
             return Err(BarrierBroken);
@@ -52,21 +53,21 @@ impl<W: GateWord> Barrier<W> {
         Ok((!self.arrive_at(generation, count)).then_some(BarrierGeneration(generation)))
     }
 
-    /// Waits for all the others.
+    /// Wait for all other threads.
     pub(super) fn wait_for(&self, pass: BarrierGeneration, patience: SpinPolicy) -> Result<(), BarrierBroken> {
         if self.generation.wait_while(pass.0, patience) == BROKEN { Err(BarrierBroken) } else { Ok(()) }
     }
 
-    /// For a thread that will not come again: ends the waiting of all, now and later.
+    /// Break the barrier on behalf of a thread that will not arrive. All present and future waits end with an error.
     pub(super) fn break_up(&self) {
         self.generation.open(BROKEN);
     }
 
-    /// Whether this thread is the last.
+    /// Count an arrival and return whether this thread is the last.
     fn arrive_at(&self, generation: u32, count: u32) -> bool {
         let is_last = self.arrived.0.add(1) + 1 == count;
         if is_last {
-            // Nobody comes again before the generation goes up.
+            // No thread arrives again before the generation increases.
             self.arrived.0.swap(0);
             self.generation.open((generation + 1) % BROKEN);
         }

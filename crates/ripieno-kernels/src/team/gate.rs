@@ -1,4 +1,4 @@
-//! A number that threads wait for: they look for a bounded time, and then sleep until it changes.
+//! Gate: a number that threads wait on. They spin for a bounded time and then sleep until it changes.
 
 use super::worker_threads::OrderPlace;
 use ripieno_cores::CoLocationDetector;
@@ -7,44 +7,44 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the threads of a team share, so that the same code runs on real memory and inside the model checker.
+/// A shared word of a team. The trait lets the same code run on real memory and in the model checker.
 pub(super) trait GateWord: Default {
-    /// Where an order to a team lies.
+    /// Storage of a team's task.
     type Place: OrderPlace;
 
-    /// Atomic load, acquiring.
+    /// Atomic load with acquire ordering.
     fn load(&self) -> u32;
-    /// Atomic swap, acquiring and releasing; returns the value before.
+    /// Atomic swap with acquire-release ordering; returns the previous value.
     fn swap(&self, value: u32) -> u32;
-    /// Atomic addition, acquiring and releasing; returns the value before.
+    /// Atomic addition with acquire-release ordering; returns the previous value.
     fn add(&self, value: u32) -> u32;
-    /// Replaces `current` by `value`, or returns what else is there, acquired.
+    /// Replace `current` by `value`, or return the other value found, with acquire ordering.
     fn replace(&self, current: u32, value: u32) -> Result<u32, u32>;
-    /// Sleeps if the word is `value`, until [`GateWord::wake`]; it may also return earlier.
+    /// Sleep if the word equals `value`, until [`GateWord::wake`]. May return early.
     fn sleep_while(&self, value: u32);
-    /// Wakes all that sleep at this word.
+    /// Wake all threads that sleep on this word.
     fn wake(&self);
-    /// Calls `found` until it gives something or `patience` has come to its end.
+    /// Call `found` until it returns a value or `patience` is exhausted.
     fn look<R>(patience: SpinPolicy, found: impl FnMut() -> Option<R>) -> Option<R>;
 }
 
-/// How long a thread looks before it sleeps.
+/// Limits on spinning before a thread sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpinPolicy {
-    /// Looking, with the core offered to others every few looks.
+    /// Duration of spinning, with a yield after every few polls.
     pub(super) spin: Duration,
-    /// Looks after that, before each of which others may have the core.
+    /// Number of polls after spinning, each preceded by a yield.
     pub(super) yields: u32,
 }
 
-/// The number: 31 bits, and one that says that somebody sleeps. On cache lines of its own.
+/// The number: 31 bits, plus one bit that is set if a thread sleeps. On its own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Gate<W>(W);
 
 const ASLEEP: u32 = 1;
 
-/// A look takes some nanoseconds, a glance at the clock some tens.
+/// A poll takes some nanoseconds, a clock reading some tens of nanoseconds.
 const LOOKS_PER_GLANCE_AT_THE_CLOCK: usize = 32;
 
 impl<W: GateWord> Gate<W> {
@@ -52,14 +52,15 @@ impl<W: GateWord> Gate<W> {
         self.0.load() >> 1
     }
 
-    /// Makes the number `value`, and wakes those that sleep. What this thread wrote before is seen by those that wait.
+    /// Set the number and wake sleeping threads. Waiting threads see all previous writes of this thread.
     pub(super) fn open(&self, value: u32) {
         if self.0.swap(value << 1) & ASLEEP != 0 {
             self.0.wake();
         }
     }
 
-    /// Waits until the number is another than `value`, and returns it. As long as it takes: a sleeper costs nothing.
+    /// Wait until the number differs from `value`, and return it. Without a time limit, since a sleeping thread costs
+    /// nothing.
     pub(super) fn wait_while(&self, value: u32, patience: SpinPolicy) -> u32 {
         let changed = || Some(self.value()).filter(|&now| now != value);
         if let Some(now) = W::look(patience, changed) {
@@ -95,7 +96,7 @@ impl GateWord for AtomicU32 {
     }
 
     fn sleep_while(&self, value: u32) {
-        // An error is a signal, or another value: the caller looks again.
+        // An error means a signal or a changed value: the caller polls again.
         let _ = rustix::thread::futex::wait(self, rustix::thread::futex::Flags::PRIVATE, value, None);
     }
 
@@ -119,7 +120,7 @@ impl GateWord for AtomicU32 {
             if is_over() {
                 break;
             }
-            // What this thread waits for may be waiting for its core, on which other programs have put both.
+            // The awaited thread may need this core, if other programs made the scheduler place both threads on it.
             std::thread::yield_now();
             yields += 1;
         }
@@ -130,7 +131,7 @@ impl GateWord for AtomicU32 {
     }
 }
 
-/// Numbers those that wait.
+/// Counter that numbers the waiting threads.
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {

@@ -1,13 +1,17 @@
-//! Threads that stay: made by the first kernel that needs them, used by all that follow, until the process ends.
+//! Persistent thread teams: created by the first kernel that needs them and reused until the process ends.
 //!
-//! A team is a caller and helpers, who sleep between orders. A process has as many teams as callers compute at once; a
-//! caller takes one that is free, and gives it back. A forked child makes its own. Two models (Ekanayake et al., "Java
-//! thread and process performance for parallel machine learning on multicore HPC clusters", section III.A): fork-join
-//! is [`run`] for each phase, BSP is one [`run`] for all of them, with a [`TeamThread::wait`] between.
+//! A team consists of a caller and helpers, which sleep between tasks. A process has as many teams as callers that
+//! compute concurrently. A caller takes a free team and returns it. A forked child creates its own teams.
 //!
-//! Cost of a fork-join: a swap per helper and an addition by each, where nobody sleeps; a system call more for each one
-//! that does. A thread sleeps after it has looked for [`SPIN`], or, where threads share cores, [`YIELDS`] times. Each
-//! member looks at the clock before and after its work, and around every wait that is not over at once.
+//! There are two models. Fork-join is one [`run`] per phase. BSP is one [`run`] for all phases, separated by
+//! [`TeamThread::wait`].
+//!
+//! Cost of a fork-join: one swap per helper and one addition by each helper, plus a system call for each sleeping
+//! helper. A thread sleeps after it has polled for [`SPIN`], or [`YIELDS`] times if threads share cores. Each member
+//! reads the clock before and after its work, and around every wait that does not end at once.
+//!
+//! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
+//! clusters", section III.A.
 
 mod barrier;
 mod gate;
@@ -31,14 +35,14 @@ use std::time::{Duration, Instant};
 pub use pinning::{NotAllowed, pin_threads, pinned_cores};
 pub use times::{MemberTimes, thread_times};
 
-/// How long a thread looks before it sleeps: some times what waking it costs, so that it wastes little and sleeps
-/// seldom between the kernels of an iteration.
+/// Spinning time of a thread before it sleeps. It is a few times the cost of a wake-up, so little time is wasted and
+/// threads seldom sleep between the kernels of an iteration.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Where threads have to share cores, those that wait let the others work, and look this often meanwhile.
+/// Number of polls of a waiting thread if threads share cores, with a yield before each poll.
 const YIELDS: u32 = 4;
 
-/// A thread of a team while it works.
+/// A thread of a team during its work.
 pub struct TeamThread<'a> {
     index: usize,
     count: usize,
@@ -48,27 +52,27 @@ pub struct TeamThread<'a> {
 }
 
 impl TeamThread<'_> {
-    /// Which one of the team this is; the caller is 0.
+    /// Return the index of this thread in the team; the caller is 0.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// How many work.
+    /// Return the number of working threads.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Waits until every member has come here: all that they wrote before is then seen by all.
+    /// Wait until every member has arrived. All members then see all writes made before.
     ///
     /// # Panics
-    /// If another member panics instead of coming. The caller of the team gets that one's panic.
+    /// If another member panics instead of arriving. The caller of the team gets that panic.
     pub fn wait(&self) {
         if self.barrier.come(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(BarrierBroken) {
             resume_unwind(Box::new(BarrierBroken));
         }
     }
 
-    /// Whoever waits has the time to look at the clock.
+    /// A waiting thread has time to read the clock.
     fn wait_for(&self, pass: Option<BarrierGeneration>) -> Result<(), BarrierBroken> {
         let Some(pass) = pass else { return Ok(()) };
         let begin = Instant::now();
@@ -78,16 +82,16 @@ impl TeamThread<'_> {
     }
 }
 
-/// How many threads can compute at once in this process: cores that it may use, its container's CPU quota, and cores
-/// that its threads are pinned to. Kernels give their parts to no more.
+/// Return the number of threads that can compute concurrently in this process. It is limited by the allowed cores, the
+/// CPU quota of the container, and the cores used for pinning. Kernels use no more threads.
 pub(crate) fn core_count() -> usize {
     pool::core_count()
 }
 
-/// Calls `work` once on each of `count` threads, the caller's included, and returns when all are done.
+/// Call `work` once on each of `count` threads, including the caller's, and return when all are done.
 ///
 /// # Panics
-/// With the first panic of `work`, once all are done. Also if the system gives no more threads.
+/// With the first panic of `work`, once all are done. Also if the system cannot create more threads.
 pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     let barrier = Barrier::default();
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
@@ -96,7 +100,7 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     team.run(patience, &|index| {
         let member = TeamThread { index, count, barrier: &barrier, patience, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
-            // The first one: those that wait for it only leave after this.
+            // This is the first panic: waiting members only leave after it.
             panic.lock().expect("taking note does not panic").get_or_insert(payload);
             barrier.break_up();
         }
@@ -109,7 +113,7 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
 }
 
 impl SpinPolicy {
-    /// The patience of threads of which so many share a core.
+    /// Return the policy for a number of threads per core.
     fn of(threads_per_core: usize) -> SpinPolicy {
         match threads_per_core {
             1 => SpinPolicy { spin: SPIN, yields: 0 },

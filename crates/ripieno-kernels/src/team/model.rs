@@ -1,6 +1,6 @@
-//! Barrier and crew under a model checker: every interleaving of two or three threads, and every value that a weakly
-//! ordered machine may show them. A wake-up that is lost is reported as a deadlock, an order that is read while it is
-//! written as a race.
+//! Model checks of the barrier and the worker threads: every interleaving of two or three threads, with every value
+//! allowed by weak memory ordering. A lost wake-up is reported as a deadlock. A task that is read while it is written
+//! is reported as a data race.
 
 use super::barrier::{Barrier, BarrierBroken};
 use super::gate::{GateWord, SpinPolicy};
@@ -11,7 +11,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Interleavings with at most so many switches that no thread asked for: with more, a model takes hours.
+/// Largest number of involuntary context switches in an interleaving. With more, a check takes hours.
 const MOST_PREEMPTIONS: usize = 3;
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
@@ -20,10 +20,10 @@ fn model(check: impl Fn() + Sync + Send + 'static) {
     builder.check(check);
 }
 
-/// The least patience: every thread that has to wait goes to sleep.
+/// The shortest policy: every waiting thread sleeps.
 const NONE: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
-/// A word, and what the kernel has for it: a lock, under which it compares and puts threads to sleep.
+/// A word with a model of the kernel's futex: a lock for comparing and sleeping.
 #[derive(Default)]
 struct Modelled {
     word: AtomicU32,
@@ -70,24 +70,24 @@ impl GateWord for Modelled {
 #[derive(Default)]
 struct ModelledPlace(UnsafeCell<Option<WorkerTask>>);
 
-// SAFETY: loom checks that nobody reads while another writes.
+// SAFETY: loom checks that no thread reads while another writes.
 unsafe impl Send for ModelledPlace {}
 // SAFETY: as above.
 unsafe impl Sync for ModelledPlace {}
 
 impl OrderPlace for ModelledPlace {
     unsafe fn put(&self, order: Option<WorkerTask>) {
-        // SAFETY: loom checks that nobody reads.
+        // SAFETY: loom checks that no thread reads.
         self.0.with_mut(|place| unsafe { *place = order });
     }
 
     unsafe fn get(&self) -> Option<WorkerTask> {
-        // SAFETY: loom checks that nobody writes.
+        // SAFETY: loom checks that no thread writes.
         self.0.with(|place| unsafe { *place })
     }
 }
 
-/// A value that loom watches: it reports a read beside a write.
+/// A value observed by loom, which reports a read concurrent with a write.
 #[derive(Default)]
 struct Watched(UnsafeCell<u32>);
 
@@ -96,12 +96,12 @@ unsafe impl Sync for Watched {}
 
 impl Watched {
     fn set(&self, value: u32) {
-        // SAFETY: loom checks that nobody else has it.
+        // SAFETY: loom checks that no other thread accesses it.
         self.0.with_mut(|place| unsafe { *place = value });
     }
 
     fn get(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes it.
+        // SAFETY: loom checks that no thread writes it.
         self.0.with(|place| unsafe { *place })
     }
 }
@@ -156,7 +156,7 @@ fn every_thread_of_a_crew_works_once_for_each_order_and_ends_with_it() {
         let mut crew = crew(1);
         for order in 1..=2 {
             let done: [Watched; 2] = Default::default();
-            // SAFETY: it unwinds only when the test fails, and there is a helper.
+            // SAFETY: it unwinds only when the test fails, and one helper exists.
             unsafe { crew.run(2, NONE, &|index| done[index].set(done[index].get() + order)) };
             assert_eq!([done[0].get(), done[1].get()], [order, order]);
         }

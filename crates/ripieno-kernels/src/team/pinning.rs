@@ -1,7 +1,7 @@
-//! Threads pinned to cores: member `i` of every team computes on the `i`th of some cores, and on no other.
+//! Pinning of threads to cores: member `i` of every team computes only on the `i`th of the given cores.
 //!
-//! A helper is pinned when an order first finds it elsewhere, and stays. The caller is pinned for the time of an order:
-//! what its thread starts in between may run wherever the process may.
+//! A helper is pinned when a task first finds it on another core, and stays pinned. The caller is pinned for the
+//! duration of a task. Threads that it starts between tasks may run on every core of the process.
 //! Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC
 //! clusters", table I: explicit thread affinity.
 
@@ -10,24 +10,24 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::cell::Cell;
 use std::fmt::{self, Display, Formatter};
 
-/// Where threads of teams are to be.
+/// Cores of the threads of teams.
 #[derive(Default)]
 pub(super) struct Pins {
-    /// Of each member; empty where threads are wherever they like.
+    /// Core of each member; empty without pinning.
     pub(super) cores: Vec<usize>,
-    /// What a thread may use that is pinned no more.
+    /// Allowed cores of a thread that is no longer pinned.
     anywhere: Option<CpuSet>,
 }
 
 thread_local! {
-    /// The core that this helper is pinned to.
+    /// The core of this helper.
     static PINNED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A core that this process may not use, or that there is not.
+/// Error: a core does not exist, or this process may not use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAllowed {
-    /// Its number.
+    /// Number of the core.
     pub core: usize,
 }
 
@@ -39,11 +39,11 @@ impl Display for NotAllowed {
 
 impl std::error::Error for NotAllowed {}
 
-/// From now on, member `i` of every team of this process computes on `cores[i % cores.len()]`; with no core, threads
-/// are wherever they like. A forked child begins without.
+/// Pin member `i` of every team of this process to `cores[i % cores.len()]`. An empty list ends the pinning. A forked
+/// child starts without pinning.
 ///
 /// # Errors
-/// If the calling thread may not use one of the cores; then nothing changes.
+/// If the calling thread may not use one of the cores. Then nothing changes.
 pub fn pin_threads(cores: &[usize]) -> Result<(), NotAllowed> {
     let anywhere = allowed();
     match cores.iter().find(|&&core| core >= CpuSet::MAX_CPU || !anywhere.is_set(core)) {
@@ -55,20 +55,20 @@ pub fn pin_threads(cores: &[usize]) -> Result<(), NotAllowed> {
     }
 }
 
-/// What [`pin_threads`] was last given.
+/// Return the cores last passed to [`pin_threads`].
 pub fn pinned_cores() -> Vec<usize> {
     pool::pins().cores.clone()
 }
 
 impl Pins {
-    /// Brings the calling thread, a caller of a team, to its core until the value is dropped.
+    /// Move the calling thread, a caller of a team, to its core until the returned value is dropped.
     pub(super) fn bring_caller(&self) -> Pinned {
         let before = self.core(0).map(|_| allowed());
         self.core(0).map(only).iter().for_each(go_to);
         Pinned { before }
     }
 
-    /// Brings the calling thread, that of helper `index`, to its core.
+    /// Move the calling thread, helper `index`, to its core.
     pub(super) fn bring_helper(&self, index: usize) {
         let core = self.core(index);
         if PINNED.replace(core) != core {
@@ -81,7 +81,7 @@ impl Pins {
     }
 }
 
-/// A caller on its core.
+/// A caller pinned to its core.
 pub(super) struct Pinned {
     before: Option<CpuSet>,
 }
@@ -102,8 +102,8 @@ fn only(core: usize) -> CpuSet {
     set
 }
 
-/// Where it is not let go, as when a container has been given other cores since, a thread stays where it may be: the
-/// kernel has moved it, and its work is not less right there.
+/// Set the affinity of the calling thread. On error, for example after a change of the container's cores, the thread
+/// stays on a core chosen by the kernel, which is still correct.
 fn go_to(set: &CpuSet) {
     let _ = sched_setaffinity(None, set);
 }

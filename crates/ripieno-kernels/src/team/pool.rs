@@ -1,4 +1,4 @@
-//! The teams of this process, and who has them.
+//! Pool of the teams of this process.
 
 use super::gate::SpinPolicy;
 use super::pinning::Pins;
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle, available_parallelism};
 use std::time::{Duration, Instant};
 
-/// A caller's place and its helpers, and what they have done.
+/// The state of a caller and its helpers, with their times.
 struct Team {
     crew: WorkerThreads<AtomicU32, JoinHandle<()>>,
-    /// Of the caller first.
+    /// Times per member, caller first.
     diaries: Vec<ThreadTimes>,
     ledger: TeamTimes,
 }
@@ -23,13 +23,13 @@ struct Team {
 struct Pool {
     free: Mutex<Vec<Team>>,
     pins: Mutex<Arc<Pins>>,
-    /// Threads of the teams that work now, callers included.
+    /// Number of threads of the currently working teams, including callers.
     working: AtomicUsize,
     core_count: usize,
 }
 
-/// Made by the first that needs it, and never freed: helpers live as long as the process. A forked child has none, for
-/// it has no thread of its parent's teams.
+/// Created on first use and never freed: helpers live as long as the process. A forked child has no pool, because the
+/// threads of its parent's teams do not exist in it.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn forget_the_parents_pool() {
@@ -38,12 +38,13 @@ extern "C" fn forget_the_parents_pool() {
 
 impl Pool {
     fn of_this_process() -> &'static Pool {
-        // SAFETY: a pool that was published is never freed.
+        // SAFETY: a published pool is never freed.
         unsafe { POOL.load(Ordering::Acquire).as_ref() }.unwrap_or_else(Pool::publish)
     }
 
     fn publish() -> &'static Pool {
-        // SAFETY: the handler stores to an atomic, which is all right in a child of threads. More of them do no harm.
+        // SAFETY: the handler only stores to an atomic, which is allowed in a forked child of a process with threads.
+        // Repeated registration is harmless.
         let registered = unsafe { libc::pthread_atfork(None, None, Some(forget_the_parents_pool)) };
         assert_eq!(registered, 0, "out of memory for a handler of forks");
         let core_count = available_parallelism().map_or(1, |count| count.get());
@@ -55,15 +56,15 @@ impl Pool {
         }));
         let published = POOL.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire);
         if published.is_err() {
-            // SAFETY: nobody else has seen it.
+            // SAFETY: no other thread has seen it.
             drop(unsafe { Box::from_raw(own) });
         }
-        // SAFETY: as in `of_this_process`; a fork would have had to happen on this thread.
+        // SAFETY: as in `of_this_process`. A fork in between could only happen on this thread.
         unsafe { &*published.err().unwrap_or(own) }
     }
 }
 
-/// As [`super::core_count`].
+/// See [`super::core_count`].
 pub(super) fn core_count() -> usize {
     let pool = Pool::of_this_process();
     match pins().cores.len() {
@@ -72,17 +73,17 @@ pub(super) fn core_count() -> usize {
     }
 }
 
-/// Where members of teams are to be.
+/// Return the cores of the members of teams.
 pub(super) fn pins() -> Arc<Pins> {
     Pool::of_this_process().pins.lock().expect("taking the pins does not panic").clone()
 }
 
-/// Says where members of teams are to be from now on.
+/// Set the cores of the members of teams.
 pub(super) fn set_pins(pins: Pins) {
     *Pool::of_this_process().pins.lock().expect("taking the pins does not panic") = Arc::new(pins);
 }
 
-/// As [`super::thread_times`].
+/// See [`super::thread_times`].
 pub(super) fn times() -> Vec<MemberTimes> {
     let free = Pool::of_this_process().free.lock().expect("taking a team does not panic");
     let of_a_team = |team: &Team| {
@@ -92,9 +93,9 @@ pub(super) fn times() -> Vec<MemberTimes> {
     free.iter().flat_map(of_a_team).collect()
 }
 
-/// A team of `count` threads, the caller's included, lent until it is dropped.
+/// A team of `count` threads, including the caller's, borrowed until it is dropped.
 pub(super) struct TeamLease {
-    /// There until it is given back.
+    /// `Some` until the team is returned.
     team: Option<Team>,
     count: usize,
     threads_per_core: usize,
@@ -103,11 +104,11 @@ pub(super) struct TeamLease {
 }
 
 impl TeamLease {
-    /// Takes the team that was given back last, whose memory is most likely in a cache; if there is one that has enough
-    /// helpers, of those.
+    /// Take the most recently returned team, because its memory is most likely cached. Teams with enough helpers are
+    /// preferred.
     ///
     /// # Panics
-    /// If the system gives no more threads.
+    /// If the system cannot create more threads.
     pub(super) fn new(count: usize) -> TeamLease {
         let pool = Pool::of_this_process();
         let team = {
@@ -125,13 +126,13 @@ impl TeamLease {
         lent
     }
 
-    /// How many of the threads that work share a core.
+    /// Return the number of working threads per core.
     pub(super) fn threads_per_core(&self) -> usize {
         self.threads_per_core
     }
 
-    /// Calls `work`, which does not unwind, with every number below the count of threads, on one of them each. It says
-    /// for how long it has waited.
+    /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
+    /// the time it has waited.
     pub(super) fn run(&mut self, patience: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
         let Team { crew, diaries, ledger } = self.team.as_mut().expect("given back when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
@@ -144,7 +145,7 @@ impl TeamLease {
             let waited = work(index);
             diaries[index].add(begin.elapsed().saturating_sub(waited));
         };
-        // SAFETY: the callers' promise, and there are as many helpers.
+        // SAFETY: as promised by the callers, and enough helpers exist.
         unsafe { crew.run(self.count, patience, &noted) };
         drop(caller);
         ledger.add(self.count, begin.elapsed());
@@ -165,7 +166,7 @@ impl TeamLease {
 }
 
 impl Team {
-    /// A place for a caller, without helpers.
+    /// Create the team of a caller without helpers.
     fn of_nobody() -> Team {
         let crew = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
         Team { crew, diaries: vec![ThreadTimes::default()], ledger: TeamTimes::default() }
@@ -176,7 +177,7 @@ impl Drop for TeamLease {
     fn drop(&mut self) {
         let team = self.team.take().expect("given back once");
         if !ptr::eq(POOL.load(Ordering::Acquire), self.pool) {
-            // A child forked meanwhile: its helpers are not in this process.
+            // This is a forked child: the helpers do not exist in this process.
             std::mem::forget(team);
             return;
         }
@@ -185,11 +186,11 @@ impl Drop for TeamLease {
     }
 }
 
-/// An order in ordinary memory.
+/// Task storage in ordinary memory.
 #[derive(Default)]
 pub(super) struct OrderMemory(UnsafeCell<Option<WorkerTask>>);
 
-// SAFETY: whoever reads or writes it keeps to what `OrderPlace` says.
+// SAFETY: readers and writers follow the rules of `OrderPlace`.
 unsafe impl Send for OrderMemory {}
 // SAFETY: as above.
 unsafe impl Sync for OrderMemory {}

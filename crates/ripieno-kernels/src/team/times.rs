@@ -1,30 +1,30 @@
-//! How long the threads of teams have computed, and waited for each other.
+//! Computing and waiting times of the threads of teams.
 
 use super::pool;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a member of a team has done so far.
+/// Times of a member of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberTimes {
-    /// Which one of its team; the caller is 0.
+    /// Index in its team; the caller is 0.
     pub index: usize,
-    /// Its thread as the kernel numbers it; that of the latest caller.
+    /// Kernel thread ID; for the caller, of the latest calling thread.
     pub tid: i32,
-    /// Orders that it was part of.
+    /// Number of tasks in which it took part.
     pub order_count: u64,
-    /// Time in its work, but for waits at barriers.
+    /// Time in its work without waits at barriers.
     pub computing: Duration,
-    /// The rest of these orders: at barriers, and until the others had begun and ended.
+    /// The remaining time of these tasks: at barriers, and while the other members started and finished.
     pub waiting: Duration,
 }
 
-/// Of every member of every team that does not work right now, team by team.
+/// Return the times of every member of every idle team, team by team.
 pub fn thread_times() -> Vec<MemberTimes> {
     pool::times()
 }
 
-/// What each member notes for itself, on cache lines of its own.
+/// The counters of a member, on their own cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct ThreadTimes {
@@ -33,21 +33,21 @@ pub(super) struct ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// Notes that the calling thread has computed for so long.
+    /// Add a computing time of the calling thread.
     pub(super) fn add(&self, computing: Duration) {
         self.tid.store(this_thread(), Ordering::Relaxed);
         self.computing_ns.fetch_add(computing.as_nanos() as u64, Ordering::Relaxed);
     }
 }
 
-/// The orders of a team, by how many members they were for.
+/// Number and duration of a team's tasks, by their number of members.
 #[derive(Default)]
 pub(super) struct TeamTimes {
     orders: Vec<(u64, Duration)>,
 }
 
 impl TeamTimes {
-    /// Notes an order for `count` members that has taken so long.
+    /// Record a task for `count` members and its duration.
     pub(super) fn add(&mut self, count: usize, took: Duration) {
         self.orders.resize(self.orders.len().max(count + 1), (0, Duration::ZERO));
         let (orders, time) = &mut self.orders[count];
@@ -55,7 +55,7 @@ impl TeamTimes {
         *time += took;
     }
 
-    /// What a member has done.
+    /// Return the times of a member.
     pub(super) fn of(&self, index: usize, diary: &ThreadTimes) -> MemberTimes {
         let mine = self.orders.iter().skip(index + 1);
         let (order_count, engaged) = mine.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));

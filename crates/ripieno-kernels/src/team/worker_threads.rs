@@ -1,11 +1,11 @@
-//! A caller and its helpers: an order goes out to some of them, and comes back when the last one is done.
+//! Worker threads: a caller assigns a task to some helpers and waits until all of them have finished.
 
 use super::barrier::Barrier;
 use super::gate::{Gate, GateWord, SpinPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The helpers of one caller at a time. When it is dropped, they end.
+/// The helpers of one caller at a time. Dropping it ends them.
 pub(super) struct WorkerThreads<W: GateWord, Helper> {
     desk: Arc<Desk<W>>,
     helpers: Vec<(Arc<Gate<W>>, Helper)>,
@@ -13,39 +13,39 @@ pub(super) struct WorkerThreads<W: GateWord, Helper> {
     join: fn(Helper),
 }
 
-/// What helpers share with their caller.
+/// State shared by helpers and their caller.
 #[derive(Default)]
 pub(super) struct Desk<W: GateWord> {
     order: W::Place,
     done: Barrier<W>,
 }
 
-/// What the threads of a crew are to do.
+/// The task of the threads.
 #[derive(Clone, Copy)]
 pub(super) struct WorkerTask {
-    /// Called with the number of the thread. The caller of [`WorkerThreads::run`] keeps it until all are done.
+    /// Called with the number of the thread. The caller of [`WorkerThreads::run`] keeps it alive until all are done.
     work: *const (dyn Fn(usize) + Sync),
     count: u32,
     patience: SpinPolicy,
 }
 
-/// Where an order lies. The helpers that it concerns read it between an opening of their gates and their coming to the
-/// barrier at the end; the caller writes before the one and after the other.
+/// Storage of a task. Participating helpers read it after their gate was opened and before they arrive at the final
+/// barrier. The caller writes it outside of this interval.
 pub(super) trait OrderPlace: Default {
-    /// Puts an order down; none is the last.
+    /// Store a task; `None` ends the helpers.
     ///
     /// # Safety
     /// No helper may be reading.
     unsafe fn put(&self, order: Option<WorkerTask>);
 
-    /// The order.
+    /// Return the task.
     ///
     /// # Safety
     /// The caller may not be writing.
     unsafe fn get(&self) -> Option<WorkerTask>;
 }
 
-/// A helper that has not been of use yet does not look: it sleeps.
+/// Policy of a helper without a previous task: it sleeps without spinning.
 const NEW: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
@@ -53,7 +53,7 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
         WorkerThreads { desk: Arc::default(), helpers: Vec::new(), join }
     }
 
-    /// Takes on one more helper, whose thread `spawn` makes of what it is given.
+    /// Add a helper. `spawn` starts its thread with the given context.
     pub(super) fn hire<E>(&mut self, spawn: impl FnOnce(WorkerContext<W>) -> Result<Helper, E>) -> Result<(), E> {
         let gate = Arc::new(Gate::default());
         let duty = WorkerContext { desk: self.desk.clone(), gate: gate.clone(), index: self.helpers.len() + 1 };
@@ -61,22 +61,22 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
         Ok(())
     }
 
-    /// Calls `work` with every number below `count`, each on a thread of its own, the caller's with 0.
+    /// Call `work` with every number below `count`, each on its own thread; the caller's number is 0.
     ///
     /// # Safety
     /// `work` does not unwind, and there are `count - 1` helpers.
     pub(super) unsafe fn run<'a>(&mut self, count: usize, patience: SpinPolicy, work: &'a (dyn Fn(usize) + Sync + 'a)) {
-        // SAFETY: only the lifetime differs, and all helpers are done with it before this returns.
+        // SAFETY: only the lifetime differs, and all helpers have finished with it before this returns.
         let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
         let order = WorkerTask { work, count: count as u32, patience };
-        // SAFETY: nobody else runs this crew, and the helpers of the last order are done with it.
+        // SAFETY: no other thread runs these workers, and the helpers have finished the last task.
         unsafe { self.desk.order.put(Some(order)) };
         self.call(count - 1);
         work(0);
         self.desk.done.wait(order.count, patience).expect("every helper comes to the end");
     }
 
-    /// Opens the gates of the first helpers.
+    /// Open the gates of the first helpers.
     fn call(&self, helper_count: usize) {
         for (gate, _) in &self.helpers[..helper_count] {
             gate.open(gate.value().wrapping_add(1) & (u32::MAX >> 1));
@@ -86,14 +86,14 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
 
 impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
     fn drop(&mut self) {
-        // SAFETY: no order is out.
+        // SAFETY: no task is running.
         unsafe { self.desk.order.put(None) };
         self.call(self.helpers.len());
         self.helpers.drain(..).for_each(|(_, helper)| (self.join)(helper));
     }
 }
 
-/// What a helper's thread has to do.
+/// Context of a helper's thread.
 pub(super) struct WorkerContext<W: GateWord> {
     desk: Arc<Desk<W>>,
     gate: Arc<Gate<W>>,
@@ -101,19 +101,19 @@ pub(super) struct WorkerContext<W: GateWord> {
 }
 
 impl<W: GateWord> WorkerContext<W> {
-    /// Which helper it is, from 1 on.
+    /// Return the number of the helper, starting at 1.
     pub(super) fn index(&self) -> usize {
         self.index
     }
 
-    /// Carries out orders until the last.
+    /// Execute tasks until the last one.
     pub(super) fn serve(self) {
         let (mut generation, mut patience) = (0, NEW);
         loop {
             generation = self.gate.wait_while(generation, patience);
-            // SAFETY: the gate was opened, and this helper has not come to the end.
+            // SAFETY: the gate was opened, and this helper has not arrived at the final barrier.
             let Some(order) = (unsafe { self.desk.order.get() }) else { return };
-            // SAFETY: the caller keeps it until this helper comes to the end.
+            // SAFETY: the caller keeps it until this helper arrives at the final barrier.
             unsafe { (*order.work)(self.index) };
             patience = order.patience;
             self.desk.done.arrive(order.count);

@@ -1,39 +1,42 @@
-//! Which bytes of a block of text are blank: one bit per byte.
+//! Bit masks of the blank bytes in blocks of text.
 
 use crate::Simd;
 
-/// Bytes of a block: a bit of a u64 each.
+/// Bytes of a block, one per bit of a u64.
 pub(super) const BLOCK_BYTES: usize = 64;
 
-/// Whether a byte divides words: ASCII white space, which is space, `\t`, `\n`, `\v`, `\f` and `\r`.
+/// Whether a byte separates words: ASCII white space, which is space, `\t`, `\n`, `\v`, `\f` and `\r`.
 #[inline(always)]
 pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte.wrapping_sub(b'\t') <= b'\r' - b'\t'
 }
 
-/// Finds blanks with the instructions of one SIMD level.
+/// Search for blanks with the instructions of one SIMD level.
 pub(super) trait Blanks {
-    /// Bit `i` tells whether byte `i` is blank.
+    /// Return a mask with bit `i` set if byte `i` is blank.
     fn of(block: &[u8; BLOCK_BYTES]) -> u64;
 }
 
-/// A loop over blocks, compiled once per level. What it calls is `#[inline(always)]`, so that it is compiled with it.
+/// A loop over blocks, compiled once per level. Functions that it calls must be `#[inline(always)]` to be compiled for
+/// the level.
 pub(super) trait Loop {
     type Output;
 
     fn run<B: Blanks>(self) -> Self::Output;
 }
 
-/// Runs `work` with the instructions of level `simd`, which this machine has.
+/// Run `work` with the instructions of level `simd`, which this machine must have.
 pub(super) fn run<L: Loop>(simd: Simd, work: L) -> L::Output {
     match simd {
-        // SAFETY: a level is made for machines that have it, and AVX-512 is one with AVX2.
+        // SAFETY: a level only exists on machines that support it, and AVX-512 includes AVX2.
         #[cfg(target_arch = "x86_64")]
         Simd::Avx2 | Simd::Avx512 => unsafe { run_avx2(work) },
         _ => work.run::<Portable>(),
     }
 }
 
+/// Run `work` with AVX2 instructions.
+///
 /// # Safety
 /// The machine has AVX2.
 #[cfg(target_arch = "x86_64")]
@@ -47,7 +50,7 @@ struct Portable;
 impl Blanks for Portable {
     #[inline(always)]
     fn of(block: &[u8; BLOCK_BYTES]) -> u64 {
-        // The product moves the lowest bits of 8 bytes side by side into the highest byte.
+        // The product moves the lowest bits of 8 adjacent bytes into the highest byte.
         const GATHER: u64 = 0x0102_0408_1020_4080;
         let flags = block.map(|byte| u8::from(is_blank(byte)));
         let (eights, _) = flags.as_chunks::<8>();
@@ -64,8 +67,8 @@ impl Blanks for Avx2 {
     fn of(block: &[u8; BLOCK_BYTES]) -> u64 {
         use std::arch::x86_64::*;
         let half = |from: usize| -> u64 {
-            // SAFETY: `run_avx2` alone uses this type, so the instructions are there; 32 bytes from 0 and from 32 lie
-            // in the block, and the load needs no alignment.
+            // SAFETY: only `run_avx2` uses this type, so the instructions exist. 32 bytes from 0 and from 32 lie in the
+            // block, and the load needs no alignment.
             let mask = unsafe {
                 let bytes = _mm256_loadu_si256(block[from..].as_ptr().cast());
                 let space = _mm256_cmpeq_epi8(bytes, _mm256_set1_epi8(b' ' as i8));

@@ -1,8 +1,8 @@
-//! Line search: the lines of a text that match a pattern, as `grep` finds them.
+//! Line search: the lines of a text that match a pattern, as in `grep`.
 //!
-//! The pattern is searched in the whole text, so that text without matches is passed at the speed of the search. It is
-//! rewritten first so that no match has a line end, as no line has one; nothing is looked at beyond the line of a
-//! match.
+//! The pattern is searched in the whole text, so text without matches is processed at the speed of the search. First
+//! the pattern is rewritten so that no match contains a line end, because no line contains one. The search does not
+//! look beyond the line of a match.
 //! Cost: one pass of the `regex` crate's engine, and one that counts line ends.
 
 use crate::keyed::Strings;
@@ -16,29 +16,29 @@ use std::fmt;
 use std::io::Write;
 use std::ops::Range;
 
-/// What a pattern may need when it is compiled.
+/// Memory limit of a compiled pattern in bytes.
 const MOST_BYTES: usize = 10 << 20;
 
-/// Which lines are wanted.
+/// Options of a line search.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineQuery {
-    /// The pattern is a string to find as it is, not a regular expression.
+    /// Whether the pattern is a literal string instead of a regular expression.
     pub fixed: bool,
-    /// Capitals and small letters are the same.
+    /// Whether to ignore case.
     pub ignore_case: bool,
-    /// Lines that do not match are wanted.
+    /// Whether to select the lines that do not match.
     pub invert: bool,
 }
 
 /// A search for lines that match a pattern.
 ///
-/// Lines end with `\n`, which is not part of them; the last one may lack its end. Patterns have the syntax of the
-/// `regex` crate, but for the Unicode classes of ages and of breaks; `^` and `$` are the ends of a line.
+/// Lines end with `\n`, which is not part of the line; the last line end may be missing. Patterns have the syntax of
+/// the `regex` crate without the Unicode classes of ages and breaks; `^` and `$` are the ends of a line.
 ///
 /// ```
-/// use ripieno_kernels::text::{LineSearch, Search};
+/// use ripieno_kernels::text::{LineQuery, LineSearch};
 ///
-/// let search = LineSearch::new("^b", Search::default())?;
+/// let search = LineSearch::new("^b", LineQuery::default())?;
 /// let found = search.find(b"a b\nbe\nb", usize::MAX);
 /// assert_eq!(found.numbers, [1, 2]);
 /// assert_eq!(found.lines().iter().collect::<Vec<_>>(), [b"be".as_slice(), b"b"]);
@@ -47,12 +47,12 @@ pub struct LineQuery {
 #[derive(Clone, Debug)]
 pub struct LineSearch {
     pattern: Regex,
-    /// Whether every line must be searched alone.
+    /// Whether every line must be searched separately.
     by_line: bool,
     invert: bool,
 }
 
-/// A pattern that cannot be searched for; printed, it is one sentence that says why and where.
+/// Error: an invalid pattern. Its text is one sentence with reason and position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadPattern(String);
 
@@ -77,16 +77,17 @@ impl From<regex_syntax::Error> for BadPattern {
 }
 
 impl LineSearch {
-    /// A search for the lines with `pattern`.
+    /// Create a search for the lines that match `pattern`.
     ///
     /// # Errors
-    /// The pattern is no regular expression, or needs more than 10 MiB when compiled.
+    /// If the pattern is not a regular expression, or needs more than 10 MiB when compiled.
     pub fn new(pattern: &str, search: LineQuery) -> Result<LineSearch, BadPattern> {
         let LineQuery { fixed, ignore_case, invert } = search;
         let pattern = if fixed { regex_syntax::escape(pattern) } else { pattern.to_string() };
         let mut parser = ParserBuilder::new().utf8(false).multi_line(true).case_insensitive(ignore_case).build();
         let parsed = within_lines(&parser.parse(&pattern)?);
-        // Between a carriage return and a line feed these do not tell the end of a line from its inside.
+        // Between a carriage return and a line feed these assertions do not distinguish the end of a line from its
+        // inside.
         let looks = parsed.properties().look_set();
         let by_line = looks.contains(Look::StartCRLF) || looks.contains(Look::EndCRLF);
         let pattern = Regex::builder()
@@ -99,7 +100,7 @@ impl LineSearch {
         Ok(LineSearch { pattern, by_line, invert })
     }
 
-    /// The lines of `text` that are wanted, the first `at_most` of them.
+    /// Return the first `at_most` selected lines of `text`.
     pub fn find(&self, text: &[u8], at_most: usize) -> MatchedLines {
         let mut found = MatchedLines { offsets: vec![0], ..MatchedLines::default() };
         let (mut number, mut counted) = (0, 0);
@@ -115,14 +116,14 @@ impl LineSearch {
         found
     }
 
-    /// How many lines of `text` are wanted, `at_most` of them counted.
+    /// Return the number of selected lines of `text`, up to `at_most`.
     pub fn count(&self, text: &[u8], at_most: usize) -> usize {
         let mut count = 0;
         self.for_each(text, at_most, |_| count += 1);
         count
     }
 
-    /// Calls `take` with every line that is wanted, up to `at_most` of them.
+    /// Call `take` with every selected line, up to `at_most` of them.
     fn for_each(&self, text: &[u8], at_most: usize, mut take: impl FnMut(Range<usize>)) {
         let mut left = at_most;
         let mut from = 0;
@@ -143,7 +144,7 @@ impl LineSearch {
         }
     }
 
-    /// The next line of `text` with a match, at `from`, where a line begins, or after it.
+    /// Return the next line of `text` with a match. `from` must be the start of a line.
     fn next_line(&self, text: &[u8], mut from: usize) -> Option<Range<usize>> {
         if self.by_line {
             while from < text.len() {
@@ -155,14 +156,14 @@ impl LineSearch {
             }
             return None;
         }
-        // No match has a line end, so the one that ends first is in the first line that has any.
+        // No match contains a line end, so the match that ends first is in the first line with a match.
         let found = self.pattern.search_half(&Input::new(text).range(from..).earliest(true))?;
         let start = memrchr(b'\n', &text[from..found.offset()]).map_or(from, |end| from + end + 1);
         (start < text.len()).then(|| start..line_end(text, start))
     }
 }
 
-/// A pattern that matches in a text of lines what `pattern` matches in one of them alone.
+/// Rewrite a pattern so that it matches in a text of lines exactly the matches of `pattern` in single lines.
 fn within_lines(pattern: &Hir) -> Hir {
     let all = |parts: &[Hir]| parts.iter().map(within_lines).collect();
     match pattern.kind() {
@@ -189,7 +190,7 @@ fn within_lines(pattern: &Hir) -> Hir {
     }
 }
 
-/// Where the line that begins at `start` ends.
+/// Return the end of the line that starts at `start`.
 fn line_end(text: &[u8], start: usize) -> usize {
     memchr(b'\n', &text[start..]).map_or(text.len(), |length| start + length)
 }
@@ -198,30 +199,31 @@ fn line_ends(text: &[u8]) -> u64 {
     memchr_iter(b'\n', text).count() as u64
 }
 
-/// Lines that were found in a text, as columns.
+/// Matched lines of a text, as columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MatchedLines {
-    /// The number of each line, the first of the text being 0.
+    /// The number of each line, starting at 0 for the text's first line.
     pub numbers: Vec<u64>,
-    /// The byte of the text at which each begins.
+    /// Offset of each line in the text, in bytes.
     pub starts: Vec<u64>,
-    /// Where each begins in `data`, and the last ends.
+    /// Start of each line in `data`, and the end of the last one.
     pub offsets: Vec<i64>,
-    /// The lines, without their ends.
+    /// The lines without their line ends.
     pub data: Vec<u8>,
-    /// The line ends of the text, whether lines were found or not.
+    /// Number of line ends in the text, independent of matches.
     pub line_count: u64,
 }
 
 impl MatchedLines {
-    /// The lines.
+    /// Return the lines.
     pub fn lines(&self) -> Strings<'_> {
         Strings::new(&self.offsets, &self.data).expect("the offsets are those of the lines in the data")
     }
 
-    /// The first `at_most` lines as they are printed: before each `label` and, if asked for, its number and a colon.
+    /// Return the first `at_most` lines in printed form: each with the prefix `label` and, if requested, its number and
+    /// a colon.
     ///
-    /// `first_number` is that of the text's first line.
+    /// `first_number` is the number of the text's first line.
     pub fn printed(&self, label: &[u8], first_number: Option<u64>, at_most: usize) -> Vec<u8> {
         let mut printed = Vec::with_capacity(self.data.len() + self.numbers.len() * (label.len() + 1));
         for (line, number) in self.lines().iter().zip(&self.numbers).take(at_most) {

@@ -1,7 +1,7 @@
-//! Text: its words counted, its lines searched.
+//! Text kernels: word counts and line search.
 //!
-//! [`WordCounts`] takes texts one after the other; [`LineSearch`] gives the lines of a text that match a pattern.
-//! Whoever calls them divides text between words, or between lines.
+//! [`WordCounts`] processes texts one after the other. [`LineSearch`] returns the lines of a text that match a pattern.
+//! Callers divide text between words or between lines.
 
 mod blanks;
 mod lines;

@@ -1,9 +1,8 @@
 //! Word counting: words are found, hashed and counted in one pass, without an allocation per word.
 //!
-//! A window of text becomes the list of its edges, where words begin and end, from bit masks of 64 bytes; then every
-//! word of up to 16 bytes is a 128-bit number that is hashed by one multiplication and found in its slot of a
-//! [`StringTable`].
-//! Cost: some 60 cycles per word of real text; slots and counts are asked for before they are read or written.
+//! A window of text is converted to the list of its word boundaries, from bit masks of 64 bytes. Every word of up to 16
+//! bytes is a 128-bit number, hashed by one multiplication and found in its slot of a [`StringTable`].
+//! Cost: some 60 cycles per word of real text; slots and counts are prefetched.
 
 use super::blanks::{BLOCK_BYTES, Blanks, Loop, is_blank, run};
 use crate::Simd;
@@ -11,14 +10,14 @@ use crate::keyed::{PREFIX_BYTES, StringTable, Strings, prefix};
 use crate::simd::prefetch;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Text that is looked at at once; its edges stay in the nearest cache.
+/// Size of a window; its word boundaries stay in the L1 cache.
 const WINDOW_BYTES: usize = 8192;
 
-/// How often each distinct word occurs.
+/// Counts of distinct words.
 ///
-/// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as
-/// Python's `bytes.split()` finds them. Other bytes, zeros too, are part of words. With `lower`, ASCII capitals count
-/// as small letters.
+/// Words are the longest runs of bytes that are not ASCII white space (space, `\t`, `\n`, `\v`, `\f`, `\r`), as in
+/// Python's `bytes.split()`. Other bytes, including zeros, are part of words. With `lower`, ASCII letters are converted
+/// to lower case.
 ///
 /// ```
 /// use ripieno_kernels::text::WordCounts;
@@ -37,12 +36,12 @@ pub struct WordCounts {
 }
 
 impl WordCounts {
-    /// No words yet; `lower` makes small letters of ASCII capitals.
+    /// Create empty counts. With `lower`, ASCII letters are converted to lower case.
     pub fn new(lower: bool) -> WordCounts {
         WordCounts::with_simd(lower, Simd::best())
     }
 
-    /// As [`WordCounts::new`], with a chosen SIMD level.
+    /// Create empty counts with a chosen SIMD level.
     ///
     /// # Panics
     /// If the machine lacks the level.
@@ -51,28 +50,28 @@ impl WordCounts {
         WordCounts { table: StringTable::new(), counts: Vec::new(), lower, simd }
     }
 
-    /// The distinct words, in order of first appearance.
+    /// Return the distinct words in order of first appearance.
     pub fn words(&self) -> Strings<'_> {
         self.table.keys()
     }
 
-    /// How often each of the distinct words occurs.
+    /// Return the count of each distinct word.
     pub fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The memory that words and counts have taken.
+    /// Return the memory use of words and counts in bytes.
     pub fn size_bytes(&self) -> usize {
         self.table.size_bytes() + self.counts.capacity() * size_of::<u64>()
     }
 
-    /// The words as a column, offsets and bytes, and their counts; all are forgotten here.
+    /// Take the words as a column, offsets and bytes, and their counts. The counts are empty afterwards.
     pub fn take(&mut self) -> (Vec<i64>, Vec<u8>, Vec<u64>) {
         let (offsets, data) = std::mem::take(&mut self.table).into_columns();
         (offsets, data, std::mem::take(&mut self.counts))
     }
 
-    /// Counts the words of `text`.
+    /// Count the words of `text`.
     ///
     /// # Panics
     /// If there are 2^32 - 1 distinct words.
@@ -80,7 +79,7 @@ impl WordCounts {
         run(self.simd, WordCount { into: self, text });
     }
 
-    /// Adds the counts of `other`; words that are new come after the own ones, in the order of `other`.
+    /// Add the counts of `other`. New words are appended in the order of `other`.
     ///
     /// # Panics
     /// If there are 2^32 - 1 distinct words.
@@ -98,12 +97,12 @@ impl WordCounts {
     }
 }
 
-/// What the halves of a word are told from zero by.
+/// Constants that make the halves of a word nonzero.
 const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
 const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
 
-/// The hash of a word: for one that its prefix holds, a multiplication to 128 bits, folded. The factors are folded in,
-/// so that where one of them is zero the other still tells words apart.
+/// Return the hash of a word: for a word that fits into its prefix, a folded 128-bit product. The factors are folded in
+/// too, so if one factor is zero, the other one still distinguishes words.
 #[inline(always)]
 fn hash(word: &[u8], prefix: u128) -> u64 {
     if word.len() > PREFIX_BYTES {
@@ -115,7 +114,7 @@ fn hash(word: &[u8], prefix: u128) -> u64 {
     product as u64 ^ (product >> 64) as u64 ^ low ^ high
 }
 
-/// Counts the words of `text` into `into`.
+/// Job that counts the words of `text` into `into`.
 struct WordCount<'a> {
     into: &'a mut WordCounts,
     text: &'a [u8],
@@ -139,9 +138,9 @@ impl Loop for WordCount<'_> {
                     edges.finish(window.len());
                     window.len()
                 }
-                // No byte of it is blank: a word that is not shorter than a window.
+                // No byte is blank: the word is at least as long as a window.
                 Some(0) => rest.iter().position(|&byte| is_blank(byte)).unwrap_or(rest.len()),
-                // The next window begins with it.
+                // The next window starts with this word.
                 Some(start) => start,
             };
             let (mut window, after) = rest.split_at(end);
@@ -160,7 +159,7 @@ impl Loop for WordCount<'_> {
     }
 }
 
-/// Words that are looked up together: enough of them that memory is not waited for one at a time.
+/// Number of words looked up together, so that their memory accesses overlap.
 const BATCH: usize = 32;
 
 /// A word to look up.
@@ -173,7 +172,7 @@ struct WordLookup {
 }
 
 impl WordCounts {
-    /// Counts the words of `window` that lie between `edges`.
+    /// Count the words of `window` between the boundaries `edges`.
     #[inline(always)]
     fn count_between(&mut self, edges: &WordBoundaries, window: &[u8]) {
         let mut words = [WordLookup::default(); BATCH];
@@ -212,7 +211,7 @@ impl WordLookup {
     }
 }
 
-/// Masks of the lowest bytes of a prefix, by their number.
+/// Masks of the lowest bytes of a prefix, indexed by their number.
 const KEEP: [u128; PREFIX_BYTES + 1] = {
     let mut masks = [u128::MAX; PREFIX_BYTES + 1];
     let mut length = 0;
@@ -223,23 +222,24 @@ const KEEP: [u128; PREFIX_BYTES + 1] = {
     masks
 };
 
-/// Every byte of a window may begin or end a word; the last block is written whole.
+/// Largest number of boundaries: every byte of a window, plus the last block, which is written as a whole.
 const EDGES_AT_MOST: usize = WINDOW_BYTES + BLOCK_BYTES;
 
-/// Where words begin and end in a window, by turns.
+/// Alternating starts and ends of the words in a window.
 struct WordBoundaries {
     places: [u32; EDGES_AT_MOST],
     count: usize,
 }
 
 impl WordBoundaries {
-    /// Ends the word that [`WordBoundaries::find`] left out.
+    /// Add the end of the word left out by [`WordBoundaries::find`].
     fn finish(&mut self, end: usize) {
         self.places[self.count + 1] = end as u32;
         self.count += 2;
     }
 
-    /// Finds the edges in `window`. A word that may go on after it is not among them: where it begins.
+    /// Find the boundaries in `window`. If the last word may continue after the window, it is left out and its start is
+    /// returned.
     #[inline(always)]
     fn find<B: Blanks>(&mut self, window: &[u8]) -> Option<usize> {
         self.count = 0;
@@ -258,10 +258,11 @@ impl WordBoundaries {
         unfinished.then(|| self.places[self.count] as usize)
     }
 
-    /// Adds the edges of the block at `from`; `before`, and the result, tell whether the byte before a block is blank.
+    /// Add the boundaries of the block at `from`. `before` and the result state whether the byte before a block is
+    /// blank.
     #[inline(always)]
     fn add(&mut self, from: usize, blanks: u64, before: u64) -> u64 {
-        // Edges are written by eights, as the number of them cannot be foreseen, but that there are eight more can.
+        // Boundaries are written eight at a time: a loop with an unpredictable count would be slower.
         const STEP: usize = 8;
         let mut edges = blanks ^ (blanks << 1 | before);
         let count = edges.count_ones() as usize;

@@ -1,9 +1,9 @@
-//! A reference for K-means in plain f64 loops, and reproducible inputs.
+//! Reference implementation of K-means in plain f64 loops, and reproducible inputs.
 #![allow(dead_code)]
 
 use ripieno_kernels::{Centroid, Matrix, Point};
 
-/// A small generator of reproducible numbers (SplitMix64).
+/// A small reproducible generator (SplitMix64).
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
@@ -14,7 +14,7 @@ impl SplitMix64 {
         b ^ (b >> 31)
     }
 
-    /// In [-1, 1).
+    /// Return the next number in [-1, 1).
     pub fn real(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
@@ -24,7 +24,7 @@ impl SplitMix64 {
     }
 }
 
-/// What a pass must give.
+/// Expected result of a pass.
 #[derive(Debug)]
 pub struct Expected {
     pub labels: Vec<i32>,

@@ -1,8 +1,8 @@
-//! A group in two levels: the ranks of every node, and between the nodes one rank of each or several.
+//! Two-level groups: the ranks of every node, and one or more leader ranks of each node.
 //!
-//! The local ranks of a node are numbered in the order of their ranks. A node has as many *leaders* as the smallest
-//! node has ranks: its first ones. The `j`-th leaders of all nodes work among themselves. A part of a plan that some
-//! ranks run among themselves is the plan of whatever algorithm [`choose`] takes for them, its peers named back.
+//! The local ranks of a node are numbered in rank order. The leaders of a node are its first ranks, as many as the
+//! smallest node has ranks. The `j`-th leaders of all nodes communicate with each other. A part of a plan for a subset
+//! of ranks uses the algorithm that [`choose`] selects for the subset, with its peers mapped back.
 
 use crate::catalogue::Algorithm;
 use crate::choice::{choose, choose_for_scattered};
@@ -12,8 +12,8 @@ use crate::{Cost, Group, Span, Theory};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The theory of an algorithm in two levels: where each rank is a node of its own, it is that of what is chosen there.
-/// What nodes carry where they have more ranks is counted by `tests/plans/two_levels.rs`.
+/// Return the theory of a two-level algorithm. If each rank is on its own node, it is the theory of the algorithm
+/// selected between the nodes. For nodes with more ranks, `tests/plans/two_levels.rs` counts the traffic.
 pub(crate) const fn theory(source: &'static str) -> Theory {
     Theory {
         sent_bytes: |case, rank| (case.chosen().theory.sent_bytes)(case, rank),
@@ -24,17 +24,17 @@ pub(crate) const fn theory(source: &'static str) -> Theory {
     }
 }
 
-/// The two levels of a group, seen from one rank.
+/// The two levels of a group from the view of one rank.
 pub(crate) struct Levels<'a> {
     group: &'a Group,
     members: Vec<Vec<usize>>,
-    /// This rank's node, and its number there.
+    /// This rank's node, and its position in the node.
     pub(crate) node: usize,
     pub(crate) place: usize,
 }
 
 impl Levels<'_> {
-    /// The levels of `group`.
+    /// Compute the levels of `group`.
     pub(crate) fn of(group: &Group) -> Levels<'_> {
         let members = group.topology().members();
         let node = group.topology().node(group.rank());
@@ -42,40 +42,40 @@ impl Levels<'_> {
         Levels { group, members, node, place }
     }
 
-    /// The ranks of every node, ascending.
+    /// Return the ranks of every node, ascending.
     pub(crate) fn members(&self) -> &[Vec<usize>] {
         &self.members
     }
 
-    /// The ranks of this rank's node.
+    /// Return the ranks of this rank's node.
     pub(crate) fn locals(&self) -> &[usize] {
         &self.members[self.node]
     }
 
-    /// How many leaders each node has.
+    /// Return the number of leaders per node.
     pub(crate) fn leader_count(&self) -> usize {
         self.members.iter().map(Vec::len).min().unwrap_or(0)
     }
 
-    /// The leaders of all nodes that have the number of this one, if this rank is one.
+    /// Return the leaders of all nodes with the same position as this rank, if this rank is a leader.
     pub(crate) fn co_leaders(&self) -> Option<Vec<usize>> {
         (self.place < self.leader_count()).then(|| self.members.iter().map(|locals| locals[self.place]).collect())
     }
 
-    /// One rank of every node: `root` of its own, the first of the others.
+    /// Return one rank per node: `root` for its own node, and the first rank of every other node.
     pub(crate) fn leaders_with(&self, root: usize) -> Vec<usize> {
         let mut leaders: Vec<usize> = self.members.iter().map(|locals| locals[0]).collect();
         leaders[self.group.topology().node(root)] = root;
         leaders
     }
 
-    /// What this rank does for `request` of `ranks`, of which it is one. The request names ranks by their place in
-    /// `ranks`, and its chunks are consecutive.
+    /// Plan this rank's part in `request` among `ranks`, which include this rank. The request refers to ranks by their
+    /// position in `ranks`, and its chunks are consecutive.
     pub(crate) fn among(&self, ranks: &[usize], request: &Request) -> Plan {
         self.planned(ranks, request, choose)
     }
 
-    /// The same for chunks that lie anywhere.
+    /// Plan this rank's part in a request with chunks at any positions.
     pub(crate) fn among_scattered(&self, ranks: &[usize], request: &Request) -> Plan {
         self.planned(ranks, request, if is_consecutive(request) { choose } else { choose_for_scattered })
     }
@@ -96,8 +96,9 @@ impl Levels<'_> {
         plan.with_peers(|place| ranks[place])
     }
 
-    /// Round `round` of the leaders over `chunks`, one per rank: for every leader of `node` the chunk of the local rank
-    /// that stands `round` times the number of leaders behind it, none where there is no such rank.
+    /// Return the chunks that the leaders of `node` handle in round `round`, one per leader. A leader handles the chunk
+    /// of the local rank that is `round` times the number of leaders behind it. Its span is empty if no such rank
+    /// exists.
     pub(crate) fn leader_chunks(&self, node: usize, round: usize, chunks: &[Span]) -> Vec<Span> {
         let rank = |leader: usize| self.members[node].get(leader + round * self.leader_count());
         (0..self.leader_count())
@@ -105,13 +106,13 @@ impl Levels<'_> {
             .collect()
     }
 
-    /// How many rounds bring every rank of every node into some leader's hands.
+    /// Return the number of rounds until leaders have handled the chunk of every rank.
     pub(crate) fn round_count(&self) -> usize {
         let largest = self.members.iter().map(Vec::len).max().unwrap_or(0);
         largest.div_ceil(self.leader_count())
     }
 
-    /// One span for every local rank: those of the leaders, and nothing for the others.
+    /// Return one span per local rank: the leaders' spans, and empty spans for the other ranks.
     pub(crate) fn for_locals(&self, mut of_leaders: Vec<Span>) -> Vec<Span> {
         let last = of_leaders[of_leaders.len() - 1];
         of_leaders.resize(self.locals().len(), last.elements(last.element_count(), 0));
@@ -119,7 +120,7 @@ impl Levels<'_> {
     }
 }
 
-/// Whether the chunks of `request` happen to lie one after the other.
+/// Whether the chunks of `request` are contiguous.
 fn is_consecutive(request: &Request) -> bool {
     let (Request::Allgather { chunks } | Request::ReduceScatter { chunks, .. }) = request else { return true };
     let follows = |pair: &[Span]| pair[0].buffer == pair[1].buffer && pair[0].end_bytes() == pair[1].start_bytes;

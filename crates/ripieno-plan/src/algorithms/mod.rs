@@ -1,8 +1,8 @@
-//! The algorithms: one file each, with a pure function from a group and spans to this rank's [`Plan`](crate::Plan), and
-//! with the [`Entry`](crate::Entry) that says what the plans do.
+//! Collective algorithms, one file each. A file has a pure function from a group and spans to this rank's
+//! [`Plan`](crate::Plan), and an [`Entry`](crate::Entry) with the properties of these plans.
 //!
-//! This is the one list of them: the [`catalogue`](crate::catalogue) has what stands here, and users, peers and tests
-//! have it from there. A new algorithm is a new file and its line in this list.
+//! This list is the single source: the [`catalogue`](crate::catalogue) is built from it, and serves users, peers and
+//! tests. A new algorithm needs a new file and a line in this list.
 
 mod cyclic;
 mod levels;
@@ -10,7 +10,7 @@ pub(crate) mod tree;
 
 use crate::Entry;
 
-/// Makes a module of each file, and [`ENTRIES`] of what they say.
+/// Declare a module per file, and [`ENTRIES`] with their entries.
 macro_rules! algorithms {
     ($($(#[$about:meta])* $collective:ident { $($file:ident,)* })*) => {
         $(
@@ -20,7 +20,7 @@ macro_rules! algorithms {
             }
         )*
 
-        /// The entries, by collective.
+        /// All entries by collective.
         pub(crate) const ENTRIES: &[Entry] = &[$($($collective::$file::ENTRY),*),*];
     };
 }
@@ -39,7 +39,7 @@ algorithms! {
         split_stream,
     }
 
-    /// Reduce: the root ends with the combination of all vectors; elsewhere the vector is scratch.
+    /// Reduce: the root ends with the combination of all vectors. On other ranks the vector is scratch.
     reduce {
         flat,
         binomial,
@@ -52,7 +52,7 @@ algorithms! {
         rank_order,
     }
 
-    /// Allreduce: every rank ends with the combination of all vectors, the same bits on every rank.
+    /// Allreduce: every rank ends with the combination of all vectors, with the same bits on every rank.
     allreduce {
         bidirectional_exchange,
         regroup_allgather,
@@ -76,7 +76,7 @@ algorithms! {
         two_level,
     }
 
-    /// Reduce-scatter: every rank ends with its chunk of the combination of all vectors; its other chunks are scratch.
+    /// Reduce-scatter: every rank ends with its chunk of the combination of all vectors. Its other chunks are scratch.
     reduce_scatter {
         ring,
         direct,
@@ -85,32 +85,32 @@ algorithms! {
         rank_order,
     }
 
-    /// Gather: the root ends with every rank's chunk. All ranks use the layout of the root; elsewhere than in its own
-    /// chunk a rank's buffer is scratch.
+    /// Gather: the root ends with every rank's chunk. All ranks use the root's layout. On other ranks everything except
+    /// the rank's own chunk is scratch.
     gather {
         direct,
         binomial,
     }
 
-    /// Scatter: every rank ends with its chunk of the root's vector. All ranks use the layout of the root; elsewhere
-    /// than in its own chunk a rank's buffer is scratch.
+    /// Scatter: every rank ends with its chunk of the root's vector. All ranks use the root's layout. On other ranks
+    /// everything except the rank's own chunk is scratch.
     scatter {
         direct,
         binomial,
     }
 
     /// Alltoall: every rank ends with the chunk that each rank had for it. Chunks may differ in size or be empty,
-    /// unless the algorithm says otherwise.
+    /// unless the algorithm requires equal chunks.
     ///
-    /// The input lies in [`Buffer::MAIN`](crate::Buffer::MAIN), the output in
-    /// [`Buffer::OUTPUT`](crate::Buffer::OUTPUT); out chunk `j` of rank `i` is as long as in chunk `i` of rank `j`.
+    /// The input is in [`Buffer::MAIN`](crate::Buffer::MAIN), the output in [`Buffer::OUTPUT`](crate::Buffer::OUTPUT).
+    /// Out chunk `j` of rank `i` is as long as in chunk `i` of rank `j`.
     alltoall {
         direct,
         bruck,
         pairwise,
     }
 
-    /// Barrier: no rank goes on before all have come. The token is one byte of scratch.
+    /// Barrier: no rank continues before all ranks have arrived. The token is one byte of scratch.
     barrier {
         dissemination,
         tree,
@@ -122,15 +122,15 @@ algorithms! {
         direct,
     }
 
-    /// Scan: every rank ends with the combination of the vectors of all ranks up to it.
+    /// Scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
     scan {
         chain,
         recursive_doubling,
         rank_order,
     }
 
-    /// Exscan (exclusive scan): every rank but the first ends with the combination of the vectors of all ranks before
-    /// it; the first keeps its own.
+    /// Exscan (exclusive scan): every rank except the first ends with the combination of the vectors of all lower
+    /// ranks. The first rank keeps its own vector.
     exscan {
         chain,
         recursive_doubling,
@@ -143,7 +143,7 @@ algorithms! {
         direct,
     }
 
-    /// Neighbour exchange: every rank ends with what each of its neighbours had for it.
+    /// Neighbor exchange: every rank ends with the data that each of its neighbors had for it.
     neighbour_exchange {
         direct,
     }

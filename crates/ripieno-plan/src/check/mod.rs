@@ -1,8 +1,9 @@
-//! The checker: runs the plans of all ranks on counted contributions and says whether a promise is kept.
+//! Plan checker: executes the plans of all ranks symbolically and verifies the promise of a collective.
 //!
-//! A value is not a number but the multiset of the contributions in it, so a doubled or lost one cannot hide. Every
-//! link holds one piece at most, so what runs here relies on no link to hold more. Pieces move as the order of [`Plan`]
-//! allows; the outcome does not depend on the schedule, because operations that conflict on a byte never change places.
+//! A value is the multiset of its contributions instead of a number, so a duplicate or a lost contribution is always
+//! detected. Every link holds at most one piece, so a plan that passes does not rely on larger buffers. Pieces move in
+//! any order that [`Plan`] allows. The result does not depend on the schedule, because operations that conflict on a
+//! byte keep their order.
 
 mod promise;
 mod symbolic_run;
@@ -21,17 +22,18 @@ use alloc::vec::Vec;
 use symbolic_run::{Capacity, SymbolicRun};
 use value::{Contribution, SymbolicValue};
 
-/// What a collective takes.
+/// Traffic and rounds of a collective.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Per rank.
+    /// Traffic per rank.
     pub ranks: Vec<RankTraffic>,
-    /// The longest chain of messages in which each waits for the one before, on its bytes or on its link. A rank may
-    /// talk to all others at once; [`cost`](crate::simulate) counts rounds for ranks that cannot.
+    /// The longest chain of dependent messages: each message waits for the previous one, because of its bytes or its
+    /// link. A rank may communicate with all others at the same time; [`cost`](crate::simulate) counts rounds without
+    /// this assumption.
     pub round_count: usize,
 }
 
-/// What one rank sends and receives. Messages without bytes do not count.
+/// Traffic of one rank. Messages without bytes do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankTraffic {
     /// Bytes sent.
@@ -46,7 +48,7 @@ pub struct RankTraffic {
     pub received_count: usize,
 }
 
-/// Runs one plan per rank and checks what each rank ends with.
+/// Execute one plan per rank and verify the final contents of each rank.
 pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
     let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
@@ -66,18 +68,20 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> 
     Ok(Report { ranks: traffic(plans, &matching), round_count: run.round_count() })
 }
 
-/// Whether the plans come to their end over links that hold nothing: a send passes only bytes that the receiver has
-/// taken. If so, a link may lend the sender's memory instead of copying it.
+/// Check that the plans finish over unbuffered links, where a send only transfers bytes that the receiver accepts at
+/// that moment.
+///
+/// For such plans a link may lend the sender's memory instead of copying it.
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
     SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()
 }
 
-/// The tree of each combined piece and the first rank that ended with it. A piece is known by its first contribution
-/// and how many there are.
+/// The combination tree of each combined piece, and the first rank that ended with it. A piece is identified by its
+/// first contribution and the number of contributions.
 type CombineTrees = BTreeMap<(Contribution, usize), (u64, usize)>;
 
-/// Whether `value` is what `part` promises for `piece` of it.
+/// Check that `value` is what `part` promises for its `piece`.
 fn is_kept(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<(), FaultKind> {
     let offset_bytes = piece.start_bytes - part.span.start_bytes;
     let source = |&(rank, span): &(usize, Span)| {
@@ -107,7 +111,7 @@ fn is_kept(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<()
     if value.op == op { Ok(()) } else { Err(FaultKind::WrongOperation { found: value.op }) }
 }
 
-/// Whether every rank that holds these contributions combined them in the same order, where rounding depends on it.
+/// Check that all ranks with the same contributions combined them in the same order, if rounding depends on the order.
 fn same_bits(rank: usize, value: &SymbolicValue, trees: &mut CombineTrees) -> Result<(), FaultKind> {
     let Some(&(first, _)) = value.counts.first().filter(|_| !value.op.is_none_or(Op::is_idempotent)) else {
         return Ok(());

@@ -1,7 +1,7 @@
-//! Promises: what the buffers hold when a collective is over.
+//! Promises: the contents of the buffers at the end of a collective.
 //!
-//! A promise names, for spans of one rank, the spans of all ranks whose *initial* contents end up there. It says
-//! nothing about how, so it judges every algorithm of a collective alike.
+//! A promise maps spans of one rank to spans of all ranks whose *initial* contents end up there. It is independent of
+//! the algorithm, so it checks every algorithm of a collective alike.
 
 use crate::group::Group;
 use crate::plan::Op;
@@ -10,43 +10,47 @@ use crate::span::{Buffer, Span};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What one span holds in the end.
+/// Final contents of one span.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromisedSpan {
-    /// Where.
+    /// The span.
     pub span: Span,
-    /// Whose initial contents, each once: rank, and a span as long as this one. Nobody's if it holds a constant.
+    /// The sources, each once: a rank and a span of equal length, whose initial contents contribute. Empty for a
+    /// constant.
     pub sources: Vec<(usize, Span)>,
-    /// How they were combined, where there is more than one. Of a constant: whose identity it is, `None` for zeros.
+    /// The operation that combines two or more sources. For a constant, the operation with this identity;
+    /// `None` for zeros.
     pub op: Option<Op>,
 }
 
-/// What one rank's buffers hold in the end; what it does not name is scratch.
+/// Final contents of one rank's buffers. Bytes that it does not mention are scratch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promise {
-    /// Disjoint.
+    /// Disjoint spans.
     pub spans: Vec<PromisedSpan>,
 }
 
 impl Promise {
-    /// A promise of nothing: everything is scratch.
+    /// Promise nothing: all bytes are scratch.
     pub fn nothing() -> Promise {
         Promise::default()
     }
 
-    /// A promise that `span` holds what `source` of rank `from` held.
+    /// Promise that `span` holds the initial `source` of rank `from`.
     pub fn copy(span: Span, from: usize, source: Span) -> Promise {
         Promise { spans: vec![PromisedSpan { span, sources: vec![(from, source)], op: None }] }
     }
 
-    /// A promise that `span` holds the combination of the same spans of the first `p` ranks.
+    /// Promise that `span` holds the combination of the same span of the first `p` ranks.
     pub fn combination(span: Span, p: usize, op: Op) -> Promise {
         Promise { spans: vec![PromisedSpan { span, sources: (0..p).map(|rank| (rank, span)).collect(), op: Some(op) }] }
     }
 
-    /// A promise of a sparse reduction: for each of `in_keys` a row of [`Buffer::OUTPUT`], the combination of all rows
-    /// of the ranks' [`Buffer::MAIN`] that hold this key, zeros if none does. `out_keys` are the keys of each rank's
-    /// rows, ascending; `row` says how long a row is and of which elements.
+    /// Promise the result of a sparse reduction.
+    ///
+    /// For each key of `in_keys`, a row of [`Buffer::OUTPUT`] holds the combination of all rows with this key in
+    /// [`Buffer::MAIN`] of any rank. A row without any contribution is zero. `out_keys` are the ascending keys of each
+    /// rank's rows; `row` is the span type of one row.
     pub fn sparse(out_keys: &[Vec<u64>], in_keys: &[u64], row: Span, op: Op) -> Promise {
         let part = |(number, key): (usize, &u64)| {
             let place = |buffer, number: usize| row.placed(buffer, number * row.length_bytes);
@@ -60,14 +64,14 @@ impl Promise {
         Promise { spans: in_keys.iter().enumerate().map(part).collect() }
     }
 
-    /// This promise and `other`.
+    /// Return the union of this promise and `other`.
     pub fn and(mut self, other: Promise) -> Promise {
         self.spans.extend(other.spans);
         self
     }
 }
 
-/// What a collective promises to each rank, given what each rank asked for.
+/// Return the promises of a collective to all ranks, given their requests.
 pub fn promises(requests: &[Request]) -> Vec<Promise> {
     (0..requests.len()).map(|rank| promise(rank, requests)).collect()
 }
@@ -95,7 +99,7 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
         Request::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
         Request::PointToPoint { .. } => Promise::nothing(),
         Request::Scan { vector, op } => Promise::combination(vector, rank + 1, op),
-        // Nothing comes before rank 0: its vector stays as it is.
+        // Rank 0 has no predecessor: its vector remains unchanged.
         Request::Exscan { vector, op } => Promise::combination(vector, rank.max(1), op),
         Request::Rotate { distance, into, .. } => {
             let from = Group::new(rank, p).before(distance);

@@ -1,7 +1,7 @@
-//! The symbolic run: all ranks' plans, executed on symbolic values over links that hold one piece each, or nothing.
+//! Symbolic execution of all ranks' plans over links that hold one piece each, or none.
 //!
-//! Time is counted in messages: a piece arrives one unit after its message could start, which is when its bytes were
-//! ready and the message before on the link had arrived.
+//! Time is counted in messages: a piece arrives one unit after its message could start. A message can start when its
+//! bytes are ready and the previous message on the link has arrived.
 
 use super::value::{Contribution, SymbolicValue};
 use crate::fault::{FaultKind, PlanFault};
@@ -14,16 +14,16 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// How much is under way between two ranks at most.
+/// Capacity of a link between two ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Capacity {
-    /// A piece that has been sent and not yet taken.
+    /// One piece that was sent and not yet received.
     OnePiece,
-    /// Nothing: a piece is sent in the moment in which it is taken.
+    /// Unbuffered: a piece is sent at the moment it is received.
     Nothing,
 }
 
-/// All ranks in the middle of their plans.
+/// Execution state of all ranks.
 pub(crate) struct SymbolicRun<'a> {
     capacity: Capacity,
     plans: &'a [Plan],
@@ -31,7 +31,7 @@ pub(crate) struct SymbolicRun<'a> {
     dependencies: Vec<Dependencies>,
     values: Vec<Vec<Rc<SymbolicValue>>>,
     links: Vec<SymbolicLink>,
-    /// Per rank and local operation: how many pieces are done.
+    /// Number of finished pieces per rank and local operation.
     local_done: Vec<Vec<usize>>,
 }
 
@@ -40,12 +40,12 @@ struct SymbolicLink {
     sent: MessageCursor,
     received: MessageCursor,
     in_flight: Option<(Rc<SymbolicValue>, f64)>,
-    /// When the message before, and when this message arrives.
+    /// Arrival times of the previous and the current message.
     previous_at: f64,
     current_at: f64,
 }
 
-/// A place in the messages of a link.
+/// A position in the message sequence of a link.
 #[derive(Default)]
 struct MessageCursor {
     message: usize,
@@ -53,7 +53,7 @@ struct MessageCursor {
 }
 
 impl MessageCursor {
-    /// Moves on by a piece; tells whether that was the last of its message.
+    /// Advance by one piece. Returns whether it was the last piece of its message.
     fn advance(&mut self, piece_count: usize) -> bool {
         self.piece += 1;
         let done = self.piece == piece_count;
@@ -65,7 +65,7 @@ impl MessageCursor {
 }
 
 impl<'a> SymbolicRun<'a> {
-    /// All ranks before their first operation.
+    /// Create the state before the first operation of any rank.
     pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, capacity: Capacity) -> SymbolicRun<'a> {
         let initial = |rank: usize| {
             let pieces = &matching.pieces[rank];
@@ -83,7 +83,7 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// Runs until every plan is done, or none can go on.
+    /// Run until every plan has finished or no plan can continue.
     pub(crate) fn finish(&mut self) -> Result<(), PlanFault> {
         let mut waiting: VecDeque<usize> = (0..self.plans.len()).collect();
         let mut is_waiting = vec![true; self.plans.len()];
@@ -99,7 +99,7 @@ impl<'a> SymbolicRun<'a> {
         self.blocked()
     }
 
-    /// Moves all that can move at `rank`; returns the ranks that may go on because of it.
+    /// Move all pieces that can move at `rank` and return the ranks that may continue because of them.
     fn progress(&mut self, rank: usize) -> Result<Vec<usize>, PlanFault> {
         let matching = self.matching;
         let mut woken = Vec::new();
@@ -122,7 +122,7 @@ impl<'a> SymbolicRun<'a> {
         Ok(woken)
     }
 
-    /// Moves a piece at the sender's end, if one can be moved.
+    /// Move a piece at the sender's end, if possible.
     fn give_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => Ok(self.send_piece(link)),
@@ -130,7 +130,7 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// Moves a piece at the receiver's end, if one can be moved.
+    /// Move a piece at the receiver's end, if possible.
     fn take_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => self.receive_piece(link),
@@ -138,7 +138,7 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// Whether the receiver could take the next piece at once.
+    /// Whether the receiver could accept the next piece immediately.
     fn is_awaited(&self, link: usize) -> bool {
         let (wires, sent) = (&self.matching.links[link], &self.links[link].sent);
         wires.messages.get(sent.message).is_some_and(|message| {
@@ -192,7 +192,8 @@ impl<'a> SymbolicRun<'a> {
         Ok(true)
     }
 
-    /// Copies, combines and fills what can be, inside a rank; local operations queue for nothing but their bytes.
+    /// Execute the copies, combinations and fills inside a rank whose bytes are ready. Local operations wait for
+    /// nothing else.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, PlanFault> {
         let (matching, dependencies, values) = (self.matching, &mut self.dependencies[rank], &mut self.values[rank]);
         let mut moved = false;
@@ -224,13 +225,13 @@ impl<'a> SymbolicRun<'a> {
         Ok(moved)
     }
 
-    /// What a rank holds: the pieces of `span`, where each lies and its value.
+    /// Iterate over the pieces of `span` on a rank, with the position and value of each.
     pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &SymbolicValue)> {
         let pieces = &self.matching.pieces[rank];
         pieces.of(span).map(move |piece| (pieces.span(piece), &*self.values[rank][piece]))
     }
 
-    /// The longest chain of messages so far.
+    /// Return the length of the longest chain of messages so far.
     pub(crate) fn round_count(&self) -> usize {
         self.links.iter().fold(0.0, |latest: f64, link| latest.max(link.current_at)) as usize
     }

@@ -1,11 +1,11 @@
-//! Values: what a piece holds, as counted contributions instead of numbers.
+//! Symbolic values: counted contributions in place of numbers.
 
 use crate::plan::{Constant, Op};
 use crate::span::Buffer;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Where a contribution comes from: bytes that a rank held in the beginning.
+/// The origin of a contribution: bytes in the initial buffers of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Contribution {
     pub(crate) rank: usize,
@@ -13,26 +13,29 @@ pub(crate) struct Contribution {
     pub(crate) start_bytes: usize,
 }
 
-/// A multiset of contributions, and how they were combined.
+/// A multiset of contributions with the operation that combined them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SymbolicValue {
-    /// Sorted by source.
+    /// Sorted by origin.
     pub(crate) counts: Vec<(Contribution, u32)>,
-    /// What combined them; `None` for a single one. Of a constant, which has none: whose identity it is, `None` for
-    /// zeros, which are those of sum, or and xor.
+    /// The operation that combined the contributions; `None` for a single one.
+    ///
+    /// A constant has no contributions. Its operation is the operation with this identity; `None` means zero, the
+    /// identity of sum, or and xor.
     pub(crate) op: Option<Op>,
-    /// A hash of the tree of combinations in which the two operands of each have no order. Equal trees make equal bits.
+    /// Hash of the combination tree, without the order of the two operands of a combination. Equal trees give equal
+    /// bits.
     pub(crate) tree: u64,
 }
 
 impl SymbolicValue {
-    /// What `source` held in the beginning.
+    /// Create the initial value at `source`.
     pub(crate) fn initial(source: Contribution) -> SymbolicValue {
         let tree = mixed(mixed(source.rank as u64, u64::from(source.buffer.0)), source.start_bytes as u64);
         SymbolicValue { counts: vec![(source, 1)], op: None, tree }
     }
 
-    /// No contribution.
+    /// Create a value without contributions.
     pub(crate) fn constant(constant: Constant) -> SymbolicValue {
         let op = match constant {
             Constant::Zero | Constant::Identity(Op::Sum | Op::Or | Op::Xor) => None,
@@ -41,8 +44,11 @@ impl SymbolicValue {
         SymbolicValue { counts: Vec::new(), op, tree: 0 }
     }
 
-    /// Both values combined; `None` if one was combined with another operation, is a constant that is no identity of
-    /// this one, or comes of ranks that are not all before those of the other, where that counts.
+    /// Return the combination of both values, or `None` if it is invalid.
+    ///
+    /// A combination is invalid in three cases. An operand was combined with another operation. An operand is a
+    /// constant, but not the identity of this operation. The operation requires rank order, and the operands violate
+    /// it.
     pub(crate) fn combined(&self, other: &SymbolicValue, op: Op) -> Option<SymbolicValue> {
         let of_any = |value: &SymbolicValue| {
             !value.counts.is_empty() || *value == SymbolicValue::constant(Constant::Identity(op))
@@ -56,7 +62,7 @@ impl SymbolicValue {
         }
         if self.counts.is_empty() || other.counts.is_empty() {
             let value = if self.counts.is_empty() { other } else { self };
-            // An identity changes nothing, but zero added to -0.0 makes 0.0.
+            // Combining with an identity changes nothing, except that zero added to -0.0 gives 0.0.
             let tree = if op == Op::Sum { mixed(0, value.tree) } else { value.tree };
             return Some(SymbolicValue { tree, ..value.clone() });
         }
@@ -67,7 +73,7 @@ impl SymbolicValue {
         Some(SymbolicValue { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
     }
 
-    /// Whether it comes of ranks before those of `other`.
+    /// Whether all contributing ranks are lower than the ranks of `other`.
     fn is_before(&self, other: &SymbolicValue) -> bool {
         let ends = (self.counts.last(), other.counts.first());
         matches!(ends, (Some((last, _)), Some((first, _))) if last.rank < first.rank)

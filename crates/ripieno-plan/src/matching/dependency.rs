@@ -1,43 +1,45 @@
-//! Dependencies: the order of the operations of one rank on one piece of its buffers.
+//! Dependencies: the order of one rank's operations on one piece of its buffers.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// What an operation passes at one of its ends, in order: stops, whose bytes move, and gaps between them, whose bytes
-/// do not. A stop waits for the gaps before it; a gap is passed together with the stop before it, because an operation
-/// that has come to a byte is through with all bytes of its span below.
+/// The pieces that an operation passes at one of its ends, in order.
+///
+/// A path has stops, at which bytes move, and gaps between them, at which no bytes move. A stop waits for the gaps
+/// before it. A gap is passed together with the stop before it, because an operation that has reached a byte has
+/// finished all lower bytes of its span.
 #[derive(Default)]
 pub(crate) struct Path {
     writes: bool,
     stops: Vec<PieceStop>,
-    /// Each with the number of stops before it, ascending.
+    /// Each gap with the number of stops before it, ascending.
     gaps: Vec<(usize, PieceStop)>,
 }
 
-/// A piece, and how many earlier operations must have passed it (see [`Dependencies`]).
+/// A piece, and the number of earlier operations that must have passed it (see [`Dependencies`]).
 #[derive(Clone, Copy)]
 struct PieceStop {
     piece: u32,
     threshold: u32,
 }
 
-/// Per piece: how many writes and how many accesses come before the operation at hand.
+/// Per piece: number of writes and number of accesses before the current operation.
 pub(crate) type PriorAccesses = (u32, u32);
 
 impl Path {
-    /// A path of no stops yet, for an operation that reads.
+    /// Create an empty path for an operation that reads.
     pub(crate) fn reading() -> Path {
         Path::default()
     }
 
-    /// The same for one that writes.
+    /// Create an empty path for an operation that writes.
     pub(crate) fn writing() -> Path {
         Path { writes: true, ..Path::default() }
     }
 
-    /// The next stops.
+    /// Append stops.
     pub(crate) fn stop_at(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         self.stops.reserve(pieces.len());
         for piece in pieces {
@@ -47,7 +49,7 @@ impl Path {
         }
     }
 
-    /// Pieces between the stops so far and the next.
+    /// Append gaps: pieces between the present last stop and the next one.
     pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         for piece in pieces {
             self.gaps.push((self.stops.len(), self.stop(piece, before)));
@@ -65,17 +67,17 @@ impl Path {
         *access_count += 1;
     }
 
-    /// How many stops.
+    /// Return the number of stops.
     pub(crate) fn len(&self) -> usize {
         self.stops.len()
     }
 
-    /// The piece of a stop.
+    /// Return the piece of a stop.
     pub(crate) fn piece(&self, stop: usize) -> usize {
         self.stops[stop].piece as usize
     }
 
-    /// When the stop may be passed; `None` while an earlier operation has to pass it, or a gap before it, first.
+    /// Return when the stop may be passed, or `None` if an earlier operation must first pass it or a gap before it.
     pub(crate) fn ready_at(&self, stop: usize, dependencies: &Dependencies) -> Option<f64> {
         let own = dependencies.ready_at(self.writes, self.stops[stop])?;
         self.gaps_at(stop)
@@ -83,7 +85,7 @@ impl Path {
             .try_fold(own, |latest, (_, gap)| Some(latest.max(dependencies.ready_at(self.writes, *gap)?)))
     }
 
-    /// Passes the stop, and the gaps that follow it.
+    /// Pass the stop and the gaps that follow it.
     pub(crate) fn pass(&self, stop: usize, dependencies: &mut Dependencies, at: f64) {
         dependencies.pass(self.writes, self.stops[stop].piece, at);
         for (_, gap) in self.gaps_at(stop + 1) {
@@ -91,17 +93,17 @@ impl Path {
         }
     }
 
-    /// When all stops may be passed.
+    /// Return when all stops may be passed, or `None` if an earlier operation blocks one of them.
     pub(crate) fn all_ready_at(&self, dependencies: &Dependencies) -> Option<f64> {
         (0..self.len()).try_fold(0.0, |latest: f64, stop| Some(latest.max(self.ready_at(stop, dependencies)?)))
     }
 
-    /// Passes all stops.
+    /// Pass all stops.
     pub(crate) fn pass_all(&self, dependencies: &mut Dependencies, at: f64) {
         (0..self.len()).for_each(|stop| self.pass(stop, dependencies, at));
     }
 
-    /// The gaps that lie directly before a stop.
+    /// Return the gaps directly before a stop.
     fn gaps_at(&self, stop: usize) -> &[(usize, PieceStop)] {
         if self.gaps.is_empty() {
             return &[];
@@ -112,10 +114,10 @@ impl Path {
     }
 }
 
-/// The dependencies of all pieces of a rank.
+/// Dependency state of all pieces of a rank.
 pub(crate) struct Dependencies {
     dependencies: Vec<PieceOrder>,
-    /// Per piece: gaps passed ahead of earlier operations; they count when those are done.
+    /// Per piece: gaps passed ahead of earlier operations. Each counts once these operations are done.
     early: BTreeMap<u32, Vec<Early>>,
 }
 
@@ -126,7 +128,7 @@ struct Early {
 }
 
 impl Dependencies {
-    /// Fresh dependencies.
+    /// Create the state before the first operation.
     pub(crate) fn new(piece_count: usize) -> Dependencies {
         Dependencies { dependencies: vec![PieceOrder::default(); piece_count], early: BTreeMap::new() }
     }
@@ -135,7 +137,7 @@ impl Dependencies {
         self.dependencies[stop.piece as usize].ready_at(writes, stop.threshold)
     }
 
-    /// Notes an access that is ready.
+    /// Record an access that is ready.
     fn pass(&mut self, writes: bool, piece: u32, at: f64) {
         let dependency = &mut self.dependencies[piece as usize];
         dependency.pass(writes, at);
@@ -152,7 +154,7 @@ impl Dependencies {
         }
     }
 
-    /// Notes an access as soon as it is ready.
+    /// Record an access as soon as it is ready.
     fn pass_in_turn(&mut self, writes: bool, PieceStop { piece, threshold }: PieceStop, at: f64) {
         if self.ready_at(writes, PieceStop { piece, threshold }).is_some() {
             self.pass(writes, piece, at);
@@ -162,7 +164,7 @@ impl Dependencies {
     }
 }
 
-/// The order on one piece: reads wait for earlier writes, writes for earlier reads and writes.
+/// Order on one piece: reads wait for earlier writes, and writes wait for earlier reads and writes.
 #[derive(Clone, Default)]
 struct PieceOrder {
     writes_done: u32,
@@ -172,7 +174,8 @@ struct PieceOrder {
 }
 
 impl PieceOrder {
-    /// When the piece may be read or written; `None` while an earlier write, or for a write any access, is to come.
+    /// Return when the piece may be read or written. `None` while an earlier write is outstanding, or for a write any
+    /// earlier access.
     fn ready_at(&self, writes: bool, threshold: u32) -> Option<f64> {
         if writes {
             (self.accesses_done >= threshold).then_some(self.written_at.max(self.read_at))

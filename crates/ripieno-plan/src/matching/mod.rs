@@ -1,8 +1,8 @@
-//! The matching of a set of plans: which send meets which receive, and which bytes an operation has to wait for.
+//! Matching of a set of plans: the pairs of sends and receives, and the bytes that each operation waits for.
 //!
-//! The `i`-th send to a peer meets the `i`-th receive or reduce there; their lengths are equal. Buffers are cut into
-//! pieces (see [`CutPoints`]); an operation passes its pieces in order, each as soon as every earlier operation of the
-//! rank that conflicts on the piece, or on one between it and the operation's piece before, has passed it.
+//! The `i`-th send to a peer matches the `i`-th receive or reduce there, and their lengths must be equal. Buffers are
+//! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It passes a piece once all conflicting
+//! earlier operations of the rank have passed this piece and all pieces since its previous one.
 
 mod dependency;
 mod pieces;
@@ -19,30 +19,30 @@ use alloc::vec::Vec;
 use dependency::{Path, PriorAccesses};
 use pieces::CutPoints;
 
-/// All plans of a collective, wired up.
+/// All plans of a collective with their matched messages.
 pub(crate) struct Matching {
-    /// Per rank.
+    /// Pieces per rank.
     pub(crate) pieces: Vec<CutPoints>,
-    /// Per rank and operation.
+    /// Paths per rank and operation.
     pub(crate) steps: Vec<Vec<MatchedStep>>,
-    /// Every directed pair of ranks between which bytes flow.
+    /// All directed pairs of ranks that exchange bytes.
     pub(crate) links: Vec<DirectedLink>,
-    /// Per rank: the links it sends on.
+    /// Per rank: indices of its outgoing links.
     pub(crate) outgoing: Vec<Vec<usize>>,
-    /// Per rank: the links it receives on.
+    /// Per rank: indices of its incoming links.
     pub(crate) incoming: Vec<Vec<usize>>,
-    /// Per rank: the operations that stay inside it.
+    /// Per rank: its local operations.
     pub(crate) locals: Vec<Vec<usize>>,
 }
 
-/// The messages of one direction between two ranks, in order; empty ones are left out.
+/// Messages from one rank to another, in order. Empty messages are left out.
 pub(crate) struct DirectedLink {
     pub(crate) sender: usize,
     pub(crate) receiver: usize,
     pub(crate) messages: Vec<MatchedMessage>,
 }
 
-/// A send and the receive or reduce that it meets.
+/// A send and its matching receive or reduce.
 #[derive(Clone, Copy)]
 pub(crate) struct MatchedMessage {
     pub(crate) send: usize,
@@ -50,7 +50,7 @@ pub(crate) struct MatchedMessage {
     pub(crate) length_bytes: usize,
 }
 
-/// The pieces that an operation passes. Where it reads and writes, its stops face each other; a fill only writes.
+/// The pieces that an operation passes. If it reads and writes, its stops correspond pairwise; a fill only writes.
 #[derive(Default)]
 pub(crate) struct MatchedStep {
     pub(crate) reads: Path,
@@ -58,13 +58,13 @@ pub(crate) struct MatchedStep {
 }
 
 impl MatchedStep {
-    /// When a local operation may pass a stop.
+    /// Return when a local operation may pass a stop.
     pub(crate) fn ready_at(&self, stop: usize, dependencies: &Dependencies) -> Option<f64> {
         let free_at = self.writes.ready_at(stop, dependencies)?;
         if self.reads.len() == 0 { Some(free_at) } else { Some(free_at.max(self.reads.ready_at(stop, dependencies)?)) }
     }
 
-    /// A local operation passes a stop.
+    /// Pass a stop of a local operation.
     pub(crate) fn pass(&self, stop: usize, dependencies: &mut Dependencies, at: f64) {
         if self.reads.len() > 0 {
             self.reads.pass(stop, dependencies, at);
@@ -74,7 +74,7 @@ impl MatchedStep {
 }
 
 impl Matching {
-    /// Wires up one plan per rank; `ends` are further spans to cut out, per rank.
+    /// Match one plan per rank. `ends` contains further spans to cut out, with their ranks.
     pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, PlanFault> {
         let links = connect(plans)?;
         let pieces = cut(plans, &links, ends);
@@ -88,7 +88,7 @@ impl Matching {
         Ok(Matching { pieces, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
     }
 
-    /// Fresh dependencies for all pieces of all ranks.
+    /// Create the initial dependency state of all ranks.
     pub(crate) fn dependencies(&self) -> Vec<Dependencies> {
         self.pieces.iter().map(|pieces| Dependencies::new(pieces.count())).collect()
     }
@@ -116,7 +116,7 @@ fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
     pairs.into_iter().map(|((sender, receiver), queues)| link(plans, sender, receiver, &queues.0, &queues.1)).collect()
 }
 
-/// Whether an operation makes sense by itself.
+/// Check that an operation is valid by itself.
 fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
     let fault = |span, what| Err(PlanFault { rank, operation: Some(index), span, what });
     if let Some((span, rows)) = stretches::chosen_from(operation) {
@@ -177,13 +177,13 @@ fn link(
     Ok(DirectedLink { sender, receiver, messages })
 }
 
-/// The span that an operation reads, or else writes.
+/// Return the span that an operation reads, or else the span that it writes.
 pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
     let operation = &plan.operations()[operation];
     operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
 }
 
-/// Whether no operation of any rank is left; otherwise they wait for each other.
+/// Check that no operation is left. Unfinished operations wait for each other: a deadlock.
 pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> Result<(), PlanFault> {
     unfinished.sort_unstable();
     unfinished.dedup_by_key(|(rank, _)| *rank);
@@ -203,13 +203,13 @@ fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize
     let mut spans: Vec<Vec<Span>> =
         plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
     let moves = moves(plans, links);
-    // Without rows the stretches that move are those of the operations.
+    // Without rows, the moved stretches equal the spans of the operations.
     let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
     let stretches = moves.iter().flatten().copied().filter(|_| choosing);
     stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
     let mut pieces: Vec<CutPoints> = spans.into_iter().map(|spans| CutPoints::at(spans.into_iter())).collect();
 
-    // A cut on one side of a message or local operation pieces the other side too, until nothing changes.
+    // A cut on one side of a message or local operation is copied to the other side until nothing changes.
     let mut changed = true;
     while changed {
         changed = false;
@@ -223,7 +223,7 @@ fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize
     pieces
 }
 
-/// Where bytes move: rank and stretch, at both ends.
+/// Return the byte movements: rank and stretch at both ends.
 fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
     let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
         let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
@@ -248,7 +248,7 @@ fn steps(plan: &Plan, pieces: &CutPoints) -> Vec<MatchedStep> {
     plan.operations().iter().map(step).collect()
 }
 
-/// The path along stretches of a span.
+/// Create the path along the stretches of a span.
 fn path(
     pieces: &CutPoints,
     stretches: impl Iterator<Item = Span>,

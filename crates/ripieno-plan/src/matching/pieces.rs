@@ -1,32 +1,32 @@
-//! Pieces: a rank's buffers, cut into pieces that no operation of any rank divides further.
+//! Pieces: sections of a rank's buffers that no operation of any rank divides further.
 
 use crate::span::{Buffer, Span};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// The cut points of one rank's buffers. Piece `i` reaches from point `i` to point `i + 1`.
+/// The cut points of one rank's buffers. Piece `i` extends from point `i` to point `i + 1`.
 #[derive(Debug)]
 pub(crate) struct CutPoints {
     points: Vec<(Buffer, usize)>,
 }
 
 impl CutPoints {
-    /// Pieces at both ends of every span.
+    /// Cut at both ends of every span.
     pub(crate) fn at(spans: impl Iterator<Item = Span>) -> CutPoints {
         let ends = |span: Span| [(span.buffer, span.start_bytes), (span.buffer, span.end_bytes())];
         let mut points: Vec<_> = spans.filter(|span| span.length_bytes > 0).flat_map(ends).collect();
-        // Spans mostly come in ascending order: a stable sort merges such runs.
+        // Spans mostly arrive in ascending order; a stable sort merges such runs.
         points.sort();
         points.dedup();
         CutPoints { points }
     }
 
-    /// How many pieces there are room for.
+    /// Return the number of piece indices.
     pub(crate) fn count(&self) -> usize {
         self.points.len()
     }
 
-    /// The pieces of a span that was cut out.
+    /// Return the pieces of a span. The buffers must be cut at both of its ends.
     pub(crate) fn of(&self, span: Span) -> Range<usize> {
         if span.length_bytes == 0 {
             return 0..0;
@@ -34,14 +34,14 @@ impl CutPoints {
         self.position(span.buffer, span.start_bytes)..self.position(span.buffer, span.end_bytes())
     }
 
-    /// Where a piece lies.
+    /// Return the span of a piece.
     pub(crate) fn span(&self, piece: usize) -> Span {
         let (buffer, start_bytes) = self.points[piece];
         let end_bytes = self.points.get(piece + 1).filter(|next| next.0 == buffer).map_or(start_bytes, |next| next.1);
         Span { buffer, start_bytes, length_bytes: end_bytes - start_bytes, element_bytes: 1 }
     }
 
-    /// The points that `other` lacks so that bytes of `span` can move to its `target` piece by piece.
+    /// Return the points that `other` lacks to move the bytes of `span` to `target` piece by piece.
     pub(crate) fn missing_in(&self, span: Span, other: &CutPoints, target: Span) -> Vec<(Buffer, usize)> {
         let Range { start, end } = self.of(span);
         self.points[start..end]
@@ -52,7 +52,7 @@ impl CutPoints {
             .collect()
     }
 
-    /// Adds points; tells whether there were any.
+    /// Add points. Returns whether there were any.
     pub(crate) fn add(&mut self, points: Vec<(Buffer, usize)>) -> bool {
         if points.is_empty() {
             return false;

@@ -1,12 +1,12 @@
-//! Stretches: the bytes that pass through the ends of an operation, each stretch after the one before.
+//! Stretches: the byte sequences at the ends of an operation, in processing order.
 //!
-//! Without rows an end is one stretch, its span. With rows it is the runs of neighbouring rows, in order.
+//! Without rows an end is one stretch, its span. With rows each run of consecutive rows is a stretch.
 
 use crate::plan::Operation;
 use crate::rows::Rows;
 use crate::span::Span;
 
-/// The stretches that `operation` reads and does not change.
+/// Iterate over the stretches that `operation` reads and does not change.
 pub(crate) fn read(operation: &Operation) -> impl Iterator<Item = Span> {
     let rows = match operation {
         Operation::Send { rows, .. } | Operation::Copy { rows, .. } => rows.as_ref(),
@@ -15,7 +15,7 @@ pub(crate) fn read(operation: &Operation) -> impl Iterator<Item = Span> {
     operation.reads().into_iter().flat_map(move |span| stretches(span, rows))
 }
 
-/// The stretches that `operation` changes.
+/// Iterate over the stretches that `operation` changes.
 pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
     let rows = match operation {
         Operation::Reduce { rows, .. } | Operation::Combine { rows, .. } | Operation::Fill { rows, .. } => {
@@ -26,7 +26,7 @@ pub(crate) fn written(operation: &Operation) -> impl Iterator<Item = Span> {
     operation.writes().into_iter().flat_map(move |span| stretches(span, rows))
 }
 
-/// The span that the rows of `operation`, if it has any, are chosen from.
+/// Return the rows of `operation` and the span that contains them, if it has rows.
 pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
     let span = match *operation {
         Operation::Send { span, .. } | Operation::Reduce { span, .. } | Operation::Fill { span, .. } => span,
@@ -37,7 +37,8 @@ pub(crate) fn chosen_from(operation: &Operation) -> Option<(Span, &Rows)> {
     operation.rows().map(|rows| (span, rows))
 }
 
-/// Two ends of the same length as pairs of equally long stretches: what passes the first of a pair comes to the second.
+/// Split two ends of equal length into pairs of equally long stretches. The bytes of the first stretch of a pair move
+/// to the second.
 pub(crate) fn pairs(
     mut from: impl Iterator<Item = Span>,
     mut to: impl Iterator<Item = Span>,
@@ -64,7 +65,7 @@ fn stretches(span: Span, rows: Option<&Rows>) -> impl Iterator<Item = Span> {
     whole.into_iter().chain(runs.map(run))
 }
 
-/// What is left of a stretch of which the first `passed_bytes` are gone.
+/// Return the rest of a stretch after its first `passed_bytes`.
 fn rest(stretch: Span, passed_bytes: usize) -> Option<Span> {
     let start_bytes = stretch.start_bytes + passed_bytes;
     let length_bytes = stretch.length_bytes - passed_bytes;

@@ -1,12 +1,13 @@
-//! The pulled exchange: every rank gets the block that each other rank has for it, large ones when it asks for them.
+//! Pulled exchange: every rank gets its block from each other rank, and requests the large blocks.
 //!
-//! Blocks of at most `eager_bytes` are sent at once. Before every larger one lies a byte for its grant: the receiver
-//! sends a byte there, and the sender's message is that byte and the block, so it can leave only when the grant has
-//! come. The grant of a receiver's `i`-th block is the last byte of its block `i - pulls`, or for the first ones the
-//! byte before the block itself: so at most `pulls` of them are on their way to a rank, whatever the others want.
+//! Blocks of at most `eager_bytes` are sent immediately. A larger block is preceded by one byte for its grant. The
+//! receiver sends a byte to this position, and the sender's message consists of this byte and the block. So the message
+//! cannot leave before the grant has arrived. The grant of a receiver's `i`-th large block is the last byte of its
+//! block `i - pulls`. For the first `pulls` blocks it is the byte before the block itself. So at most `pulls` large
+//! blocks are on their way to a rank at any time.
 //!
-//! Both blocks of a pair belong to the same round (see `rounds`). On every link the small block comes first, then the
-//! grant, then the large block: a grant waits for blocks of earlier rounds only, so nothing waits in a circle.
+//! Both blocks of a pair belong to the same round (see `rounds`). On every link the order is: small block, grant, large
+//! block. A grant only waits for blocks of earlier rounds, so no circular wait can occur.
 //!
 //! Cost: `(p-1)·alpha + n·beta` for `n` bytes to other ranks, and for every pulled block `2·alpha` and a byte each way.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
@@ -16,17 +17,17 @@ use super::rounds::partners;
 use crate::{Buffer, Group, Plan, Span};
 use alloc::vec::Vec;
 
-/// The blocks of one rank for all others, or from them, one after the other in a buffer.
+/// The blocks that one rank sends to, or receives from, all others, contiguous in a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExchangeBlocks {
-    /// By rank; with the byte before them, where they are pulled.
+    /// Spans by rank. The span of a pulled block includes the byte before it.
     spans: Vec<Span>,
     eager_bytes: usize,
 }
 
 impl ExchangeBlocks {
-    /// Blocks of `lengths_bytes` for, or from, each rank, in `buffer`. Longer ones than `eager_bytes` are pulled. None
-    /// is for the rank itself.
+    /// Lay out blocks of `lengths_bytes`, one for each rank, in `buffer`. Blocks longer than `eager_bytes` are pulled.
+    /// The rank's own block must be empty.
     pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> ExchangeBlocks {
         let mut start_bytes = 0;
         let place = |&length_bytes: &usize| {
@@ -38,36 +39,36 @@ impl ExchangeBlocks {
         ExchangeBlocks { spans: lengths_bytes.iter().map(place).collect(), eager_bytes }
     }
 
-    /// Where the block for, or from, `rank` lies.
+    /// Return the span of the block for, or from, `rank`.
     pub fn span(&self, rank: usize) -> Span {
         let span = self.spans[rank];
         let grant_bytes = usize::from(self.is_pulled(rank));
         Span { start_bytes: span.start_bytes + grant_bytes, length_bytes: span.length_bytes - grant_bytes, ..span }
     }
 
-    /// Whether the receiver asks for it.
+    /// Whether the receiver requests this block.
     pub fn is_pulled(&self, rank: usize) -> bool {
         self.spans[rank].length_bytes > self.eager_bytes
     }
 
-    /// How many ranks there are.
+    /// Return the number of ranks.
     pub fn rank_count(&self) -> usize {
         self.spans.len()
     }
 
-    /// Bytes of the buffer.
+    /// Return the length of the buffer in bytes.
     pub fn total_bytes(&self) -> usize {
         self.spans.last().map_or(0, Span::end_bytes)
     }
 
-    /// The byte before the block of `rank`, which is pulled.
+    /// Return the byte before the pulled block of `rank`.
     fn grant(&self, rank: usize) -> Span {
         Span { length_bytes: 1, ..self.spans[rank] }
     }
 }
 
-/// This rank's part in a pulled exchange of `out` (for each rank) and `into` (from each rank), with at most `pulls`
-/// large blocks on their way to a rank.
+/// Plan this rank's part in a pulled exchange. `out` has a block for each rank and `into` a block from each rank. At
+/// most `pulls` large blocks are on their way to a rank at a time.
 pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pulls: usize) -> Plan {
     let rank = group.rank();
     assert!(pulls > 0, "somebody has to begin");

@@ -1,19 +1,21 @@
-//! Homes: at which rank the keys of a part come together.
+//! Owners: assignment of the parts of the keys to ranks.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Equal ranges of the parts, in the order of the ranks.
+/// Assign equal ranges of the parts to the ranks, in rank order.
 pub fn hashed_homes(part_count: usize, rank_count: usize) -> Vec<usize> {
     let parts_per_rank = part_count / rank_count;
     assert_eq!(part_count, parts_per_rank * rank_count, "every rank is home to as many parts");
     (0..part_count).map(|part| part / parts_per_rank).collect()
 }
 
-/// Every part goes to the rank that has least so far, the largest first: no rank has more than the mean and one part.
-/// Where ranks have as much, the one with fewer parts is next, and then the lower one, so all ranks find the same.
+/// Assign parts by size, largest first, each to the rank with the smallest load.
+///
+/// No rank gets more than the mean plus one part. Ties go to the rank with fewer parts, then to the lower rank, so all
+/// ranks compute the same result.
 ///
 /// Cost: `n·log(n)` for `n` parts.
 /// Source: Graham, "Bounds on multiprocessing timing anomalies", SIAM J. Appl. Math. 1969 (largest first).
@@ -33,7 +35,7 @@ pub fn balanced_homes(part_bytes: &[u64], rank_count: usize) -> Vec<usize> {
     homes
 }
 
-/// How much comes to every rank.
+/// Return the load of every rank in bytes.
 pub fn loads(homes: &[usize], part_bytes: &[u64], rank_count: usize) -> Vec<u64> {
     let mut loads = vec![0; rank_count];
     homes.iter().zip(part_bytes).for_each(|(&home, bytes)| loads[home] += bytes);

@@ -1,8 +1,9 @@
-//! Regroup: rows go to the ranks at which their keys are at home, in waves.
+//! Regrouping: rows are sent in waves to the ranks that own their keys.
 //!
-//! Keys are hashed to parts, and every part has a home: [`hashed_homes`], or [`balanced_homes`] where parts differ
-//! much. [`Waves`] cuts the parts of every rank into ranges that fit its memory; a wave is one [`plan`], in which small
-//! [`ExchangeBlocks`] are sent at once and large ones pulled by their receiver, a bounded number at a time.
+//! Keys are hashed to parts, and every part has an owner: [`hashed_homes`], or [`balanced_homes`] for parts of very
+//! different sizes. [`Waves`] divides each rank's parts into ranges that fit its memory. Each wave is one [`plan`]:
+//! small [`ExchangeBlocks`] are sent immediately, and large ones are pulled by their receiver, with a limit on
+//! concurrent transfers.
 
 mod exchange;
 mod homes;

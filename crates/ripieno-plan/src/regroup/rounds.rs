@@ -1,9 +1,7 @@
-//! Rounds: every rank meets every other once, both at the same time, so what one waits for lies in earlier rounds only.
-//!
-//! Source: the circle method for round-robin tournaments (Kirkman, 1847).
+//! Rounds: every pair of ranks meets once, in the same round on both sides. So a rank only waits for earlier rounds.
 
-/// Whom `rank` of `p` meets in `round`, of `p - 1` rounds if `p` is even and of `p` if it is odd; in one of these it
-/// rests.
+/// Return the partner of `rank` in `round`. There are `p - 1` rounds for even `p`, and `p` rounds for odd `p`, in one
+/// of which the rank has no partner.
 pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
     let circle = p - usize::from(p.is_multiple_of(2));
     let resting = if round.is_multiple_of(2) { round / 2 } else { (round + circle) / 2 };
@@ -14,7 +12,7 @@ pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
     if rank == resting { last } else { Some((round + circle - rank) % circle) }
 }
 
-/// All that a rank meets, in order.
+/// Iterate over all partners of a rank, in order of the rounds.
 pub(super) fn partners(rank: usize, p: usize) -> impl Iterator<Item = usize> {
     let round_count = p - usize::from(p.is_multiple_of(2));
     (0..round_count).filter_map(move |round| partner(rank, round, p))

@@ -1,28 +1,28 @@
-//! Waves: ranges of the parts of every rank that travel together, each as large as its receivers and senders have room
-//! for.
+//! Waves: ranges of each rank's parts that are sent together, sized for the memory of receivers and senders.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The parts of every rank, cut into waves. All ranks find the same.
+/// The parts of every rank, divided into waves. All ranks compute the same division.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waves {
     ranks: Vec<Receiver>,
     count: usize,
 }
 
-/// What comes to one rank.
+/// The parts that one rank receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Receiver {
-    /// The parts that are at home with it, ascending, without empty ones.
+    /// The non-empty parts that the rank owns, ascending.
     parts: Vec<usize>,
-    /// Where each of its waves ends in them.
+    /// End of each of its waves in `parts`.
     ends: Vec<usize>,
 }
 
 impl Waves {
-    /// Waves of at most `wave_bytes` to every rank, or of one part that alone is larger. `homes` and `part_bytes` are
-    /// by part; the bytes are those of all ranks.
+    /// Divide the parts into waves of at most `wave_bytes` for each rank. A single larger part is a wave of its own.
+    ///
+    /// `homes` is the owner of each part, and `part_bytes` its size over all ranks.
     pub fn new(homes: &[usize], part_bytes: &[u64], rank_count: usize, wave_bytes: u64) -> Waves {
         let mut ranks = vec![Receiver::default(); rank_count];
         let mut filled_bytes = vec![0u64; rank_count];
@@ -40,15 +40,17 @@ impl Waves {
         Waves { ranks, count }
     }
 
-    /// One wave of all parts; none if `has_rows` says that no rank has any. A rank needs to know of a part only whether
-    /// it takes or gives some of it.
+    /// Put all parts into one wave, or into none if `has_rows` is false, that is, if no rank has any row. For this a
+    /// rank only needs to know the parts which it sends or receives.
     pub fn whole(homes: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
         Waves { count: usize::from(has_rows), ..Waves::new(homes, known_bytes, rank_count, u64::MAX) }
     }
 
-    /// The same, but with every wave in which some rank gives `given_bytes[wave]`, more than twice `wave_bytes`, cut
-    /// into pieces in which it gives about `wave_bytes`; none if all are small enough, or of one part. A piece has
-    /// parts of all receivers, or of some where they have few.
+    /// Cut large waves, and return `None` if no wave needs a cut.
+    ///
+    /// A wave is large if some rank sends `given_bytes[wave]` of more than twice `wave_bytes`. It is cut into pieces in
+    /// which this rank sends about `wave_bytes`. A wave of one part is never cut. A piece has parts of all receivers,
+    /// or of some receivers if they have few parts.
     pub fn cut(&self, part_bytes: &[u64], given_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
         let whole = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
         let mut cut = Waves { ranks: self.ranks.iter().map(whole).collect(), count: 0 };
@@ -74,7 +76,7 @@ impl Waves {
         (cut.count > self.count).then_some(cut)
     }
 
-    /// The parts of a wave, with their receivers, so that these come equally far with each range of them.
+    /// Return the parts of a wave with their receivers, interleaved so that all receivers progress equally.
     fn in_turn(&self, wave: usize, part_bytes: &[u64]) -> Vec<(usize, usize)> {
         let mut parts = Vec::new();
         for rank in 0..self.ranks.len() {
@@ -95,12 +97,12 @@ impl Waves {
         self.count += 1;
     }
 
-    /// How many waves; a rank may be done before the last.
+    /// Return the number of waves. A rank may have no parts in the last ones.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// The parts that come to `rank` in `wave`, ascending.
+    /// Return the parts that `rank` receives in `wave`, ascending.
     pub fn parts(&self, rank: usize, wave: usize) -> &[usize] {
         let Receiver { parts, ends } = &self.ranks[rank];
         let end = |wave: usize| ends.get(wave).copied().unwrap_or(parts.len());
@@ -134,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What the rank that gives most gives in each wave, if rank `giver(part)` has all of a part.
+    /// Return the largest amount sent by one rank in each wave, if rank `giver(part)` has all rows of a part.
     fn given(waves: &Waves, part_bytes: &[u64], giver: impl Fn(usize) -> usize) -> Vec<u64> {
         let p = waves.ranks.len();
         let given = |wave: usize| {
@@ -155,7 +157,7 @@ mod tests {
             let part_bytes: Vec<u64> = (0..part_count as u64).map(|part| part * 37 % 101).collect();
             let homes: Vec<usize> = (0..part_count).map(|part| part / 8).collect();
             for wave_bytes in [0, 10, 300, u64::MAX] {
-                // All from one rank, or as much from each.
+                // One rank sends everything, or every rank sends equally much.
                 for givers in [1, rank_count] {
                     let giver = |part: usize| part * 5 % givers;
                     let first = Waves::new(&homes, &part_bytes, rank_count, wave_bytes);
@@ -197,7 +199,7 @@ mod tests {
         let (homes, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
         let all = Waves::new(&homes, &part_bytes, 3, u64::MAX);
         assert_eq!(Waves::whole(&homes, &part_bytes, 3, true), all);
-        // Rank 0 has rows for itself and for rank 2, rank 1 none at all.
+        // Rank 0 has rows for itself and for rank 2; rank 1 has no rows.
         let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&homes, &known, 3, true));
         assert_eq!([0, 1, 2].map(|rank| first.parts(rank, 0)), [&[0][..], &[], &[4]]);
         assert_eq!((second.count(), [0, 1, 2].map(|rank| second.parts(rank, 0).len())), (1, [0; 3]));

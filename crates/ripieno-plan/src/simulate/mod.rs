@@ -1,10 +1,10 @@
-//! Cost: how long a collective takes, derived from the plans of all ranks.
+//! Cost simulation: the predicted time of a collective, derived from the plans of all ranks.
 //!
-//! A message of `m` bytes takes `alpha + m·beta`; a reduce keeps its receiver `m·gamma` longer. A rank sends one
-//! message and receives one message at a time, both at once (one port, full duplex); where several could go, its links
-//! take turns. Links do not disturb each other and hold what their receiver has no time for. A message goes out when
-//! its bytes have come in whole; [`segmented`] plans forward earlier. A combination inside a rank takes its `m·gamma`,
-//! and disturbs no port; copies are free.
+//! A message of `m` bytes takes `alpha + m·beta`; a reduce occupies its receiver for another `m·gamma`. A rank sends
+//! one message and receives one message at a time, both at once (one port, full duplex). If several messages are ready,
+//! the links take turns. Links do not disturb each other, and they buffer messages for a busy receiver. A message
+//! leaves when all its bytes have arrived; [`segmented`] plans forward earlier. A combination inside a rank takes
+//! `m·gamma` and occupies no port; copies are free.
 //!
 //! Source: Hockney, "The communication challenge for MPP", Parallel Computing 1994; as used by Zhang and Qiu,
 //! "Clustering social images with MapReduce and high performance collective communication" (Twister), eqs. 1–3.
@@ -31,15 +31,15 @@ pub struct Model {
 }
 
 impl Model {
-    /// Every message takes one unit, whatever its size: time is the number of rounds.
+    /// Every message takes one unit regardless of its size, so the time equals the number of rounds.
     pub const ROUNDS: Model = Model { alpha_s: 1.0, beta_s_per_byte: 0.0, gamma_s_per_byte: 0.0 };
 
-    /// How long a message keeps its sender.
+    /// Return how long a message occupies its sender.
     pub fn sending_s(&self, bytes: usize) -> f64 {
         self.alpha_s + bytes as f64 * self.beta_s_per_byte
     }
 
-    /// How long an operation inside a rank takes.
+    /// Return the duration of an operation inside a rank.
     pub(crate) fn local_s(&self, operation: &Operation) -> f64 {
         match operation {
             Operation::Combine { .. } => operation.length_bytes() as f64 * self.gamma_s_per_byte,
@@ -48,31 +48,31 @@ impl Model {
     }
 }
 
-/// One message of a collective, and when it travels.
+/// One message of a collective with its simulated times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedTransfer {
-    /// Who sends it.
+    /// The sending rank.
     pub sender: usize,
-    /// Which operation of the sender's plan.
+    /// Index of the operation in the sender's plan.
     pub send: usize,
-    /// Who receives it.
+    /// The receiving rank.
     pub receiver: usize,
-    /// Which operation of the receiver's plan.
+    /// Index of the operation in the receiver's plan.
     pub receive: usize,
-    /// How much.
+    /// Length of the message in bytes.
     pub length_bytes: usize,
-    /// When the sender begins.
+    /// Time at which the sender starts.
     pub start_s: f64,
-    /// When the receiver has it, combined where that is asked for.
+    /// Time at which the receiver has the message, including its combination for a reduce.
     pub end_s: f64,
 }
 
-/// How long the collective takes: when its last message has been received.
+/// Return the duration of the collective: the time at which its last message has been received.
 pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, PlanFault> {
     Ok(timeline(plans, model)?.iter().fold(0.0, |latest, transfer| transfer.end_s.max(latest)))
 }
 
-/// All messages of a collective, in the order in which they are received.
+/// Return all messages of a collective in the order of their receipt.
 pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<SimulatedTransfer>, PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
     let mut network = PricedNetwork::new(plans, &matching, model);
@@ -86,8 +86,8 @@ pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<SimulatedTransfer>,
     }
 }
 
-/// The same plans with every operation cut into segments of at most `segment_bytes` (at least one element each), so
-/// that a rank forwards the first while the second comes in.
+/// Cut every operation of the plans into segments of at most `segment_bytes`, at least one element each. A rank then
+/// forwards one segment while it receives the next.
 pub fn segmented(plans: &[Plan], segment_bytes: usize) -> Vec<Plan> {
     plans.iter().map(|plan| segmented_plan(plan, segment_bytes)).collect()
 }
@@ -98,7 +98,7 @@ fn segmented_plan(plan: &Plan, segment_bytes: usize) -> Plan {
         let firsts = (0..span.element_count().max(1)).step_by(element_count);
         firsts.map(move |first| span.elements(first, element_count.min(span.element_count() - first)))
     };
-    // Both ends of a message are cut at the same bytes, so rows are cut between elements.
+    // Both ends of a message are cut at the same byte offsets, so rows are cut between elements.
     let parts = |rows: &Rows, span: Span| {
         let (rows, element_count) = (rows.elements(span.element_bytes), (segment_bytes / span.element_bytes).max(1));
         let firsts = (0..rows.numbers().len().max(1)).step_by(element_count);
@@ -144,7 +144,7 @@ fn segmented_plan(plan: &Plan, segment_bytes: usize) -> Plan {
     cut
 }
 
-/// The bytes of `to` that lie where `part` lies in `from`.
+/// Return the bytes of `to` at the position of `part` in `from`.
 fn opposite(part: Span, from: Span, to: Span) -> Span {
     let start_bytes = to.start_bytes + part.start_bytes - from.start_bytes;
     Span { start_bytes, length_bytes: part.length_bytes, ..to }

@@ -1,4 +1,4 @@
-//! The modelled network: every rank has one outgoing and one incoming port, links hold what is under way.
+//! Network model: every rank has one outgoing and one incoming port, and links buffer messages in flight.
 
 use super::{Model, SimulatedTransfer};
 use crate::matching::Dependencies;
@@ -7,22 +7,22 @@ use crate::plan::{Operation, Plan};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What happens next.
+/// The next event of the simulation.
 pub(crate) enum NetworkEvent {
-    /// A message goes out.
+    /// A message is sent.
     Send { link: usize, at: f64 },
-    /// A message comes in.
+    /// A message is received.
     Receive { link: usize, at: f64 },
 }
 
-/// All ranks in the middle of their plans, on a modelled network.
+/// Simulation state of all ranks on a modeled network.
 pub(crate) struct PricedNetwork<'a> {
     plans: &'a [Plan],
     matching: &'a Matching,
     model: &'a Model,
     dependencies: Vec<Dependencies>,
     links: Vec<PricedLink>,
-    /// Per rank: when its outgoing and incoming ports are free, and its local operations that are not done.
+    /// Per rank: when its outgoing and incoming ports become free, and its unfinished local operations.
     out_free_at: Vec<f64>,
     in_free_at: Vec<f64>,
     locals: Vec<Vec<usize>>,
@@ -30,16 +30,16 @@ pub(crate) struct PricedNetwork<'a> {
 
 #[derive(Clone, Default)]
 struct PricedLink {
-    /// When each message sent so far began.
+    /// Start time of each message sent so far.
     sent_at: Vec<f64>,
     received_count: usize,
-    /// When the bytes of the next message to send and to receive are ready, as far as known.
+    /// When the bytes of the next message to send and of the next one to receive are ready, if known.
     send_ready_at: Option<f64>,
     receive_ready_at: Option<f64>,
 }
 
 impl<'a> PricedNetwork<'a> {
-    /// All ranks before their first operation.
+    /// Create the state before the first operation of any rank.
     pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> PricedNetwork<'a> {
         let mut network = PricedNetwork {
             plans,
@@ -55,8 +55,8 @@ impl<'a> PricedNetwork<'a> {
         network
     }
 
-    /// The event that can begin first; of several the one on the link that has had the fewest, as links take turns, and
-    /// of those the one that stands first in its plan.
+    /// Return the earliest event. Among equals the link with the fewest messages so far is next, so links take turns;
+    /// then the message that is first in its plan.
     pub(crate) fn next_event(&self) -> Option<NetworkEvent> {
         let mut first: Option<((f64, usize, usize, usize), NetworkEvent)> = None;
         let mut offer = |key: (f64, usize, usize, usize), event: NetworkEvent| {
@@ -78,7 +78,7 @@ impl<'a> PricedNetwork<'a> {
         first.map(|(_, event)| event)
     }
 
-    /// The next message of `link` goes out.
+    /// Send the next message of `link`.
     pub(crate) fn send(&mut self, link: usize, at: f64) {
         let wires = &self.matching.links[link];
         let message = wires.messages[self.links[link].sent_at.len()];
@@ -88,7 +88,7 @@ impl<'a> PricedNetwork<'a> {
         self.refresh(wires.sender);
     }
 
-    /// The next message of `link` comes in.
+    /// Receive the next message of `link`.
     pub(crate) fn receive(&mut self, link: usize, at: f64) -> SimulatedTransfer {
         let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
         let MatchedMessage { send, receive, length_bytes } = wires.messages[state.received_count];
@@ -112,7 +112,7 @@ impl<'a> PricedNetwork<'a> {
         }
     }
 
-    /// The next operation, if any, at both ends of every link; rank and operation.
+    /// Return the next operation, if any, at both ends of every link: rank and operation.
     pub(crate) fn unfinished(&self) -> Vec<(usize, usize)> {
         let ends = self.matching.links.iter().zip(&self.links).flat_map(|(link, state)| {
             let send = link.messages.get(state.sent_at.len()).map(|message| (link.sender, message.send));
@@ -122,7 +122,7 @@ impl<'a> PricedNetwork<'a> {
         ends.collect()
     }
 
-    /// Runs the local operations of `rank` that can run, then looks up when its next messages can.
+    /// Run the local operations of `rank` that are ready, then update when its next messages are ready.
     fn refresh(&mut self, rank: usize) {
         let (steps, dependencies) = (&self.matching.steps[rank], &mut self.dependencies[rank]);
         self.locals[rank].retain(|&index| {

@@ -1,15 +1,15 @@
-//! A set of small numbers, a bit for each.
+//! Bit sets of small numbers.
 
 use super::team::{WorkTeam, cut, each, ranges};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// About what it costs to add a number to a set, and to list it, in operations.
+/// Estimated cost of adding a number to a set and of listing it, in operations.
 const INSERT_OPERATIONS: usize = 4;
 const LIST_OPERATIONS: usize = 4;
 
-/// Which of the numbers `0..length` are in the set.
+/// A subset of the numbers `0..length`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Bits {
     words: Vec<u64>,
@@ -17,19 +17,19 @@ pub(super) struct Bits {
 }
 
 impl Bits {
-    /// None of them.
+    /// Create an empty set.
     pub(super) fn none(length: usize) -> Bits {
         Bits { words: vec![0; length.div_ceil(64)], length }
     }
 
-    /// All of them.
+    /// Create the set of all numbers.
     pub(super) fn all(length: usize) -> Bits {
         let mut bits = Bits { words: vec![u64::MAX; length.div_ceil(64)], length };
         bits.clear_beyond();
         bits
     }
 
-    /// What is in any of the lists, which ascend, less `start`.
+    /// Create the union of ascending lists, with `start` subtracted from each number.
     pub(super) fn of(length: usize, lists: &[&[u64]], start: u64, team: &dyn WorkTeam) -> Bits {
         let mut bits = Bits::none(length);
         let operations = INSERT_OPERATIONS * lists.iter().map(|list| list.len()).sum::<usize>();
@@ -47,39 +47,39 @@ impl Bits {
         bits
     }
 
-    /// How many numbers there are to choose from.
+    /// Return the number of possible members.
     pub(super) fn length(&self) -> usize {
         self.length
     }
 
-    /// How many are in the set.
+    /// Return the number of members.
     pub(super) fn count(&self) -> usize {
         self.count_in(&(0..self.length))
     }
 
-    /// How many are in the set and in a range as that of [`Bits::numbers_in`].
+    /// Return the number of members in a range that satisfies the conditions of [`Bits::numbers_in`].
     fn count_in(&self, range: &Range<usize>) -> usize {
         self.words[range.start / 64..range.end.div_ceil(64)].iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Adds a number.
+    /// Add a number.
     pub(super) fn insert(&mut self, number: usize) {
         assert!(number < self.length, "a number lies below the length");
         self.words[number / 64] |= 1 << (number % 64);
     }
 
-    /// Whether a number is in the set.
+    /// Whether a number is a member.
     pub(super) fn contains(&self, number: usize) -> bool {
         self.words[number / 64] >> (number % 64) & 1 == 1
     }
 
-    /// Adds all of a set of equal length.
+    /// Add all members of a set of equal length.
     pub(super) fn insert_all(&mut self, other: &Bits) {
         assert_eq!(self.length, other.length, "sets of the same numbers");
         self.words.iter_mut().zip(&other.words).for_each(|(word, more)| *word |= more);
     }
 
-    /// The set of what lies in `range`, counted from its start.
+    /// Return the members in `range`, relative to its start.
     pub(super) fn part(&self, range: Range<usize>) -> Bits {
         let length = range.len();
         let (first, shift) = (range.start / 64, range.start % 64);
@@ -93,12 +93,13 @@ impl Bits {
         part
     }
 
-    /// What is in the set, ascending.
+    /// Iterate over the members in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         self.numbers_in(0..self.length)
     }
 
-    /// What is in the set and in a range that begins at a multiple of 64 and ends at one or with the set, ascending.
+    /// Iterate over the members in a range in ascending order. The range starts at a multiple of 64. It ends at a
+    /// multiple of 64 or at the end of the set.
     pub(super) fn numbers_in(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let first = range.start / 64;
         self.words[first..range.end.div_ceil(64)].iter().enumerate().flat_map(move |(index, &word)| {
@@ -107,7 +108,7 @@ impl Bits {
         })
     }
 
-    /// `start` and each number of the set in sum, ascending.
+    /// Return `start` plus each member, in ascending order.
     pub(super) fn list(&self, start: u64, team: &dyn WorkTeam) -> Vec<u64> {
         let operations = LIST_OPERATIONS * self.count() + self.words.len();
         let stretches = ranges(team, operations, self.length, 64);
@@ -120,7 +121,7 @@ impl Bits {
         list
     }
 
-    /// How many are in the set below the start of each word.
+    /// Count the members before each word, for rank queries.
     pub(super) fn ranks(&self) -> MemberRanks<'_> {
         let below = self.words.iter().scan(0_u32, |count, word| {
             let below = *count;
@@ -130,14 +131,15 @@ impl Bits {
         MemberRanks { bits: self, below: below.collect() }
     }
 
-    /// The set as bytes, the lowest numbers first.
+    /// Append the set as bytes, lowest numbers first.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         let end = into.len() + self.length.div_ceil(8);
         self.words.iter().for_each(|word| into.extend_from_slice(&word.to_le_bytes()));
         into.truncate(end);
     }
 
-    /// What [`Bits::write`] wrote; `None` if a bit beyond the length is set. `bytes` are as long as `length` demands.
+    /// Decode the output of [`Bits::write`]. Returns `None` if a bit beyond the length is set. The length of `bytes`
+    /// must match `length`.
     pub(super) fn read(bytes: &[u8], length: usize) -> Option<Bits> {
         assert_eq!(bytes.len(), length.div_ceil(8), "a bit for each number");
         let word = |chunk: &[u8]| {
@@ -160,20 +162,20 @@ impl Bits {
     }
 }
 
-/// Makes `places` of as many numbers, in the loops of what gives these instead of asking for each.
+/// Write `numbers` to `places`. Internal iteration keeps the loops of the iterator intact.
 pub(super) fn fill(places: &mut [u64], numbers: impl Iterator<Item = u64>) {
     let mut places = places.iter_mut();
     numbers.for_each(|number| *places.next().expect("a place for each number") = number);
 }
 
-/// The places of the members of a set among each other.
+/// Positions of the members of a set among each other.
 pub(super) struct MemberRanks<'a> {
     bits: &'a Bits,
     below: Vec<u32>,
 }
 
 impl MemberRanks<'_> {
-    /// How many members are smaller than `number`.
+    /// Return the number of members smaller than `number`.
     pub(super) fn rank(&self, number: usize) -> u32 {
         let below = self.bits.words[number / 64] & ((1 << (number % 64)) - 1);
         self.below[number / 64] + below.count_ones()

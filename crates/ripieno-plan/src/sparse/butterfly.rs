@@ -1,53 +1,57 @@
-//! The butterfly: who exchanges with whom in each layer, and which range of keys each keeps.
+//! Butterfly topology: the exchange groups of each layer and the range of keys that each member keeps.
 
 use super::degrees::Degrees;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// One layer as one rank sees it.
+/// One layer from the view of one rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// The ranks that exchange with each other, this one among them, by position.
+    /// The ranks of the exchange group by position, including this rank.
     pub members: Vec<usize>,
     /// The position of this rank.
     pub position: usize,
-    /// Per position: the range of keys that the member keeps. Consecutive; together the range that each had before.
+    /// Per position: the range of keys that the member keeps. The ranges are consecutive and form the members' common
+    /// previous range.
     pub ranges: Vec<Range<u64>>,
 }
 
 impl Layer {
-    /// The range of keys that this rank keeps.
+    /// Return the range of keys that this rank keeps.
     pub fn range(&self) -> &Range<u64> {
         &self.ranges[self.position]
     }
 
-    /// The positions of the others, from the one `1` after this rank on, around the group.
+    /// Iterate over the positions of the other members, starting after this rank and wrapping around.
     pub fn after(&self) -> impl Iterator<Item = usize> + use<> {
         let (position, degree) = (self.position, self.members.len());
         (1..degree).map(move |distance| (position + distance) % degree)
     }
 
-    /// The positions of the others, from the one `1` before this rank on, around the group: whose `k`-th message this
-    /// is the `k`-th receiver of.
+    /// Iterate over the positions of the other members, starting before this rank and wrapping around. This rank is the
+    /// `k`-th receiver of the `k`-th member returned.
     pub fn before(&self) -> impl Iterator<Item = usize> + use<> {
         let (position, degree) = (self.position, self.members.len());
         (1..degree).map(move |distance| (position + degree - distance) % degree)
     }
 }
 
-/// The layers of a butterfly over the keys `0..n` as one rank sees them, from the top.
+/// The layers of a butterfly over the keys `0..n` from the view of one rank, from the top.
 ///
-/// The members of a group of the first layer have consecutive numbers, those of the next differ by the degree of the
-/// first, and so on: where ranks are numbered host by host, the top layers, whose messages are largest, stay on a host.
+/// The members of a group in the first layer have consecutive numbers. In the next layer they differ by the degree of
+/// the first, and so on. If ranks are numbered host by host, the top layers, which have the largest messages, stay on a
+/// host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Butterfly {
     layers: Vec<Layer>,
 }
 
 impl Butterfly {
-    /// The layers of `rank` with `degrees`. Folding is a layer of its own, the first: of a rank that takes a folded one
-    /// and that one, or of a rank alone.
+    /// Create the layers of `rank`.
+    ///
+    /// With folded ranks there is an additional first layer. Its groups are pairs of a core rank and a folded rank, or
+    /// single ranks.
     pub fn new(rank: usize, degrees: &Degrees, n: u64) -> Butterfly {
         assert!(rank < degrees.world_size(), "a rank is one of the world");
         let (core_size, folded) = (degrees.core_size(), degrees.folded());
@@ -76,13 +80,13 @@ impl Butterfly {
         Butterfly { layers }
     }
 
-    /// The layers, from the top.
+    /// Return the layers, from the top.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 }
 
-/// Part `index` of `count` equal parts of a range.
+/// Return part `index` of a range divided into `count` equal parts.
 fn part(range: &Range<u64>, index: usize, count: usize) -> Range<u64> {
     let length = u128::from(range.end - range.start);
     let cut = |index: usize| range.start + (length * index as u128 / count as u128) as u64;

@@ -1,10 +1,11 @@
-//! Configuring: the ranks tell each other which keys they have and want, layer by layer, and each finds its routes.
+//! Configuration of a sparse reduction: ranks exchange their keys layer by layer, and each rank derives its routes.
 //!
-//! A machine without I/O. In each step it says what goes to whom, takes what came from the same peers, and keeps the
-//! unions: the keys of its next, smaller range. Values may travel with the keys (configreduce):
-//! [`Configuring::outgoing_rows`] says which of the rank's current values go where, [`Configuring::down_maps`] into
-//! which rows of the next ones they go.
-//! Cost: every key is sent once per layer, and merged with those of the group.
+//! [`Configuring`] is a state machine without I/O. In each step it returns the messages to its peers and accepts their
+//! messages. It keeps the unions of the keys in its next, smaller range. Values may travel together with the keys
+//! (configreduce): [`Configuring::outgoing_rows`] returns which current values each peer receives, and
+//! [`Configuring::down_maps`] returns their target rows.
+//!
+//! Cost: every key is sent once per layer and merged with the keys of the group.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
 
 use super::butterfly::{Butterfly, Layer};
@@ -18,20 +19,19 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-/// The density from which on a layer has a row for every key of its range, unless the caller says otherwise.
+/// Default density above which a layer has a row for every key of its range.
 ///
-/// Dense rows need no map, but those of missing keys travel as well. At 0.9 that is at most a ninth more than the keys
-/// alone.
+/// Dense rows need no map, but the rows of missing keys are sent as well. At 0.9 the overhead is at most a ninth.
 pub const DENSE_ABOVE: f64 = 0.9;
 
-/// So many missing keys are named.
+/// Largest number of missing keys listed as examples.
 pub const EXAMPLE_COUNT: usize = 8;
 
-/// About what it costs to write a key to a message, and to read a byte of one, in operations.
+/// Estimated cost of writing a key to a message and of reading a byte of a message, in operations.
 const KEY_OPERATIONS: usize = 4;
 const BYTE_OPERATIONS: usize = 2;
 
-/// One rank in the middle of configuring a sparse reduction.
+/// State of one rank during the configuration of a sparse reduction.
 #[derive(Clone, Debug)]
 pub struct Configuring {
     layers: Vec<Layer>,
@@ -42,36 +42,36 @@ pub struct Configuring {
     volumes: Vec<Volume>,
 }
 
-/// Where the values of a step go: into which of the rank's next rows.
+/// Target rows of the values of one step.
 ///
-/// Where the rows that stay are all the next ones ([`RowMap::covers`]), the next values begin as theirs; otherwise they
-/// begin as identities, and those that stay are combined into them. Then the values of each peer are combined, in this
-/// order. So the result has the same bits as that of [`Routes::plan`].
+/// If the staying rows cover all next rows ([`RowMap::covers`]), the next values start as copies of them. Otherwise the
+/// next values start as identities, and the staying rows are combined into them. Then the values of each peer are
+/// combined in the order of `arrivals`. So the result has the same bits as the result of [`Routes::plan`].
 #[derive(Clone, Debug)]
 pub struct DownMaps<'a> {
-    /// How many next rows there are.
+    /// Number of next rows.
     pub row_count: usize,
-    /// The current rows that stay, and the next row of each.
+    /// The current rows that stay on this rank, and their next rows.
     pub own: (Range<usize>, &'a RowMap),
     /// Per peer: the next row of each row that it sends.
     pub arrivals: Vec<(usize, &'a RowMap)>,
 }
 
-/// Keys of a rank's last range that are wanted, but that nobody contributes.
+/// Keys in a rank's last range that some rank wants and no rank contributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// How many.
+    /// Number of missing keys.
     pub count: u64,
-    /// The smallest of them, at most [`EXAMPLE_COUNT`].
+    /// The smallest missing keys, at most [`EXAMPLE_COUNT`].
     pub examples: Vec<u64>,
 }
 
-/// A message that holds no key sets.
+/// Error: a message does not contain valid key sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MalformedKeySets {
-    /// Who sent it.
+    /// The sender.
     pub peer: usize,
-    /// What is wrong.
+    /// The reason.
     pub what: &'static str,
 }
 
@@ -87,15 +87,17 @@ impl fmt::Display for MalformedKeySets {
 
 impl core::error::Error for MalformedKeySets {}
 
-/// Whether so many rows, of sets of keys below `n`, have numbers of 32 bits in any union of the sets.
+/// Whether 32-bit row numbers suffice for any union of key sets with `row_count` rows in total and keys below `n`.
 pub fn have_numbers(row_count: usize, n: u64) -> bool {
     row_count <= u32::MAX as usize || n <= u64::from(u32::MAX)
 }
 
 impl Configuring {
-    /// Before the first step: `rank` of a butterfly over the keys `0..n` contributes rows for `out_keys` and wants
-    /// those of `in_keys`; both ascend, and they [`have_numbers`] together. A layer is dense above the density
-    /// `dense_above`, unless its sets together have less than one key in 32 of the range.
+    /// Create the state of `rank` before the first step of a butterfly over the keys `0..n`.
+    ///
+    /// The rank contributes rows for `out_keys` and wants the rows of `in_keys`. Both lists are ascending, and together
+    /// they satisfy [`have_numbers`]. A layer is dense above the density `dense_above`, unless its sets together have
+    /// less than one key in 32 of the range.
     pub fn new(
         rank: usize,
         degrees: &Degrees,
@@ -116,12 +118,12 @@ impl Configuring {
         Configuring { layers, dense_above, out_keys, in_keys, steps: Vec::new(), volumes }
     }
 
-    /// How many steps there are: one per layer, and one before them where ranks are folded.
+    /// Return the number of steps: one per layer, and one before them if ranks are folded.
     pub fn step_count(&self) -> usize {
         self.layers.len()
     }
 
-    /// What goes to each peer in this step, the next one.
+    /// Return the messages to each peer in the next step, which must be `step`.
     pub fn outgoing(&self, step: usize, team: &dyn WorkTeam) -> Vec<(usize, Vec<u8>)> {
         let (layer, operations) = (self.layer(step), KEY_OPERATIONS * self.row_count());
         let (team, of_each) = divided(team, operations, layer.members.len() - 1);
@@ -133,21 +135,22 @@ impl Configuring {
         })
     }
 
-    /// Which of the rank's current values, one per row, go to each peer in this step, the next one.
+    /// Return the range of this rank's current rows that each peer receives in the next step, which must be `step`.
     pub fn outgoing_rows(&self, step: usize) -> Vec<(usize, Range<usize>)> {
         let layer = self.layer(step);
         let rows = |position: usize| (layer.members[position], self.out_keys.rows_in(&layer.ranges[position]));
         layer.after().map(rows).collect()
     }
 
-    /// Who sends a message in this step: the peers that get one, in another order.
+    /// Return the peers that send a message in this step. They equal the receivers of
+    /// [`outgoing`](Configuring::outgoing), in another order.
     pub fn incoming_peers(&self, step: usize) -> Vec<usize> {
         let layer = &self.layers[step];
         layer.before().map(|position| layer.members[position]).collect()
     }
 
-    /// Takes the messages of this step, the next one: one of each peer, in any order. After an error nothing has
-    /// changed.
+    /// Process the messages of the next step, which must be `step`: one message of each peer, in any order. An error
+    /// leaves the state unchanged.
     pub fn absorb<B: AsRef<[u8]>>(
         &mut self,
         step: usize,
@@ -183,7 +186,8 @@ impl Configuring {
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
         let (ins, in_keys) = LayerSide::of(layer, &self.in_keys, in_parts, self.dense_above, team);
-        // What is wanted is gathered from what is there: after the last step rows of the one are rows of the other.
+        // Wanted rows are gathered from contributed rows. After the last step both must use the same rows if the wanted
+        // keys are dense.
         let follows = step + 1 == self.layers.len() && in_keys.is_dense();
         let dense_above = if follows { -1.0 } else { self.dense_above };
         let (outs, out_keys) = LayerSide::of(layer, &self.out_keys, out_parts, dense_above, team);
@@ -193,7 +197,7 @@ impl Configuring {
         Ok(())
     }
 
-    /// Where the values of a step that is over go.
+    /// Return the target rows of the values of a finished step.
     pub fn down_maps(&self, step: usize) -> DownMaps<'_> {
         let RouteLayer { layer, outs, .. } = &self.steps[step];
         let arrival = |position: usize| (layer.members[position], &outs.maps[position]);
@@ -204,7 +208,7 @@ impl Configuring {
         }
     }
 
-    /// What was found, after the last step: the routes, and the keys of this rank's last range that nobody contributes.
+    /// Return the routes after the last step, and the wanted keys of this rank's last range that no rank contributes.
     pub fn finish(self, team: &dyn WorkTeam) -> (Routes, Missing) {
         assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
         let keys = self.in_keys.missing_in(&self.out_keys);
@@ -213,7 +217,7 @@ impl Configuring {
         (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes, team), missing)
     }
 
-    /// What all ranks find, by rank: their machines, run in memory.
+    /// Run the state machines of all ranks in memory and return their results by rank.
     pub fn finish_all(mut machines: Vec<Configuring>) -> Result<Vec<(Routes, Missing)>, MalformedKeySets> {
         for step in 0..machines.first().map_or(0, Configuring::step_count) {
             let mut arrived: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|_| Vec::new()).collect();
@@ -228,7 +232,7 @@ impl Configuring {
         Ok(machines.into_iter().map(|machine| machine.finish(&Alone)).collect())
     }
 
-    /// Rows of both kinds that this rank has at present.
+    /// Return the number of this rank's present rows of both kinds.
     fn row_count(&self) -> usize {
         self.out_keys.row_count() + self.in_keys.row_count()
     }

@@ -1,4 +1,4 @@
-//! The degrees of a butterfly: how many ranks exchange with each other in each layer.
+//! Degrees of a butterfly: the size of the exchange groups of each layer.
 
 use alloc::string::String;
 use alloc::vec;
@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-/// The degree of each layer from the top, and how many ranks are folded onto others because their number has no useful
-/// factors.
+/// The degree of each layer from the top, and the number of folded ranks.
 ///
-/// Ranks `0..q` with `q` the product of the degrees take part in the layers. Of the `folded` others, rank `q + i` gives
-/// all it has to rank `i` before the first layer and gets its rows back after the last. Written as `8x4x2`, with `1`
-/// folded rank as `5x4x3+1`; the degrees of a single rank are `1`.
+/// Folding serves numbers of ranks without useful factors. With `q` the product of the degrees, ranks `0..q` take part
+/// in the layers. Folded rank `q + i` sends all its rows to rank `i` before the first layer and receives its results
+/// after the last. The text form is `8x4x2`, or `5x4x3+1` with `1` folded rank. A single rank has the degrees `1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Degrees {
     layers: Vec<usize>,
@@ -19,12 +18,12 @@ pub struct Degrees {
 }
 
 impl Degrees {
-    /// The largest prime that [`Degrees::smooth`] takes for a degree.
+    /// The largest prime that [`Degrees::smooth`] uses as a degree.
     const LARGEST_PRIME: usize = 7;
-    /// The largest degree that [`Degrees::smooth`] makes of several primes.
+    /// The largest degree that [`Degrees::smooth`] forms from several primes.
     const LARGEST_DEGREE: usize = 8;
 
-    /// These layers, each of degree 2 at least, with `folded` ranks beside them.
+    /// Create degrees from layers of degree at least 2 and a number of folded ranks.
     pub fn new(layers: Vec<usize>, folded: usize) -> Result<Degrees, InvalidDegrees> {
         let invalid = |why| InvalidDegrees { text: written(&layers, folded), why };
         if layers.iter().any(|&degree| degree < 2) {
@@ -39,27 +38,29 @@ impl Degrees {
         Ok(Degrees { layers, folded })
     }
 
-    /// One layer in which each of `p` ranks exchanges with all others.
+    /// Create one layer: each of `p` ranks exchanges with all others.
     pub fn direct(p: usize) -> Degrees {
         assert!(p > 0, "there is a rank at least");
         Degrees { layers: if p == 1 { Vec::new() } else { vec![p] }, folded: 0 }
     }
 
-    /// Layers in which two ranks exchange, of the largest power of two up to `p`; the other ranks are folded.
+    /// Create layers of degree 2 for the largest power of two up to `p`. The remaining ranks are folded.
     pub fn binary(p: usize) -> Degrees {
         assert!(p > 0, "there is a rank at least");
         let layer_count = p.ilog2();
         Degrees { layers: vec![2; layer_count as usize], folded: p - (1 << layer_count) }
     }
 
-    /// Every ordered factorization of `p` into factors of 2 at least, none folded; the one of `p = 1` has no layers.
+    /// Return every ordered factorization of `p` into factors of at least 2, without folding. For `p = 1` there is one,
+    /// without layers.
     pub fn all(p: usize) -> Vec<Degrees> {
         assert!(p > 0, "there is a rank at least");
         factorizations(p).into_iter().map(|layers| Degrees { layers, folded: 0 }).collect()
     }
 
-    /// Degrees for any `p`, useful factors or none: of the largest `q <= p` without a prime factor above 7, and `p - q`
-    /// folded ranks. The layers are the largest divisors up to 8, one after the other, largest first.
+    /// Create degrees for any `p`: for the largest `q <= p` without a prime factor above 7, with `p - q` folded ranks.
+    ///
+    /// The layers are the largest divisors up to 8, largest first.
     pub fn smooth(p: usize) -> Degrees {
         let q = smooth_part(p);
         let mut layers = Vec::new();
@@ -74,13 +75,13 @@ impl Degrees {
         Degrees { layers, folded: p - q }
     }
 
-    /// Every ordered factorization of the `q` of [`Degrees::smooth`], the other `p - q` ranks folded.
+    /// Return every ordered factorization of the `q` of [`Degrees::smooth`], with `p - q` folded ranks.
     pub fn all_smooth(p: usize) -> Vec<Degrees> {
         let q = smooth_part(p);
         factorizations(q).into_iter().map(|layers| Degrees { layers, folded: p - q }).collect()
     }
 
-    /// Those of `p` ranks that a text names: `direct`, `binary`, or as they are written.
+    /// Parse the degrees of `p` ranks: `direct`, `binary`, or the text form.
     pub fn named(text: &str, p: usize) -> Result<Degrees, InvalidDegrees> {
         match text {
             "direct" => Ok(Degrees::direct(p)),
@@ -92,28 +93,28 @@ impl Degrees {
         }
     }
 
-    /// The degree of each layer, from the top.
+    /// Return the degree of each layer, from the top.
     pub fn layers(&self) -> &[usize] {
         &self.layers
     }
 
-    /// How many ranks take no part in the layers.
+    /// Return the number of folded ranks, which take no part in the layers.
     pub fn folded(&self) -> usize {
         self.folded
     }
 
-    /// How many ranks take part in the layers: `q`.
+    /// Return the number of ranks in the layers: `q`.
     pub fn core_size(&self) -> usize {
         self.layers.iter().product()
     }
 
-    /// How many ranks there are: `p`.
+    /// Return the number of all ranks: `p`.
     pub fn world_size(&self) -> usize {
         self.core_size() + self.folded
     }
 }
 
-/// The largest number up to `p` without a prime factor above 7.
+/// Return the largest number up to `p` without a prime factor above 7.
 fn smooth_part(p: usize) -> usize {
     assert!(p > 0, "there is a rank at least");
     let is_smooth = |&number: &usize| {
@@ -176,7 +177,7 @@ impl FromStr for Degrees {
     }
 }
 
-/// Degrees that make no butterfly.
+/// Error: the degrees do not form a butterfly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDegrees {
     text: String,
@@ -232,7 +233,7 @@ mod tests {
             assert_eq!(degrees.world_size(), p);
             assert!(degrees.layers().iter().all(|&degree| (2..=8).contains(&degree)), "{degrees}");
             assert!(degrees.layers().is_sorted_by(|a, b| a >= b), "{degrees}");
-            // Smooth numbers are dense: hardly anybody is folded.
+            // Smooth numbers are dense: few ranks are folded.
             assert!(degrees.folded() * 8 <= p, "{degrees}");
             assert!(Degrees::new(degrees.layers().to_vec(), degrees.folded()).is_ok());
         }

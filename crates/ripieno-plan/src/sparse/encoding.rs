@@ -1,7 +1,8 @@
-//! Key sets as bytes: the cheapest of several forms, and decoding that trusts nothing.
+//! Encoding of key sets: the smallest of several forms, and a decoder that validates all input.
 //!
-//! A byte names the form: all keys of the range; a bit per key, of a dense set or of a listed one; or the number of
-//! keys (8 bytes) and the offset of each from the start of the range in 4 or 8 bytes. Numbers are little-endian.
+//! The first byte selects one of three forms. All keys of the range need no further bytes. A dense set, or a listed
+//! one, may be a bit per key. Otherwise there is the number of keys (8 bytes), followed by the offset of each key from
+//! the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
 use super::key_set::{KeyForm, KeySet, is_all, length};
@@ -16,10 +17,10 @@ const LISTED_BITS: u8 = 2;
 const OFFSETS_32: u8 = 3;
 const OFFSETS_64: u8 = 4;
 
-/// About what it costs to write or to read an offset, in operations.
+/// Estimated cost of writing or reading an offset, in operations.
 const OFFSET_OPERATIONS: usize = 2;
 
-/// Appends what a set has of `range`, a part of its own.
+/// Append the keys of a set in `range`, a part of its own range.
 pub(super) fn write(set: &KeySet, range: &Range<u64>, into: &mut Vec<u8>, team: &dyn WorkTeam) {
     let rows = set.rows_in(range);
     match &set.keys {
@@ -70,13 +71,13 @@ fn write_offsets<const BYTES: usize>(
     });
 }
 
-/// Whether a bit for each of `length` keys takes less than `list_bytes`; longer ranges than rows have numbers have no
-/// such form.
+/// Whether a bit for each of `length` keys takes less than `list_bytes`. Ranges too long for 32-bit row numbers have no
+/// bit form.
 fn bits_are_cheaper(length: u64, list_bytes: u64) -> bool {
     length <= u64::from(u32::MAX) && length.div_ceil(8) < list_bytes
 }
 
-/// Takes a set of keys of `range` from the front of `bytes`; says what is wrong where there is none.
+/// Decode a set of keys of `range` from the front of `bytes`. The error is the reason as text.
 pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn WorkTeam) -> Result<KeySet, &'static str> {
     let set = |keys| KeySet { range: range.clone(), keys };
     let form = take(bytes, 1)?[0];
@@ -118,7 +119,7 @@ fn read_list<const BYTES: usize>(
     let pieces = ranges(team, operations, offsets.len(), 1);
     let pieces = cut(&mut keys, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
     let ascending = each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
-        // No offset may be less than this.
+        // Lower bound for the next offset.
         let mut least = piece.start.checked_sub(1).map_or(0, |before| offset(offsets[before]).wrapping_add(1));
         let mut are_ascending = true;
         for (key, &bytes) in keys.iter_mut().zip(&offsets[piece]) {
@@ -165,7 +166,7 @@ mod tests {
         assert_eq!(form_and_size(5..3205, 2), (LISTED_BITS, 1 + 400));
         assert_eq!(form_and_size(5..3205, 100), (OFFSETS_32, 9 + 4 * 32));
         assert_eq!(form_and_size(5..5 + (1 << 40), 1 << 36), (OFFSETS_64, 9 + 8 * 16));
-        // What is written of a longer range could not be read.
+        // The bit form of a longer range could not be decoded.
         assert!(bits_are_cheaper(u64::from(u32::MAX), 1 << 30) && !bits_are_cheaper(1 << 32, 1 << 30));
     }
 

@@ -1,4 +1,4 @@
-//! Key sets: which keys of its range a rank has, and the row of each.
+//! Key sets: the keys of its range that a rank has, and the row of each.
 
 use super::bits::Bits;
 use super::merge;
@@ -15,28 +15,28 @@ pub(super) struct KeySet {
     pub(super) keys: KeyForm,
 }
 
-/// Which keys, and what rows there are.
+/// Representation of the keys, which determines the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum KeyForm {
-    /// These, ascending; a row for each.
+    /// Ascending keys, with one row each.
     Listed(Vec<u64>),
-    /// Those whose offset in the range is a member; a row for every key of the range.
+    /// The keys with offsets in this bit set. Every key of the range has a row.
     Dense(Bits),
 }
 
-/// A union is taken with a bit per key of the range, instead of by merging lists, where there are at most so many keys
-/// of the range per key of the lists.
+/// Largest ratio of keys in the range to keys in the lists for a union with a bit per key of the range. Above it,
+/// lists are merged.
 const BITS_PER_KEY: u64 = 32;
 
 impl KeySet {
-    /// The set of these keys of a range, ascending. A set of all keys is dense.
+    /// Create the set of ascending keys of a range. A set of all keys is dense.
     pub(super) fn of(range: Range<u64>, keys: Vec<u64>) -> KeySet {
         let is_all = is_all(&range, keys.len());
         let keys = if is_all { KeyForm::Dense(Bits::all(keys.len())) } else { KeyForm::Listed(keys) };
         KeySet { range, keys }
     }
 
-    /// How many rows there are.
+    /// Return the number of rows.
     pub(super) fn row_count(&self) -> usize {
         match &self.keys {
             KeyForm::Listed(keys) => keys.len(),
@@ -48,7 +48,7 @@ impl KeySet {
         matches!(self.keys, KeyForm::Dense(_))
     }
 
-    /// The keys in the set, ascending.
+    /// Iterate over the keys in ascending order.
     pub(super) fn members(&self) -> Box<dyn Iterator<Item = u64> + '_> {
         match &self.keys {
             KeyForm::Listed(keys) => Box::new(keys.iter().copied()),
@@ -56,7 +56,7 @@ impl KeySet {
         }
     }
 
-    /// The rows of the keys of `range`, a part of this one's.
+    /// Return the rows of the keys of `range`, a part of this set's range.
     pub(super) fn rows_in(&self, range: &Range<u64>) -> Range<usize> {
         match &self.keys {
             KeyForm::Listed(keys) => {
@@ -66,7 +66,7 @@ impl KeySet {
         }
     }
 
-    /// The set of the keys of `range`, with the rows that are there.
+    /// Return the subset of the keys in `range`, with the existing rows.
     pub(super) fn part(&self, range: &Range<u64>) -> KeySet {
         let rows = self.rows_in(range);
         match &self.keys {
@@ -75,7 +75,7 @@ impl KeySet {
         }
     }
 
-    /// The row of a key, if the key is in the set or the set is dense.
+    /// Return the row of a key, if the key is in the set or the set is dense.
     pub(super) fn row(&self, key: u64) -> Option<usize> {
         match &self.keys {
             KeyForm::Listed(keys) => keys.binary_search(&key).ok(),
@@ -83,7 +83,7 @@ impl KeySet {
         }
     }
 
-    /// The keys that are in this set and not in `other`, of the same range.
+    /// Return the keys of this set that are not in `other`, which has the same range.
     pub(super) fn missing_in(&self, other: &KeySet) -> Vec<u64> {
         match &other.keys {
             _ if self.keys == other.keys => Vec::new(),
@@ -102,9 +102,11 @@ impl KeySet {
         }
     }
 
-    /// The union of sets of one range, and the row in it of each row of each. It is dense if one of them is, if
-    /// `dense_above` is negative, or if it has more than `dense_above` of the keys and the sets together a key per
-    /// [`BITS_PER_KEY`] of a range of less than `2^32`: others are merged as lists.
+    /// Return the union of sets of one range, and per set the row in the union of each of its rows.
+    ///
+    /// The union is dense if one of the sets is dense, or if `dense_above` is negative. It is also dense if it has more
+    /// than `dense_above` of the keys of a range of less than `2^32` keys. For this the sets together must have a key
+    /// per [`BITS_PER_KEY`] keys of the range. Otherwise the sets are merged as lists.
     pub(super) fn union(
         range: &Range<u64>,
         parts: &[&KeySet],
@@ -123,7 +125,7 @@ impl KeySet {
         (KeySet { range: range.clone(), keys: KeyForm::Listed(keys) }, maps)
     }
 
-    /// Its keys, none of a dense set.
+    /// Return the listed keys; empty for a dense set.
     fn listed(&self) -> &[u64] {
         match &self.keys {
             KeyForm::Listed(keys) => keys,
@@ -132,7 +134,7 @@ impl KeySet {
     }
 }
 
-/// The union of sets of a range of less than `2^32` keys.
+/// Compute the union of sets of a range of less than `2^32` keys.
 fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn WorkTeam) -> (KeySet, Vec<RowMap>) {
     let offset = |key: &u64| (key - range.start) as usize;
     let lists: Vec<&[u64]> = parts.iter().map(|part| part.listed()).collect();
@@ -160,12 +162,12 @@ fn by_bits(range: &Range<u64>, parts: &[&KeySet], dense_above: f64, team: &dyn W
     (KeySet { range: range.clone(), keys: KeyForm::Listed(members.list(range.start, team)) }, maps)
 }
 
-/// Whether so many keys are all of a range, of which a set may be dense.
+/// Whether `count` keys are all keys of a range that a set may hold densely.
 pub(super) fn is_all(range: &Range<u64>, count: usize) -> bool {
     count as u64 == length(range) && length(range) <= u64::from(u32::MAX)
 }
 
-/// How many keys a range has.
+/// Return the number of keys in a range.
 pub(super) fn length(range: &Range<u64>) -> u64 {
     range.end - range.start
 }

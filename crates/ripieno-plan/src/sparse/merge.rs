@@ -1,7 +1,7 @@
-//! Unions of sorted lists of keys, with the place of every key in the union.
+//! Unions of sorted lists of keys, with the position of every key in the union.
 //!
-//! Lists are merged pairwise, as a binary tree, so that those that meet are about equally long; no hash tables. Cost:
-//! each key is read once per level.
+//! Lists are merged pairwise as a binary tree, so that merged lists have similar lengths; there are no hash tables.
+//! Cost: each key is read once per level.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section VI.A.
 
 use super::row_map::RowMap;
@@ -10,12 +10,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::{iter, mem};
 
-/// About what it costs to merge two keys, in operations.
+/// Estimated cost of merging two keys, in operations.
 const MERGE_OPERATIONS: usize = 4;
 
-/// The union of ascending lists, and per list the place of each of its keys.
+/// Return the union of ascending lists, and per list the position of each of its keys.
 ///
-/// A team cuts the keys into ranges, of each of which somebody merges what all lists have there.
+/// A team divides the keys into ranges. Each piece of work merges the keys of all lists in one range.
 pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<RowMap>) {
     let lengths: Vec<usize> = lists.iter().map(|list| list.len()).collect();
     let levels = lists.len().next_power_of_two().ilog2() as usize;
@@ -23,7 +23,7 @@ pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<Row
     let longest = lists.iter().copied().max_by_key(|list| list.len()).unwrap_or(&[]);
     let cuts: Vec<u64> =
         ranges(team, operations, longest.len(), 1)[1..].iter().map(|range| longest[range.start]).collect();
-    // Per list: where it is cut, its ends included.
+    // Per list: its cut positions, including both ends.
     let starts = |list: &&[u64]| {
         let inner = cuts.iter().map(|cut| list.partition_point(|key| key < cut));
         iter::once(0).chain(inner).chain([list.len()]).collect()
@@ -54,7 +54,7 @@ pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<Row
     (keys, maps)
 }
 
-/// The union of ascending lists, and per list the place of each of its keys.
+/// Merge ascending lists. Returns the union, and per list the position of each of its keys.
 fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
     match *lists {
         [] => (Vec::new(), Vec::new()),
@@ -77,7 +77,8 @@ fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
     }
 }
 
-/// The union of two ascending lists, and the place of each key of either. Without a branch that depends on the keys.
+/// Merge two ascending lists. Returns the union and the position of each key of either list. No branch depends on the
+/// keys.
 fn merge(left: &[u64], right: &[u64]) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let mut keys = vec![0; left.len() + right.len()];
     let (mut of_left, mut of_right) = (vec![0; left.len()], vec![0; right.len()]);
@@ -85,7 +86,7 @@ fn merge(left: &[u64], right: &[u64]) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     while i < left.len() && j < right.len() {
         let (a, b) = (left[i], right[j]);
         keys[count] = a.min(b);
-        // The larger of the two is not placed yet: it gets its place when its turn comes.
+        // The larger key is not placed yet. Its position is overwritten in a later iteration.
         of_left[i] = count as u32;
         of_right[j] = count as u32;
         i += usize::from(a <= b);

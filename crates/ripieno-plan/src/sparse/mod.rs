@@ -1,8 +1,8 @@
-//! Sparse reductions: every rank contributes rows for some keys and gets the combined rows of the keys it wants.
+//! Sparse reductions: every rank contributes rows for some keys and gets the combined rows of the keys it requests.
 //!
-//! A nested butterfly of any [`Degrees`]: in each layer a rank exchanges with the members of its group, and keeps an
-//! equal part of its range of keys. Indices become keys by a [`Permutation`], so that equal ranges hold about equally
-//! many.
+//! The topology is a nested butterfly with any [`Degrees`]. In each layer a rank exchanges with the members of its
+//! group and keeps an equal part of its range of keys. A [`Permutation`] maps indices to keys, so that equal ranges
+//! contain about equally many keys.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 
 mod bits;

@@ -1,9 +1,10 @@
-//! An invertible mixing of indices, so that equal ranges of keys hold about equally many of any set.
+//! Invertible mixing of indices, so that equal ranges of keys contain about equally many keys of any set.
 
-/// A fixed permutation of the numbers below `n`, the same on every machine.
+/// A fixed permutation of the numbers below `n`, equal on every machine.
 ///
-/// Rounds of an odd factor and of a shift by half the bits mix the numbers of `b` bits, `2^b` the power of two from `n`
-/// on; a result of `n` or more is mixed again, which happens less than once per index on average.
+/// Each round adds a constant, multiplies by an odd factor and applies an xor-shift by half the bits. It permutes the
+/// numbers of `b` bits, where `2^b` is the smallest power of two not below `n`. A result of `n` or more is mixed again,
+/// less than once per index on average.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permutation {
     n: u64,
@@ -12,7 +13,7 @@ pub struct Permutation {
     inverses: [u64; ROUNDS.len()],
 }
 
-/// Per round: what is added, and the odd factor.
+/// Per round: the added constant and the odd factor.
 const ROUNDS: [(u64, u64); 3] = [
     (0x9e37_79b9_7f4a_7c15, 0xbf58_476d_1ce4_e5b9),
     (0xd1b5_4a32_d192_ed03, 0x94d0_49bb_1331_11eb),
@@ -20,7 +21,7 @@ const ROUNDS: [(u64, u64); 3] = [
 ];
 
 impl Permutation {
-    /// The permutation of `0..n`; `n` is `2^63` at most.
+    /// Create the permutation of `0..n`; `n` is at most `2^63`.
     pub fn new(n: u64) -> Permutation {
         assert!(n <= 1 << 63, "there are at most 2^63 indices");
         let bit_count = u64::BITS - n.saturating_sub(1).leading_zeros();
@@ -29,12 +30,12 @@ impl Permutation {
         Permutation { n, mask, shift: bit_count.div_ceil(2), inverses }
     }
 
-    /// How many numbers there are.
+    /// Return the number of indices.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// The key of an index.
+    /// Return the key of an index.
     #[inline]
     pub fn key(&self, index: u64) -> u64 {
         assert!(index < self.n, "an index lies below n");
@@ -50,14 +51,14 @@ impl Permutation {
         }
     }
 
-    /// The index of a key.
+    /// Return the index of a key.
     #[inline]
     pub fn index(&self, key: u64) -> u64 {
         assert!(key < self.n, "a key lies below n");
         let mut mixed = key;
         loop {
             for ((summand, _), inverse) in ROUNDS.iter().zip(self.inverses).rev() {
-                // The shift is half the bits at least, so it undoes itself.
+                // The shift is at least half the bits, so it is its own inverse.
                 mixed ^= mixed >> self.shift;
                 mixed = mixed.wrapping_mul(inverse).wrapping_sub(*summand) & self.mask;
             }
@@ -68,7 +69,7 @@ impl Permutation {
     }
 }
 
-/// The number that gives 1 with `odd`, modulo `2^64`: Newton's iteration doubles the bits that are right, from 3 on.
+/// Return the inverse of `odd` modulo `2^64`. Newton's iteration doubles the number of correct bits, starting at 3.
 fn inverse(odd: u64) -> u64 {
     (0..5).fold(odd, |inverse, _| inverse.wrapping_mul(2_u64.wrapping_sub(odd.wrapping_mul(inverse))))
 }

@@ -1,9 +1,9 @@
-//! The planner: writes the routes of a rank down as a plan, layer by layer.
+//! Sparse planner: converts the routes of a rank into a plan, layer by layer.
 //!
-//! In the `k`-th turn of a layer every rank sends to the member `k` after it and takes from the one `k` before it, so
-//! no two send to the same one, and each sum has its fixed order: own rows, then those of the members before, one after
-//! the other. Every region is written before it is read and never written again, so that the plan runs over links that
-//! hold nothing.
+//! In the `k`-th turn of a layer every rank sends to the member `k` positions after it and receives from the member `k`
+//! before it. So no two ranks send to the same rank at a time. Each sum has a fixed order: own rows first, then the
+//! rows of the preceding members, nearest first. Every region is written before it is read and never written again, so
+//! the plan runs over unbuffered links.
 
 use super::routes::{Landing, RouteLayer, Routes};
 use super::row_map::RowMap;
@@ -12,7 +12,7 @@ use crate::rows::Rows;
 use crate::span::{Buffer, Span};
 use core::ops::Range;
 
-/// A plan in the making.
+/// A plan under construction.
 pub(super) struct PlanBuilder {
     pub(super) plan: Plan,
     row_bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct PlanBuilder {
     scratch_bytes: usize,
 }
 
-/// Regions of the scratch buffer begin at multiples of this, as vector instructions like it.
+/// Alignment of the regions of the scratch buffer, for vector instructions.
 const ALIGNMENT_BYTES: usize = 64;
 
 impl PlanBuilder {
@@ -30,7 +30,7 @@ impl PlanBuilder {
         PlanBuilder { plan: Plan::new(), row_bytes, element_bytes, op, scratch_bytes: 0 }
     }
 
-    /// Sends down what `contributed` holds; returns where the values of the last layer are.
+    /// Send the rows of `contributed` down. Returns the location of the values of the last layer.
     pub(super) fn down(&mut self, routes: &Routes, contributed: Buffer) -> Span {
         let mut held = self.rows(contributed, 0, routes.out_count);
         for RouteLayer { layer, outs, .. } in &routes.steps {
@@ -44,7 +44,7 @@ impl PlanBuilder {
         held
     }
 
-    /// Sends up what of `landed`, the values of the last layer, is wanted; `wanted` gets what this rank wants.
+    /// Send the wanted rows of `landed`, the values of the last layer, up. The rank's own wanted rows end in `wanted`.
     pub(super) fn up(&mut self, routes: &Routes, landed: Span, wanted: Buffer) {
         let Landing { out_map, row_count, in_map, missing } = &routes.landing;
         let mut held = landed;
@@ -72,7 +72,7 @@ impl PlanBuilder {
         }
     }
 
-    /// A region of the scratch buffer.
+    /// Reserve a region of the scratch buffer.
     pub(super) fn scratch(&mut self, row_count: usize) -> Span {
         let start_bytes = self.scratch_bytes.next_multiple_of(ALIGNMENT_BYTES);
         let region = self.rows(Buffer::SCRATCH, start_bytes, row_count);
@@ -94,7 +94,7 @@ impl PlanBuilder {
         Rows::new(rows.clone(), self.row_bytes)
     }
 
-    /// `region` begins with `own` in the rows of `map`, in the way that [`super::DownMaps`] tells of.
+    /// Initialize `region` with `own` in the rows of `map`, as described at [`super::DownMaps`].
     fn begin(&mut self, own: Span, region: Span, map: &RowMap) {
         if map.covers(region.length_bytes / self.row_bytes) {
             return self.gather(own, &RowMap::Run(0..map.len()), region);

@@ -1,8 +1,9 @@
-//! Routes: where the values of a configured sparse reduction go, as plans.
+//! Routes: the paths of the values in a configured sparse reduction, and their plans.
 //!
-//! Down the layers, a rank sends each member of its group the rows of that one's range, which follow each other, and
-//! combines what comes into its own rows by a map; up the same layers in reverse, it gathers for each member the rows
-//! that this one wants, which arrive where they belong.
+//! On the way down the layers, a rank sends each member of its group the rows of the member's range, which are
+//! contiguous. It combines received rows into its own rows by a map. On the way up, in reverse order, it gathers for
+//! each member the requested rows, which arrive in place.
+//!
 //! Cost: per layer of degree `d` that holds `r` rows of `b` bytes, `2(d-1)·alpha + 2(d-1)/d·r·b·beta + r·b·gamma`.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
@@ -26,15 +27,15 @@ pub struct Routes {
     volumes: Vec<Volume>,
 }
 
-/// How much a rank holds between two layers, and before and after all. What it holds it exchanges in the next layer,
-/// its own part included; Fig. 5 of the paper counts so.
+/// Rows that a rank holds between two layers, before the first, or after the last. They are exchanged in the next
+/// layer, including the rank's own part, as in Fig. 5 of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
-    /// How many keys its range has.
+    /// Number of keys in the rank's range.
     pub range: u64,
-    /// Rows that go down: for the keys that somebody above contributes, or for all of a dense range.
+    /// Rows that move down: for the keys that ranks above contribute, or for all keys of a dense range.
     pub out_rows: usize,
-    /// Rows that come up: for the keys that somebody above wants, or for all of a dense range.
+    /// Rows that move up: for the keys that ranks above want, or for all keys of a dense range.
     pub in_rows: usize,
 }
 
@@ -55,17 +56,17 @@ pub(super) struct RouteLayer {
 /// The rows of one direction above and below a layer.
 #[derive(Clone, Debug)]
 pub(super) struct LayerSide {
-    /// Per position: the rows above that lie in the range of the member.
+    /// Per position: the rows above that lie in the member's range.
     pub(super) rows: Vec<Range<usize>>,
-    /// Per position: the row below of each row that the member has above in this rank's range.
+    /// Per position: the row below for each row of the member above in this rank's range.
     pub(super) maps: Vec<RowMap>,
-    /// How many rows there are below.
+    /// Number of rows below.
     pub(super) row_count: usize,
 }
 
 impl LayerSide {
-    /// One direction of `layer`, and the keys below, from those above and the parts that the members have of this
-    /// rank's range.
+    /// Compute one direction of `layer` and the keys below it. The inputs are the keys above and the members' keys in
+    /// this rank's range.
     pub(super) fn of(
         layer: &Layer,
         above: &KeySet,
@@ -75,7 +76,7 @@ impl LayerSide {
     ) -> (LayerSide, KeySet) {
         let rows = layer.ranges.iter().map(|range| above.rows_in(range)).collect();
         let (below, maps) = match (parts.pop(), parts.is_empty()) {
-            // The rank is alone in the layer and passes it with the rows that it has.
+            // A rank alone in the layer keeps its rows unchanged.
             (Some(own), true) => {
                 let all = RowMap::Run(0..own.row_count());
                 (own, [all].into())
@@ -89,16 +90,17 @@ impl LayerSide {
     }
 }
 
-/// From what is contributed to what is wanted, below the last layer.
+/// Transition from contributed to wanted rows, below the last layer.
 #[derive(Clone, Debug)]
 pub(super) struct Landing {
-    /// The row of each contributed row among those that are contributed or wanted.
+    /// For each contributed row its position among the rows that are contributed or wanted.
     pub(super) out_map: RowMap,
-    /// How many there are of those.
+    /// Number of rows that are contributed or wanted.
     pub(super) row_count: usize,
-    /// The row there of each wanted row; none after a layer, whose maps lead there.
+    /// For each wanted row its position among these rows. Empty after a layer, because the maps of the layer lead there
+    /// directly.
     pub(super) in_map: RowMap,
-    /// The rows there that nobody contributes.
+    /// Positions of the rows that no rank contributes.
     pub(super) missing: RowMap,
 }
 
@@ -125,11 +127,11 @@ impl Routes {
         volumes: Vec<Volume>,
         team: &dyn WorkTeam,
     ) -> Routes {
-        // A rank alone in a layer has nothing to do there.
+        // A rank alone in a layer exchanges nothing.
         steps.retain(|step| step.layer.members.len() > 1);
         let mut landing = Landing::new(out_keys, in_keys, missing, team);
         if let Some(last) = steps.last_mut() {
-            // Members get their rows straight from where the values landed.
+            // Members get their rows directly from the landed values.
             let in_map = core::mem::replace(&mut landing.in_map, RowMap::Run(0..0));
             let operations = ROW_OPERATIONS * last.ins.maps.iter().map(RowMap::len).sum::<usize>();
             let maps = core::mem::take(&mut last.ins.maps);
@@ -139,14 +141,16 @@ impl Routes {
         Routes { steps, out_count, in_count, landing, volumes }
     }
 
-    /// How much this rank holds before the first layer and after each.
+    /// Return the rows that this rank holds before the first layer and after each layer.
     pub fn volumes(&self) -> &[Volume] {
         &self.volumes
     }
 
-    /// This rank's part in a reduction of rows of `row_bytes`, made of elements of `element_bytes`. [`Buffer::MAIN`]
-    /// holds a row per contributed key and is only read, [`Buffer::OUTPUT`] gets one per wanted key; the layers between
-    /// are in [`Buffer::SCRATCH`]. A wanted key that nobody contributes gets zeros, whatever the operation.
+    /// Plan this rank's part in a reduction of rows of `row_bytes`, consisting of elements of `element_bytes`.
+    ///
+    /// [`Buffer::MAIN`] holds a row per contributed key and is only read. [`Buffer::OUTPUT`] receives a row per wanted
+    /// key. The layers between are in [`Buffer::SCRATCH`]. A wanted key that no rank contributes gets zeros under any
+    /// operation.
     pub fn plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
         let landed = planner.down(self, Buffer::MAIN);
@@ -154,8 +158,8 @@ impl Routes {
         planner.plan
     }
 
-    /// Only the way up: [`Buffer::SCRATCH`] begins with the values of the last layer, [`Routes::landed_count`] rows;
-    /// the rest is as in [`Routes::plan`].
+    /// Plan only the way up. [`Buffer::SCRATCH`] starts with the values of the last layer, [`Routes::landed_count`]
+    /// rows; the rest is as in [`Routes::plan`].
     pub fn up_plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
         let landed = planner.scratch(self.landed_count());
@@ -163,7 +167,7 @@ impl Routes {
         planner.plan
     }
 
-    /// How many rows this rank holds when all values have come down.
+    /// Return the number of rows that this rank holds at the end of the way down.
     pub fn landed_count(&self) -> usize {
         self.landing.out_map.len()
     }

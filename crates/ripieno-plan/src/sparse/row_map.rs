@@ -1,4 +1,4 @@
-//! Row maps: into which rows of a layer the rows of a message go.
+//! Row maps: the target rows of a message in a layer.
 
 use super::team::{WorkTeam, cut, each, ranges};
 use alloc::sync::Arc;
@@ -6,20 +6,20 @@ use alloc::vec::Vec;
 use core::iter;
 use core::ops::Range;
 
-/// About what it costs to find the row of a key, in operations.
+/// Estimated cost of finding the row of a key, in operations.
 pub(super) const ROW_OPERATIONS: usize = 4;
 
-/// The row of each of several rows that follow each other, ascending.
+/// Target rows of a sequence of consecutive rows, ascending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowMap {
-    /// They follow each other there as well.
+    /// The target rows are consecutive as well.
     Run(Range<usize>),
-    /// The row of each.
+    /// The target row of each row.
     Rows(Arc<[u32]>),
 }
 
 impl RowMap {
-    /// The map of the given rows.
+    /// Create the map to the given rows.
     pub(super) fn of(rows: Arc<[u32]>) -> RowMap {
         match (rows.first(), rows.last()) {
             (Some(&first), Some(&last)) if (last - first) as usize + 1 != rows.len() => RowMap::Rows(rows),
@@ -28,8 +28,8 @@ impl RowMap {
         }
     }
 
-    /// The map of each of several lists, whose pieces `fill` turns into rows: it is given the number of a list, where
-    /// the piece lies in it, and where its rows go.
+    /// Create one map per list. `fill` computes the rows of a piece: its arguments are the number of the list, the
+    /// position of the piece in the list, and the output.
     pub(super) fn all(
         team: &dyn WorkTeam,
         lengths: &[usize],
@@ -48,7 +48,7 @@ impl RowMap {
         maps.into_iter().map(RowMap::of).collect()
     }
 
-    /// How many rows.
+    /// Return the number of rows.
     pub fn len(&self) -> usize {
         match self {
             RowMap::Run(run) => run.len(),
@@ -56,18 +56,18 @@ impl RowMap {
         }
     }
 
-    /// Whether they are all of `row_count` rows: such rows become those of a layer unchanged, others are combined into
-    /// identities.
+    /// Whether the target rows are all of `row_count` rows. Then they become the rows of a layer unchanged; otherwise
+    /// they are combined into identities.
     pub fn covers(&self, row_count: usize) -> bool {
         self.len() == row_count
     }
 
-    /// Whether there is none.
+    /// Whether the map has no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Which of the rows go to the rows of `range`.
+    /// Return the rows that map to the rows of `range`.
     pub fn rows_to(&self, range: &Range<usize>) -> Range<usize> {
         match self {
             RowMap::Run(run) => {
@@ -81,7 +81,7 @@ impl RowMap {
         }
     }
 
-    /// Where row `i` goes.
+    /// Return the target of row `i`.
     pub(super) fn row(&self, i: usize) -> u32 {
         match self {
             RowMap::Run(run) => (run.start + i) as u32,
@@ -89,7 +89,7 @@ impl RowMap {
         }
     }
 
-    /// This map, and then `next`.
+    /// Compose this map with `next`.
     pub(super) fn then(&self, next: &RowMap) -> RowMap {
         match (self, next) {
             _ if self.is_empty() => RowMap::Run(0..0),

@@ -1,4 +1,4 @@
-//! From keys in any order to a set, and back.
+//! Conversion of unordered keys to a sorted set with positions.
 
 use super::bits::{Bits, fill};
 use super::team::{WorkTeam, cut, each, ranges};
@@ -8,32 +8,36 @@ use core::mem;
 use core::ops::Range;
 use core::slice::IterMut;
 
-/// About what a key costs, in operations, in each of the three passes.
+/// Estimated cost of a key in each of the three passes, in operations.
 const KEY_OPERATIONS: usize = 8;
-/// Keys are dealt to buckets of about so many, which a core's cache holds together with what sorts them,
+/// Target number of keys per bucket. A core's cache holds them together with the sort buffers.
 const BUCKET_KEYS: usize = 1 << 14;
-/// but to no more buckets than a core can write to at once: two to this power.
+/// Largest number of buckets, as a power of two: a core can write to this many streams at once.
 const MOST_BUCKET_BITS: u32 = 9;
-/// A bucket is sorted with a bit per key that may be in it where there are at most so many of these per key that is.
+/// Largest ratio of possible keys to present keys for sorting a bucket with a bit per possible key.
 const BITS_PER_KEY: usize = 32;
 
-/// Keys in any order as a set.
+/// Keys as a sorted set, with the position of each given key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sorted {
-    /// The keys without repetition, ascending.
+    /// The unique keys, ascending.
     pub keys: Vec<u64>,
-    /// For each of those that were given its place there.
+    /// The position in `keys` of each given key.
     pub places: Vec<u32>,
-    /// The numbers of those that were given, by their keys, and of equal keys ascending. Empty if nobody asked for it.
+    /// The numbers of the given keys, ordered by key; numbers of equal keys ascend. Empty if not requested.
     pub order: Vec<u32>,
 }
 
 impl Sorted {
-    /// The set of `keys`, with their order if it is `ordered`.
+    /// Sort `keys` into a set, with `order` if `ordered` is true.
     ///
-    /// Keys are dealt to buckets by the highest bits in which they differ. Each bucket is sorted by itself, in a core's
-    /// cache. Then every key takes its place from where it was dealt to, so that no pass goes through memory at random.
-    /// Cost: three passes over the keys. Panics if there are `2^32` keys or more.
+    /// Keys are distributed to buckets by the highest bits that differ between keys. Each bucket is sorted within a
+    /// core's cache. Then every key reads its position from its bucket, so no pass accesses memory at random.
+    /// Cost: three passes over the keys.
+    ///
+    /// # Panics
+    ///
+    /// If there are `2^32` keys or more.
     pub fn of(keys: &[u64], ordered: bool, team: &dyn WorkTeam) -> Sorted {
         assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
         if keys.is_sorted() {
@@ -89,16 +93,16 @@ impl Sorted {
     }
 }
 
-/// Places of a chunk, and its slots in each bucket.
+/// Positions of a chunk, and its slots in each bucket.
 type ChunkShare<'a> = (&'a mut [u32], Vec<IterMut<'a, u32>>);
 
-/// The next slot of a bucket.
+/// Return the next slot of a bucket.
 #[inline]
 fn next<'a, T>(slots: &mut IterMut<'a, T>) -> &'a mut T {
     slots.next().expect("a slot for each key")
 }
 
-/// Appends a key unless it is the last already; returns its place.
+/// Append a key unless it equals the last key. Returns its position.
 fn append(unique: &mut Vec<u64>, key: u64) -> u32 {
     if unique.last() != Some(&key) {
         unique.push(key);
@@ -106,7 +110,7 @@ fn append(unique: &mut Vec<u64>, key: u64) -> u32 {
     unique.len() as u32 - 1
 }
 
-/// Which bucket a key belongs to: the highest of the bits in which any keys differ.
+/// Assignment of keys to buckets by the highest of the bits that differ between keys.
 struct Buckets {
     shift: u32,
     mask: u64,
@@ -126,7 +130,7 @@ impl Buckets {
 
     #[inline]
     fn number(&self, key: u64) -> usize {
-        // Of keys in a single bucket all bits may differ.
+        // With a single bucket, all bits of the keys may differ.
         (key.unbounded_shr(self.shift) & self.mask) as usize
     }
 
@@ -137,7 +141,7 @@ impl Buckets {
     }
 }
 
-/// Slots bucket by bucket, and in a bucket chunk by chunk: for each chunk its slots in each bucket.
+/// Divide slots bucket by bucket, and within a bucket chunk by chunk. Returns each chunk's slots in each bucket.
 fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'a, T>>> {
     let bucket_count = counts[0].len();
     let lengths = (0..bucket_count).flat_map(|bucket| counts.iter().map(move |counts| counts[bucket] as usize));
@@ -148,7 +152,7 @@ fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'
     shares
 }
 
-/// Moves the first keys of each bucket to those of the buckets before, and forgets what is left.
+/// Move the kept keys of each bucket directly behind the keys of the previous buckets, and truncate the rest.
 fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
     let (mut from, mut to) = (0, 0);
     for (&length, &kept) in lengths.iter().zip(kept) {
@@ -160,7 +164,8 @@ fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
     keys.truncate(to);
 }
 
-/// The keys that were dealt to a bucket; for the place of each in the bucket; and its number, if it is wanted.
+/// The keys of a bucket, with output space for the position of each key in the bucket, and the numbers of the keys if
+/// requested.
 struct Bucket<'a> {
     keys: &'a mut [u64],
     places: &'a mut [u32],
@@ -181,7 +186,7 @@ fn bucket_slices<'a>(
     keys.into_iter().zip(places).zip(numbers).map(bucket).collect()
 }
 
-/// Sorts buckets of keys that differ in their lowest bits only.
+/// Sorter of buckets with keys that differ only in their lowest bits.
 struct Sorter {
     low_bits: u32,
     items: Vec<(u64, u32)>,
@@ -202,8 +207,8 @@ impl Sorter {
         Sorter { low_bits, items: Vec::new(), moved: Vec::new(), starts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// The first keys become the different ones, ascending, the places those among them, and the numbers are ordered;
-    /// returns how many different keys there are.
+    /// Sort a bucket and return the number of unique keys. The unique keys move to the front in ascending order,
+    /// `places` receives their positions, and `numbers` is ordered.
     fn sort(&mut self, bucket: Bucket<'_>) -> usize {
         let Bucket { keys, places, numbers } = bucket;
         let count = match 1_usize.checked_shl(self.low_bits) {
@@ -217,7 +222,7 @@ impl Sorter {
         count
     }
 
-    /// Digit by digit, the lowest first, keeping the order of equal ones.
+    /// Radix sort from the lowest digit, which is stable.
     fn by_digits(&mut self, keys: &mut [u64], places: &mut [u32]) -> usize {
         let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGIT_COUNT];
         for &key in &*keys {
@@ -248,7 +253,7 @@ impl Sorter {
         last + 1
     }
 
-    /// Orders ascending numbers by the places of their keys, of which there are `count`.
+    /// Order ascending numbers by the positions of their keys; `count` is the number of unique keys.
     fn order(&mut self, places: &[u32], numbers: &mut [u32], count: usize) {
         self.starts.clear();
         self.starts.resize(count, 0);
@@ -264,7 +269,7 @@ impl Sorter {
     }
 }
 
-/// Each count becomes the sum of those before it.
+/// Replace each count by the sum of the counts before it.
 fn add_up(counts: &mut [u32]) {
     let mut next = 0;
     for count in counts {
@@ -272,7 +277,7 @@ fn add_up(counts: &mut [u32]) {
     }
 }
 
-/// With a bit for each key of a range of so many, a power of two.
+/// Sort with a bit per possible key; `range` is their number, a power of two.
 fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
     let (low, high) = (range as u64 - 1, keys[0] & !(range as u64 - 1));
     let mut members = Bits::none(range);
@@ -296,7 +301,7 @@ mod tests {
         prop::collection::vec(prop_oneof![0..20_u64, (1_u64 << 40)..(1 << 40) + 3000, any::<u64>()], 0..300)
     }
 
-    /// What [`Sorted::of`] promises.
+    /// The result that [`Sorted::of`] must return.
     fn promised(keys: &[u64]) -> Sorted {
         let set: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
         let places = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();

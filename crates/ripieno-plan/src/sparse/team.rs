@@ -1,24 +1,26 @@
-//! Teams: whoever computes pieces of some work at once. This floor has no threads; its callers may have some.
+//! Interface to a team of threads that computes pieces of work in parallel. This crate starts no threads; its callers
+//! may provide some.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A piece of some work, which writes where no other piece does.
+/// A piece of work. No two pieces write to the same memory.
 pub type WorkPiece<'a> = Box<dyn FnOnce() + Send + 'a>;
 
-/// Those who compute pieces of some work at once. What they compute depends neither on who they are nor on how many.
+/// Executor for pieces of work. The results do not depend on the number of its threads.
 ///
-/// Work is counted in operations, each about as long as an addition.
+/// Work is measured in operations; one operation takes about as long as an addition.
 pub trait WorkTeam: Sync {
-    /// Into how many pieces work of so many operations is best cut: one, if nobody else is worth waking for it.
+    /// Return the best number of pieces for work of this many operations. It is 1 if the work is too small to wake
+    /// other threads.
     fn piece_count(&self, operations: usize) -> usize;
 
-    /// Computes all pieces of work of so many operations in all, and returns when they are done.
+    /// Compute all pieces and return when they are done. `operations` is the total amount of work.
     fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>);
 }
 
-/// The caller, who computes one piece after the other.
+/// The calling thread, which computes one piece after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Alone;
 
@@ -32,7 +34,7 @@ impl WorkTeam for Alone {
     }
 }
 
-/// What `work` makes of each of `given`, in their order; `operations` of all together.
+/// Apply `work` to each element of `given` and return the results in order. `operations` is the total amount of work.
 pub fn each<T: Send, R: Send>(
     team: &dyn WorkTeam,
     operations: usize,
@@ -48,21 +50,21 @@ pub fn each<T: Send, R: Send>(
     results.into_iter().map(|result| result.expect("a team computes all pieces")).collect()
 }
 
-/// `0..count` in as many ranges as the team likes for work of so many operations in all: equally long, of a multiple of
-/// `unit` but for the last.
+/// Divide `0..count` into as many equal ranges as the team prefers for this total work. All ranges except the last have
+/// a multiple of `unit` elements.
 pub fn ranges(team: &dyn WorkTeam, operations: usize, count: usize, unit: usize) -> Vec<Range<usize>> {
     let most = count.div_ceil(unit).max(1);
     let length = most.div_ceil(team.piece_count(operations).clamp(1, most)) * unit;
     (0..count.div_ceil(length).max(1)).map(|piece| piece * length..((piece + 1) * length).min(count)).collect()
 }
 
-/// Who takes one of `count` things after the other, for work of so many operations in all, and who computes the pieces
-/// of each: the team takes several at once where there are enough of them.
+/// Select the parallel level for `count` items of this total work. Returns the team over the items and the team within
+/// an item. The items are computed in parallel if there are enough of them.
 pub fn divided(team: &dyn WorkTeam, operations: usize, count: usize) -> (&dyn WorkTeam, &dyn WorkTeam) {
     if count >= team.piece_count(operations) { (team, &Alone) } else { (&Alone, team) }
 }
 
-/// Consecutive pieces of a slice, of these lengths.
+/// Split a slice into consecutive pieces of these lengths.
 pub fn cut<T>(mut slice: &mut [T], lengths: impl IntoIterator<Item = usize>) -> Vec<&mut [T]> {
     let piece = |length| {
         let (piece, rest) = core::mem::take(&mut slice).split_at_mut(length);
@@ -76,7 +78,7 @@ pub fn cut<T>(mut slice: &mut [T], lengths: impl IntoIterator<Item = usize>) -> 
 pub(super) mod tests {
     use super::*;
 
-    /// A team that cuts everything, however small, and computes the last piece first.
+    /// A team that divides all work, however small, and computes the last piece first.
     pub struct Backwards(pub usize);
 
     impl WorkTeam for Backwards {

@@ -1,10 +1,10 @@
-//! Have-sets: which blocks of a value somebody has.
+//! Sets of the blocks of a value that a member has.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// A set of the blocks of one value.
+/// A set of blocks of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Travelling", try_from = "Travelling")]
 pub struct Have {
@@ -13,7 +13,7 @@ pub struct Have {
     count: usize,
 }
 
-/// A set as it travels: what can be told from the words does not.
+/// Serialized form of a set, without the count, which follows from the words.
 #[derive(Serialize, Deserialize)]
 struct Travelling {
     words: Vec<u64>,
@@ -43,39 +43,39 @@ impl TryFrom<Travelling> for Have {
 }
 
 impl Have {
-    /// None of `block_count` blocks.
+    /// Create an empty set for a value of `block_count` blocks.
     pub fn none(block_count: usize) -> Have {
         Have { words: vec![0; block_count.div_ceil(64)], block_count, count: 0 }
     }
 
-    /// All of `block_count` blocks.
+    /// Create the set of all `block_count` blocks.
     pub fn all(block_count: usize) -> Have {
         let mut have = Have::none(block_count);
         (0..block_count).for_each(|block| have.add(block));
         have
     }
 
-    /// How many blocks the value has.
+    /// Return the number of blocks of the value.
     pub fn block_count(&self) -> usize {
         self.block_count
     }
 
-    /// How many of them are here.
+    /// Return the number of blocks in the set.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Whether all are.
+    /// Whether the set contains every block of the value.
     pub fn is_all(&self) -> bool {
         self.count == self.block_count
     }
 
-    /// Whether this block is. No set has a block that the value has not.
+    /// Whether the set contains this block. False for a number beyond the last block of the value.
     pub fn has(&self, block: usize) -> bool {
         self.words.get(block / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
     }
 
-    /// Adds a block of the value.
+    /// Add a block of the value.
     pub fn add(&mut self, block: usize) {
         assert!(block < self.block_count, "a block is one of the value's");
         if !self.has(block) {
@@ -84,7 +84,7 @@ impl Have {
         }
     }
 
-    /// Takes a block away.
+    /// Remove a block.
     pub fn remove(&mut self, block: usize) {
         if self.has(block) {
             self.words[block / 64] &= !(1 << (block % 64));
@@ -92,7 +92,7 @@ impl Have {
         }
     }
 
-    /// Adds all of another set of the same value.
+    /// Add all blocks of another set of the same value.
     pub fn join(&mut self, other: &Have) {
         for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
             self.count += (theirs & !*mine).count_ones() as usize;
@@ -100,7 +100,7 @@ impl Have {
         }
     }
 
-    /// The blocks that `other` has and this set has not, in order.
+    /// Iterate over the blocks that `other` has and this set lacks, in ascending order.
     pub fn lacks<'a>(&'a self, other: &'a Have) -> impl Iterator<Item = usize> + 'a {
         let words = self.words.iter().zip(&other.words).map(|(mine, theirs)| theirs & !mine);
         words.enumerate().flat_map(|(index, word)| {
@@ -109,7 +109,7 @@ impl Have {
         })
     }
 
-    /// The blocks that are not here, in order.
+    /// Iterate over the missing blocks in ascending order.
     pub fn missing(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.block_count).filter(|&block| !self.has(block))
     }

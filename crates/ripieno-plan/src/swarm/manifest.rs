@@ -1,72 +1,74 @@
-//! What is broadcast, cut into blocks, and the discipline by which blocks find their ways.
+//! Description of a broadcast value, its blocks, and the discipline that distributes them.
 
 use core::fmt;
 use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Blocks of a large value: what the Spark broadcast report found best.
+/// Block size of a large value: the best size found in the Spark broadcast report.
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
-/// The least that is worth a request.
+/// Smallest block that is worth a request, in bytes.
 pub const BLOCK_BYTES_MIN: usize = 16 << 10;
-/// How many blocks a value has at least, as far as they do not become too small: a rank has to wait for one of them
-/// before it can give anything on.
+/// Least number of blocks of a value, as long as the blocks have [`BLOCK_BYTES_MIN`] bytes. A rank must receive one
+/// whole block before it can forward anything.
 const BLOCKS_WANTED: usize = 256;
-/// More blocks than this a value does not have: their digests are 8 MiB, of 4 TiB in the longest usual blocks.
+/// Largest number of blocks of a value. Their digests take 8 MiB. With the longest usual blocks the value has 4 TiB.
 pub const BLOCKS_MAX: usize = 1 << 20;
 
-/// How much of a block that is still coming in is passed on at once at least, unless it ends there: no less than a few
-/// packets. The last member of a chain waits for so much of every member before it, and each costs every member a turn.
+/// Return the step of forwarding in bytes: a streamed block is forwarded in pieces of at least this size.
+///
+/// A step has no less than a few packets. The last member of a chain waits for one step of every member before it, and
+/// every step costs each member one turn.
 pub fn step_bytes(block_bytes: usize) -> usize {
     const STEPS_MAX: usize = 16;
     (block_bytes / STEPS_MAX).clamp(4 << 10, 16 << 10)
 }
 
-/// How blocks find their ways.
+/// Rule by which blocks reach the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {
-    /// A chain in the order of the members; whoever loses the one before is linked to the one before that.
+    /// A chain in the order of the members. A member that loses its predecessor is linked to the previous predecessor.
     Chain,
-    /// As many trees as stripes. Every member has children in one of them; whoever loses its parent in a tree gets
-    /// another.
+    /// One tree per stripe. Every member has children in exactly one tree. A member that loses its parent in a tree
+    /// gets another parent.
     SplitStream,
-    /// A binomial tree over the members; whoever loses its parent gets another.
+    /// A binomial tree over the members. A member that loses its parent gets another parent.
     Tree,
-    /// Everybody gets everything from the root.
+    /// Every member fetches every block from the root.
     Flat,
-    /// The tracker knows who has which blocks, and names a source for each fetch.
+    /// The tracker knows the blocks of each member and assigns a source to each fetch.
     CooperativeSharing {
-        /// Which source first.
+        /// Preferred source.
         priority: Priority,
-        /// To how many a source sends at once.
+        /// Number of concurrent uploads of a source.
         degree: usize,
     },
-    /// Members tell their neighbours what they have, and fetch the rarest blocks first.
+    /// Members report their blocks to their neighbors and fetch the rarest blocks first.
     BitTorrent {
-        /// To how many a member sends at once.
+        /// Number of concurrent uploads of a member.
         uploads: usize,
-        /// How many neighbours the tracker names.
+        /// Number of neighbors that the tracker assigns to a member.
         neighbours: usize,
     },
 }
 
-/// Which source the tracker names first.
+/// Source that the tracker prefers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Priority {
-    /// The one with the fewest that fetch from it.
+    /// The source with the fewest running uploads.
     LowestLeecherCount,
-    /// The fastest, as those that fetched from it have observed, by powers of two.
+    /// The fastest source by the speeds that its receivers observed, rounded to powers of two.
     HighestObservedSpeed,
 }
 
 impl Discipline {
-    /// Cooperative sharing as by default.
+    /// Cooperative sharing with default parameters.
     pub const CSB: Discipline = Discipline::CooperativeSharing { priority: Priority::HighestObservedSpeed, degree: 3 };
-    /// BitTorrent as by default: eight uploads at once.
+    /// BitTorrent with default parameters: eight concurrent uploads.
     pub const BITTORRENT: Discipline = Discipline::BitTorrent { uploads: 8, neighbours: 16 };
-    /// The names by which users ask for them.
+    /// Names of the disciplines in user options.
     pub const NAMES: [&'static str; 7] = ["chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent"];
 
-    /// The discipline of a name.
+    /// Return the discipline with this name.
     pub fn named(name: &str) -> Option<Discipline> {
         match name {
             "chain" => Some(Discipline::Chain),
@@ -80,29 +82,31 @@ impl Discipline {
         }
     }
 
-    /// Whether members pass on the bytes of a block while it comes in. Where they do not, a block is checked before it
-    /// is passed on.
+    /// Whether members forward the bytes of a block while it arrives. Otherwise a member checks each block before it
+    /// forwards the block.
     pub fn is_streamed(self) -> bool {
         matches!(self, Discipline::Chain | Discipline::SplitStream | Discipline::Tree | Discipline::Flat)
     }
 }
 
-/// What everybody has to know of a value that is broadcast.
+/// Properties of a broadcast value that every member needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Its length.
+    /// Length of the value in bytes.
     pub bytes: usize,
-    /// The length of all blocks but the last.
+    /// Length in bytes of all blocks except the last.
     pub block_bytes: usize,
-    /// How many streams blocks are dealt to; one where they are not streamed.
+    /// Number of streams among which the blocks are distributed; 1 without streaming.
     pub stripe_count: usize,
-    /// How blocks find their ways.
+    /// Rule by which blocks reach the members.
     pub discipline: Discipline,
 }
 
 impl Manifest {
-    /// A value of `bytes` for `size` ranks, the root among them, in blocks of `block_bytes`; if that is not named, in
-    /// 256 blocks of 16 KiB to 4 MiB each. Blocks of which there would be more than [`BLOCKS_MAX`] are longer.
+    /// Describe a value of `bytes` for `size` ranks, including the root.
+    ///
+    /// Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
+    /// longer if there would be more than [`BLOCKS_MAX`].
     pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> Manifest {
         let usual = || (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block_bytes = block_bytes.unwrap_or_else(usual);
@@ -115,28 +119,29 @@ impl Manifest {
         Manifest { bytes, block_bytes: block_bytes.max(least), stripe_count, discipline }
     }
 
-    /// How many blocks.
+    /// Return the number of blocks.
     pub fn block_count(&self) -> usize {
         self.bytes.div_ceil(self.block_bytes)
     }
 
-    /// How long one is.
+    /// Return the length of a block in bytes.
     pub fn block_length(&self, block: usize) -> usize {
         self.block_bytes.min(self.bytes - block * self.block_bytes)
     }
 
-    /// To which stripe a block belongs.
+    /// Return the stripe of a block.
     pub fn stripe(&self, block: usize) -> usize {
         block % self.stripe_count
     }
 }
 
-/// The times of the protocol.
+/// Timeouts of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwarmTiming {
-    /// Who gets no byte for so long asks the tracker; who says nothing for so long is asked by it.
+    /// A member that receives no byte for this time asks the tracker. The tracker probes a member that is silent for
+    /// this time.
     pub stall: Duration,
-    /// How long a question waits for its answer before the other one counts as lost.
+    /// Timeout of a question. Without an answer by then the other rank counts as lost.
     pub answer: Duration,
 }
 
@@ -146,24 +151,24 @@ impl Default for SwarmTiming {
     }
 }
 
-/// Why a member ends without the value.
+/// Reason why a member ends without the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberFailure {
-    /// The root is lost, and those that live do not have everything together.
+    /// The root is lost, and the live members together lack at least one block.
     RootLost {
         /// The root.
         root: usize,
-        /// How many blocks nobody has.
+        /// Number of blocks that no live member has.
         missing_count: usize,
     },
-    /// The member cannot reach those who could go on without the root.
+    /// The member cannot reach the ranks that continue without the root.
     CutOff {
         /// The root.
         root: usize,
     },
-    /// The others have gone on without this member, which did not answer.
+    /// The member did not answer, and the other ranks continued without it.
     GivenUp {
-        /// Who said so.
+        /// The rank that excluded this member.
         by: usize,
     },
 }

@@ -1,148 +1,149 @@
-//! The messages of a broadcast. How they travel is the driver's affair.
+//! Messages of a dynamic broadcast. The driver defines how they are transported.
 
 use super::{Have, Manifest, MemberFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-/// A neighbour that a member is to have.
+/// A neighbor assigned to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborOffer {
-    /// Who.
+    /// The new neighbor.
     pub with: usize,
-    /// Who is its neighbour no longer.
+    /// The present neighbor that the new one replaces.
     pub instead_of: Option<usize>,
 }
 
-/// What members and the tracker tell each other.
+/// Messages between members and the tracker, and between members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SwarmMessage {
-    /// To the tracker: I want the value.
+    /// To the tracker: the sender wants the value.
     Join,
-    /// To the tracker that takes over: I have so much of it.
+    /// To a tracker that takes over: the sender reports its blocks.
     Rejoin {
-        /// What the value is, if the member knows.
+        /// The manifest, if the sender knows it.
         manifest: Option<Manifest>,
-        /// The blocks it has.
+        /// The sender's blocks.
         have: Box<Have>,
     },
-    /// To the tracker: somebody else, please. The part is a stripe where blocks are streamed, else a block.
+    /// To the tracker: the sender needs another source for a part. A part is a stripe if blocks are streamed, else a
+    /// block.
     Ask {
-        /// Of what.
+        /// The stripe or block.
         part: usize,
-        /// Who is no good.
+        /// The source that failed.
         instead_of: usize,
     },
-    /// To the tracker: no byte comes from these.
+    /// To the tracker: the sender receives no bytes from these sources.
     Stalled {
-        /// Those that I fetch from.
+        /// Sources of the sender's running fetches.
         sources: Vec<usize>,
     },
-    /// To the tracker, which names sources block by block: these were here before.
+    /// To the tracker that assigns sources block by block: the sender had these blocks before it joined.
     Found {
-        /// Which.
+        /// The blocks.
         have: Box<Have>,
     },
-    /// To the tracker, which names sources block by block: I have this one.
+    /// To the tracker that assigns sources block by block: the sender has received a block.
     Fetched {
-        /// Which.
+        /// The block.
         block: usize,
-        /// From whom.
+        /// The source of the block.
         source: usize,
-        /// How fast it came.
+        /// The observed speed in bytes per second.
         bytes_per_s: u64,
     },
-    /// To the tracker: this block came, but is not what the root has.
+    /// To the tracker: a block arrived that differs from the root's block.
     Corrupt {
-        /// Which.
+        /// The block.
         block: usize,
-        /// From whom.
+        /// The source of the block.
         source: usize,
     },
-    /// To the tracker: I have everything.
+    /// To the tracker: the sender has every block.
     Done,
-    /// To the tracker that asked: I live.
+    /// Answer to a probe of the tracker.
     Alive,
 
-    /// From the tracker: this is what is broadcast, and where it is.
+    /// From the tracker: the manifest and the receiver's sources.
     Welcome {
-        /// What.
+        /// The manifest of the value.
         manifest: Manifest,
-        /// The source of each stripe, where blocks are streamed.
+        /// The source of each stripe, if blocks are streamed.
         sources: Vec<usize>,
-        /// Whom to meet, where members choose their sources.
+        /// The assigned neighbors, if members choose their sources.
         neighbours: Vec<NeighborOffer>,
     },
-    /// From the tracker: stream this stripe from there.
+    /// From the tracker: stream a stripe from another source.
     Source {
-        /// Which.
+        /// The stripe.
         stripe: usize,
-        /// From whom.
+        /// The source.
         source: usize,
     },
-    /// From the tracker: fetch this block there.
+    /// From the tracker: fetch a block from a source.
     Fetch {
-        /// Which.
+        /// The block.
         block: usize,
-        /// From whom.
+        /// The source.
         source: usize,
     },
-    /// From the tracker: more neighbours.
+    /// From the tracker: further neighbors.
     Meet {
-        /// Whom to meet.
+        /// The new neighbors.
         neighbours: Vec<NeighborOffer>,
     },
-    /// From the tracker: I know that you wait.
+    /// From the tracker: it knows that the receiver waits.
     Wait,
-    /// From the tracker: are you there?
+    /// From the tracker: a request for a sign of life.
     Probe,
-    /// From the tracker: this member is lost.
+    /// From the tracker: a member is lost.
     Gone {
-        /// Which.
+        /// The lost member.
         rank: usize,
     },
-    /// From the tracker: everybody who is alive has everything.
+    /// From the tracker: every live member has every block.
     Released,
-    /// From the one that takes over: the root is lost, tell me what you have.
+    /// From a tracker that takes over: the root is lost; report your blocks.
     Summon,
-    /// From the tracker: it is over.
+    /// From the tracker: the broadcast has failed.
     Failed(MemberFailure),
 
-    /// To a source: send me this block.
+    /// To a source: send a block.
     Request {
-        /// Which.
+        /// The block.
         block: usize,
-        /// What I have of it.
+        /// Number of bytes of the block that the requester has.
         from_bytes: usize,
     },
-    /// To a source: no longer.
+    /// To a source: stop sending a block.
     Cancel {
-        /// Which.
+        /// The block.
         block: usize,
     },
-    /// From a source: I cannot.
+    /// From a source: it cannot send a block.
     Refused {
-        /// Which.
+        /// The block.
         block: usize,
     },
-    /// To a neighbour: these blocks can be fetched here.
+    /// To a neighbor: the blocks that the sender offers.
     Offer {
-        /// Which.
+        /// The blocks.
         have: Box<Have>,
-        /// Whether it answers an offer.
+        /// Whether this message answers an offer.
         is_answer: bool,
-        /// Whose neighbour the receiver is no longer, because this one stands between them.
+        /// A rank that is no longer the receiver's neighbor, because the sender now stands between them.
         instead_of: Option<usize>,
     },
-    /// To a neighbour: this one, too.
+    /// To a neighbor: the sender offers one more block.
     Have {
-        /// Which.
+        /// The block.
         block: usize,
     },
 }
 
 impl SwarmMessage {
-    /// Whether it is for the tracker of its receiver, not for the member.
+    /// Whether the message is addressed to the receiver's tracker and not to its member.
     pub(super) fn is_for_tracker(&self) -> bool {
         use SwarmMessage::*;
         matches!(

@@ -1,13 +1,13 @@
-//! Dynamic broadcast: machines that get a value from one rank to many while ranks come, fail and are slow.
+//! Dynamic broadcast: state machines that send a value from one rank to many ranks which join, fail or run slowly.
 //!
-//! A [`SwarmNode`] is one rank's part: a member, which gets blocks and passes them on, and at the root the tracker, which
-//! knows who takes part. A node takes [`SwarmEvent`]s and the time and gives back [`Action`]s. It opens no connection, reads
-//! no clock and touches no byte of the value: its driver does, over sockets or on a simulated cluster. The
-//! [disciplines](Discipline) differ in who picks source and block.
+//! A [`SwarmNode`] is the state of one rank: a member, which fetches blocks and forwards them, and on the root also the
+//! tracker, which records all members. A node takes [`SwarmEvent`]s with the current time and returns [`Action`]s. It
+//! opens no connection, reads no clock and touches no byte of the value. Its driver does so, over sockets or on a
+//! simulated cluster. The [disciplines](Discipline) differ in the component that selects source and block.
 //!
-//! A fetch names a block and what the receiver has of it, so it is resumed at the byte where it stopped, from whomever.
-//! Needs connections that keep order and tell when the other end is gone, and digests of the blocks from the root.
+//! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
 //!
+//! Requires connections that keep the order of messages and report a lost peer, and block digests from the root.
 //! Source: Chowdhury et al., the report on broadcast in Spark (CSB, BTB, SSB), section 5.
 
 mod have;
@@ -30,104 +30,106 @@ use core::time::Duration;
 use member::{Phase, SwarmMember, tell};
 use tracker::Tracker;
 
-/// What happens to a node.
+/// Input of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwarmEvent {
-    /// It is to begin.
+    /// Start the broadcast on this node.
     Start,
-    /// A message came.
+    /// A message arrived.
     Received {
-        /// From this rank.
+        /// The sending rank.
         from: usize,
         /// The message.
         message: SwarmMessage,
     },
-    /// Bytes of a block that was requested came: now the first so many are here. To be told before a loss or a tick, at
-    /// the latest.
+    /// Bytes of a requested block arrived. The driver reports them at the latest before a loss or a tick.
     Arrived {
-        /// Which block.
+        /// The block.
         block: usize,
-        /// How much of it is here.
+        /// Length of the prefix of the block that has arrived, in bytes.
         until_bytes: usize,
     },
-    /// A block is whole and was compared with its digest. If it is wrong, its bytes are void.
+    /// A block is complete and was compared with its digest. The bytes of a corrupt block are discarded.
     Checked {
-        /// Which block.
+        /// The block.
         block: usize,
-        /// Who sent the last of it.
+        /// The rank that sent the end of the block.
         from: usize,
-        /// Whether it is what the root has.
+        /// Whether the block equals the root's block.
         is_right: bool,
     },
-    /// All of a block that was to be sent is out.
+    /// A block was sent completely.
     Sent {
-        /// To whom.
+        /// The receiving rank.
         to: usize,
-        /// Which block.
+        /// The block.
         block: usize,
     },
-    /// The connection to a rank is gone, or cannot be made.
+    /// The connection to a rank is lost or cannot be opened.
     Lost {
-        /// The rank.
+        /// The lost rank.
         peer: usize,
     },
-    /// It is as late as [`SwarmNode::wake`] said.
+    /// The time returned by [`SwarmNode::wake`] was reached.
     Tick,
 }
 
-/// What a node wants done.
+/// Output of a node: an operation that its driver must perform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send a message.
     Tell {
-        /// To whom.
+        /// The receiving rank.
         to: usize,
-        /// What.
+        /// The message.
         message: SwarmMessage,
     },
-    /// Send a block from this byte on, as far as it is here and, if it is still on its way, as it comes.
+    /// Send a block from a given byte. If the block is still arriving, forward its bytes as they arrive.
     Send {
-        /// To whom.
+        /// The receiving rank.
         to: usize,
-        /// Which block.
+        /// The block.
         block: usize,
-        /// The first byte.
+        /// The first byte to send.
         from_bytes: usize,
     },
-    /// Send no more of a block.
+    /// Stop sending a block.
     Stop {
-        /// To whom.
+        /// The receiving rank.
         to: usize,
-        /// Which block.
+        /// The block.
         block: usize,
     },
-    /// The value is here. The node goes on to serve others.
+    /// The value is complete on this rank. The node continues to serve other ranks.
     Done,
-    /// The value will not come. Given once, and never after `Done`.
+    /// The value will not arrive. Returned at most once, and never after `Done`.
     Failed(MemberFailure),
-    /// From the tracker: everybody has the value or is lost. Given again if somebody comes later.
+    /// From the tracker: every member has the value or is lost. Returned again if a member joins later.
     Settled {
-        /// Who said that it has everything.
+        /// Ranks that reported the complete value.
         acknowledged: Vec<usize>,
-        /// Who is lost, and never said so.
+        /// Ranks that were lost before they reported the complete value.
         lost: Vec<usize>,
-        /// Blocks that were wrong, with the sources to blame.
+        /// Corrupt blocks, with the sources to blame.
         corruptions: Vec<CorruptBlock>,
     },
 }
 
-/// A block that was wrong when it came.
+/// A block that failed its digest check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorruptBlock {
-    /// Which block.
+    /// The block.
     pub block: usize,
-    /// Who sent it.
+    /// The rank that sent the block.
     pub source: usize,
-    /// Who found out.
+    /// The rank that found the error.
     pub receiver: usize,
 }
 
-/// One rank's part in the broadcast of one value.
+/// State of one rank in the broadcast of one value.
+///
+/// Created by [`root`](SwarmNode::root) or [`receiver`](SwarmNode::receiver). All input enters by
+/// [`handle`](SwarmNode::handle). [`wake`](SwarmNode::wake) returns the time of the next required tick.
 pub struct SwarmNode {
     rank: usize,
     root: usize,
@@ -135,15 +137,15 @@ pub struct SwarmNode {
     timing: SwarmTiming,
     member: SwarmMember,
     tracker: Option<Tracker>,
-    /// Ranks that this one has lost.
+    /// Ranks that this rank has lost.
     lost: BTreeSet<usize>,
-    /// What came for a tracker while this rank was none: from ranks that have lost theirs first.
+    /// Messages for a tracker that arrived before this rank took over. Their senders lost the tracker first.
     early: BTreeMap<usize, SwarmMessage>,
 }
 
 impl SwarmNode {
-    /// The root, which has the value, of `size` ranks. `order` has those that are to come at once, as a chain is to
-    /// run; others may come later.
+    /// Create the node of the root, which has the value, for `size` ranks. `order` lists the initial members in chain
+    /// order; further members may join later.
     pub fn root(
         rank: usize,
         size: usize,
@@ -158,12 +160,12 @@ impl SwarmNode {
         SwarmNode { tracker: Some(tracker), ..SwarmNode::with(rank, rank, size, timing, member) }
     }
 
-    /// A receiver among `size` ranks, the root and itself among them.
+    /// Create the node of a receiver. `size` counts all ranks, including the root and this rank.
     pub fn receiver(rank: usize, root: usize, size: usize, timing: SwarmTiming, now: Duration) -> SwarmNode {
         SwarmNode::with(rank, root, size, timing, SwarmMember::new(rank, root, None, timing, now))
     }
 
-    /// The same with blocks that lay here before, of a value whose digests are known.
+    /// Start with blocks from an earlier attempt of a value with known digests.
     pub fn with_blocks(mut self, have: Have) -> SwarmNode {
         self.member.have = have;
         self
@@ -174,33 +176,33 @@ impl SwarmNode {
         SwarmNode { rank, root, size, timing, member, tracker: None, lost, early }
     }
 
-    /// Which rank it is.
+    /// Return the rank of this node.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// What is broadcast, once that is known.
+    /// Return the manifest of the broadcast value, once it is known.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.member.manifest.as_ref()
     }
 
-    /// The blocks that are here.
+    /// Return the set of blocks that are complete on this rank.
     pub fn have(&self) -> &Have {
         &self.member.have
     }
 
-    /// From whom a block is being fetched. Bytes of it that others send are void.
+    /// Return the source of a running fetch of `block`. Bytes of this block from other ranks are discarded.
     pub fn source_of(&self, block: usize) -> Option<usize> {
         self.member.source_of(block)
     }
 
-    /// When it wants an [`SwarmEvent::Tick`], at the latest.
+    /// Return when the node needs an [`SwarmEvent::Tick`] at the latest.
     pub fn wake(&self) -> Option<Duration> {
         let tracker = self.tracker.as_ref().and_then(Tracker::wake);
         [self.member.wake(), tracker].into_iter().flatten().min()
     }
 
-    /// Takes an event; what came of it is to be done in this order.
+    /// Process an event and return the resulting actions, to be performed in this order.
     pub fn handle(&mut self, now: Duration, event: SwarmEvent) -> Vec<Action> {
         let mut open = Vec::new();
         match event {
@@ -224,14 +226,15 @@ impl SwarmNode {
         self.deliver_own(now, open)
     }
 
-    /// Hands messages between this rank's member and tracker over at once.
+    /// Deliver messages between this rank's member and its tracker directly.
     fn deliver_own(&mut self, now: Duration, actions: Vec<Action>) -> Vec<Action> {
         let mut open = VecDeque::from(actions);
         let mut outward = Vec::with_capacity(open.len());
         let mut asked = BTreeSet::new();
         while let Some(action) = open.pop_front() {
             match action {
-                // The tracker has named what the member takes for lost: it is asked again once the fetch stalls.
+                // The tracker assigned a source that the member considers lost. The member asks again once the fetch
+                // stalls.
                 Action::Tell { to, message: SwarmMessage::Ask { part, instead_of } }
                     if to == self.rank && !asked.insert((part, instead_of)) => {}
                 Action::Tell { to, message } if to == self.rank => {
@@ -252,7 +255,7 @@ impl SwarmNode {
             }
             if let SwarmMessage::Gone { rank } = message {
                 if self.tracker.is_some() && from != self.rank {
-                    // Its own tracker, which would name that rank again, knows better.
+                    // This rank's own tracker decides which ranks are lost. It would assign that rank again.
                     return;
                 }
                 self.lost.insert(rank);
@@ -264,7 +267,7 @@ impl SwarmNode {
         } else if let Some(tracker) = &mut self.tracker {
             tracker.receive(now, from, message, out);
         } else {
-            // Whoever sends this has lost its tracker before this rank has, or is cut off from it.
+            // The sender lost its tracker before this rank did, or it cannot reach the tracker.
             tell(out, from, SwarmMessage::Wait);
             if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
                 self.early.insert(from, message);
@@ -273,14 +276,14 @@ impl SwarmNode {
         }
     }
 
-    /// The tracker lives: ranks that think this one should take over are cut off from it.
+    /// The tracker is alive. Ranks that want this rank to take over are cut off from the tracker.
     fn refuse_early(&mut self, out: &mut Vec<Action>) {
         let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
         early.into_keys().for_each(|from| tell(out, from, SwarmMessage::Failed(failure.clone())));
     }
 
-    /// Another rank takes over. Of two that do, the lower one does.
+    /// Handle another rank that takes over as tracker. If two ranks do so, the lower rank wins.
     fn answer_summons(&mut self, now: Duration, from: usize, out: &mut Vec<Action>) {
         if self.member.phase == Phase::Failed {
             return;
@@ -299,7 +302,7 @@ impl SwarmNode {
 
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
-        // What it has said must not bring it back once this rank takes over.
+        // An earlier message of the lost rank must not revive it once this rank takes over.
         self.early.remove(&peer);
         if let Some(tracker) = &mut self.tracker {
             tracker.lose(peer, out);
@@ -311,7 +314,7 @@ impl SwarmNode {
         self.member.handle(now, SwarmEvent::Lost { peer }, out);
     }
 
-    /// The tracker is lost: the lowest rank that lives takes over.
+    /// Handle the loss of the tracker: the lowest live rank takes over.
     fn follow(&mut self, now: Duration, out: &mut Vec<Action>) {
         let next = (0..self.size).find(|rank| !self.lost.contains(rank)).unwrap_or(self.rank);
         if next == self.rank {

@@ -1,12 +1,12 @@
-//! What a member sends: of each stripe one block at a time to a peer, so many at once, the others in turn.
+//! Upload queue of a member: one block per stripe and peer at a time, with a limit on concurrent uploads.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Requests that wait at a member; more are refused.
+/// Limit of queued requests at a member; further requests are refused.
 pub(super) const REQUESTS_MAX: usize = 4096;
 
-/// A request.
+/// A queued request for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UploadRequest {
     pub(super) to: usize,
@@ -16,16 +16,16 @@ pub(super) struct UploadRequest {
 
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
-    /// Peers and blocks.
+    /// Running uploads: peer and block.
     active: BTreeSet<(usize, usize)>,
     stripe_count: usize,
     waiting: Vec<UploadRequest>,
-    /// Blocks that were given to anybody.
+    /// Blocks that were sent to any peer.
     given: BTreeSet<usize>,
 }
 
 impl Uploads {
-    /// Takes a request, unless there are too many.
+    /// Queue a request. Returns false if the queue is full.
     pub(super) fn push(&mut self, request: UploadRequest) -> bool {
         let has_room = self.waiting.len() < REQUESTS_MAX;
         if has_room {
@@ -34,19 +34,21 @@ impl Uploads {
         has_room
     }
 
-    /// To how many stripes blocks are dealt.
+    /// Set the number of stripes among which the blocks are distributed.
     pub(super) fn set_stripes(&mut self, stripe_count: usize) {
         self.stripe_count = stripe_count;
     }
 
-    /// Whether a block of the same stripe is on its way to the same peer.
+    /// Whether a block of the same stripe is being sent to the same peer.
     fn is_busy(&self, request: &UploadRequest) -> bool {
         let stripe = |block: usize| block % self.stripe_count.max(1);
         self.active.range((request.to, 0)..=(request.to, usize::MAX)).any(|it| stripe(it.1) == stripe(request.block))
     }
 
-    /// What to send next, if fewer than `limit` are under way: of what waits, that of which the `turn` is lowest, by
-    /// who asks and whether the block was given to anybody before; then what came first.
+    /// Start the next upload if fewer than `limit` are running.
+    ///
+    /// `turn` maps the requester, and whether the block was sent to any peer before, to a priority. The request with
+    /// the lowest priority value is next, and among equals the oldest.
     pub(super) fn next<T: Ord>(&mut self, limit: usize, turn: impl Fn(usize, bool) -> T) -> Option<UploadRequest> {
         if self.active.len() >= limit {
             return None;
@@ -60,25 +62,25 @@ impl Uploads {
         Some(request)
     }
 
-    /// A block has gone out.
+    /// Record that a block was sent.
     pub(super) fn sent(&mut self, to: usize, block: usize) {
         self.active.remove(&(to, block));
     }
 
-    /// Takes back what waits for a block; who does.
+    /// Remove all queued requests for a block and return their senders.
     pub(super) fn pass_on(&mut self, block: usize) -> Vec<usize> {
         let waiting = self.waiting.iter().filter(|request| request.block == block).map(|request| request.to).collect();
         self.waiting.retain(|request| request.block != block);
         waiting
     }
 
-    /// Forgets a request; whether it was under way.
+    /// Remove a request and return whether its upload was running.
     pub(super) fn cancel(&mut self, to: usize, block: usize) -> bool {
         self.waiting.retain(|request| (request.to, request.block) != (to, block));
         self.active.remove(&(to, block))
     }
 
-    /// Forgets a peer; the blocks that were under way to it.
+    /// Remove a peer and return the blocks that were being sent to it.
     pub(super) fn forget(&mut self, to: usize) -> Vec<usize> {
         self.waiting.retain(|request| request.to != to);
         let blocks = self.active.range((to, 0)..=(to, usize::MAX)).map(|it| it.1).collect();

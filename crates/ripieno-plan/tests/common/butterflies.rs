@@ -1,9 +1,9 @@
-//! Sparse reductions of any key sets: all ranks' machines run in memory, and sets of many shapes.
+//! Sparse reductions for tests: key sets of many shapes, and in-memory execution of all ranks' state machines.
 
 use ripieno_plan::sparse::team::{WorkPiece, WorkTeam};
 use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
 
-/// A team that cuts everything into so many pieces, however small it is, and computes the last piece first.
+/// A team that divides all work into a given number of pieces, however small, and computes the last piece first.
 pub struct CuttingTeam(pub usize);
 
 impl WorkTeam for CuttingTeam {
@@ -16,7 +16,7 @@ impl WorkTeam for CuttingTeam {
     }
 }
 
-/// What each rank contributes and wants, of the keys `0..n`.
+/// Contributed and wanted keys of each rank, below `n`.
 #[derive(Clone, Debug)]
 pub struct RankKeys {
     pub n: u64,
@@ -24,13 +24,13 @@ pub struct RankKeys {
     pub ins: Vec<Vec<u64>>,
 }
 
-/// All ranks, configured.
+/// The configuration results of all ranks.
 pub struct ConfiguredButterfly {
     pub routes: Vec<Routes>,
     pub missing: Vec<Missing>,
 }
 
-/// The machines of all ranks before their first step.
+/// Create the state machines of all ranks before their first step.
 pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configuring> {
     let machine = |rank: usize| {
         Configuring::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
@@ -38,7 +38,7 @@ pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Con
     (0..degrees.world_size()).map(machine).collect()
 }
 
-/// All ranks take a step: every message comes to whom it is for, who awaits it and no other.
+/// Execute one step on all ranks and check that each rank receives exactly the messages that it awaits.
 pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam) {
     let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step, team)).collect();
     for (rank, machine) in machines.iter_mut().enumerate() {
@@ -51,14 +51,14 @@ pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam)
     }
 }
 
-/// Runs all machines to their end.
+/// Run all state machines to completion.
 pub fn configured(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> ConfiguredButterfly {
     let found = Configuring::finish_all(machines(degrees, keys, dense_above)).unwrap();
     let (routes, missing) = found.into_iter().unzip();
     ConfiguredButterfly { routes, missing }
 }
 
-/// The next number of splitmix64, below `limit`.
+/// Return the next number of splitmix64, below `limit`.
 pub fn random(state: &mut u64, limit: u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -67,12 +67,12 @@ pub fn random(state: &mut u64, limit: u64) -> u64 {
     (mixed ^ (mixed >> 31)) % limit
 }
 
-/// A set of the keys `0..n` whose members are drawn one by one.
+/// Return the keys of `0..n` for which `is_member` returns true.
 pub fn drawn(n: u64, mut is_member: impl FnMut(u64) -> bool) -> Vec<u64> {
     (0..n).filter(|&key| is_member(key)).collect()
 }
 
-/// Key sets of every shape for `p` ranks, each with a name.
+/// Return key sets of every shape for `p` ranks, each with a name.
 pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, RankKeys)> {
     let n = 3 * p as u64 + 5;
     let mut state = seed;

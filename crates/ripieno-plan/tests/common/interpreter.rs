@@ -1,4 +1,5 @@
-//! A direct interpreter of plans: all ranks' operations on single-precision numbers, over links that hold everything.
+//! Direct interpreter of plans: executes all ranks' operations on single-precision numbers over links of unlimited
+//! capacity.
 
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, VecDeque};
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Buffers MAIN, OUTPUT and SCRATCH of a rank.
 pub type RankMemory = [Vec<f32>; 3];
 
-/// How two numbers are combined.
+/// Combine two numbers.
 pub fn combined(op: Op, a: f32, b: f32) -> f32 {
     match op {
         Op::Sum => a + b,
@@ -15,7 +16,7 @@ pub fn combined(op: Op, a: f32, b: f32) -> f32 {
     }
 }
 
-/// What changes nothing.
+/// Return the identity element of an operation.
 pub fn identity(op: Op) -> f32 {
     match op {
         Op::Sum => 0.0,
@@ -24,7 +25,7 @@ pub fn identity(op: Op) -> f32 {
     }
 }
 
-/// Runs all plans to their end; output and scratch begin as NaNs.
+/// Run all plans to completion. Output and scratch start as NaN.
 pub fn interpreted(plans: &[Plan], memories: &mut [RankMemory]) {
     let mut links: BTreeMap<(usize, usize), VecDeque<Vec<f32>>> = BTreeMap::new();
     let mut next = vec![0; plans.len()];
@@ -39,7 +40,7 @@ pub fn interpreted(plans: &[Plan], memories: &mut [RankMemory]) {
     assert!(links.values().all(VecDeque::is_empty), "all that was sent was taken");
 }
 
-/// Runs an operation, if what it takes is there.
+/// Run an operation if its input is available. Returns whether it ran.
 fn step(
     rank: usize,
     operation: &Operation,
@@ -80,7 +81,7 @@ fn step(
     true
 }
 
-/// The places of a span, or of rows of it, in its buffer.
+/// Return the positions of a span, or of rows of it, in its buffer.
 fn places(span: Span, rows: Option<&Rows>) -> Vec<usize> {
     let first = span.start_bytes / 4;
     match rows {

@@ -1,4 +1,4 @@
-//! Layouts and requests for tests: every collective, of any sizes.
+//! Layouts and requests of all collectives for tests, with any sizes.
 #![allow(dead_code)] // Every test binary uses its own part.
 
 pub mod butterflies;
@@ -9,43 +9,43 @@ pub mod topologies;
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Needs, Op, PeerSpan, Plan, Request, Span};
 use std::collections::BTreeSet;
 
-/// Bytes of an element.
+/// Size of an element in bytes.
 pub const ELEMENT_BYTES: usize = 4;
 
-/// Where the data of a collective lies, on all ranks.
+/// Buffer layout of a collective on all ranks.
 pub struct DataLayout {
     pub vector: Span,
     pub chunks: Vec<Span>,
     /// Per rank, for alltoall.
     pub out_chunks: Vec<Vec<Span>>,
     pub in_chunks: Vec<Vec<Span>>,
-    /// Per rank, for a neighbour exchange: some of the chunks above, with the peers they are for or from.
+    /// Per rank, for a neighbor exchange: some of the chunks above, with their peers.
     pub out_neighbours: Vec<Vec<PeerSpan>>,
     pub in_neighbours: Vec<Vec<PeerSpan>>,
 }
 
-/// How far after a rank its neighbours stand, itself among them.
+/// Return the distances from a rank to its neighbors, including 0 for itself.
 pub fn neighbour_distances(p: usize) -> BTreeSet<usize> {
     [0, 1, 3, p - 1].into_iter().map(|distance| distance % p).collect()
 }
 
 impl DataLayout {
-    /// A vector of `element_count` elements in `p` chunks as equal as may be; the chunks of an alltoall are about as
-    /// long as the vector.
+    /// Create a vector of `element_count` elements in `p` chunks of nearly equal size. The chunks of an alltoall are
+    /// about as long as the vector.
     pub fn even(p: usize, element_count: usize) -> DataLayout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
         DataLayout::uneven(&counts, |from, to| element_count.saturating_sub((from + 2 * to) % 3))
     }
 
-    /// As `even`, but every chunk of an alltoall is the vector.
+    /// Create the same layout as `even`, except that every chunk of an alltoall is as long as the vector.
     pub fn equal(p: usize, element_count: usize) -> DataLayout {
         let vector = Span::whole(Buffer::MAIN, element_count, ELEMENT_BYTES);
         let counts: Vec<usize> = vector.chunks(p).iter().map(Span::element_count).collect();
         DataLayout::uneven(&counts, |_, _| element_count)
     }
 
-    /// The one of the two whose chunks `algorithm` can do with.
+    /// Return the layout of these two that satisfies the needs of `algorithm`.
     pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> DataLayout {
         match algorithm.needs {
             Needs::EqualChunks => DataLayout::equal(p, element_count),
@@ -53,7 +53,8 @@ impl DataLayout {
         }
     }
 
-    /// Chunks of the given sizes; `pair_count(i, j)` elements go from rank `i` to rank `j` in an alltoall.
+    /// Create chunks of the given sizes. In an alltoall, `pair_count(i, j)` elements are sent from rank `i` to rank
+    /// `j`.
     pub fn uneven(element_counts: &[usize], pair_count: impl Fn(usize, usize) -> usize) -> DataLayout {
         let p = element_counts.len();
         let row =
@@ -65,7 +66,7 @@ impl DataLayout {
             neighbour_distances(p).into_iter().map(|d| (peer(rank + d) % p, chunks[peer(rank + d) % p])).collect()
         };
         let after = |rank: usize| neighbours(rank, &out_chunks[rank], &|there| there);
-        // In another order than what is sent.
+        // In another order than the sent chunks.
         let before = |rank: usize| neighbours(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
         DataLayout {
             out_neighbours: (0..p).map(after).collect(),
@@ -81,8 +82,8 @@ impl DataLayout {
         self.chunks.len()
     }
 
-    /// What every rank asks for; `root` is the distance of a rotation, `peer` the receiver of a point-to-point, `op` is
-    /// used where values combine.
+    /// Return the requests of all ranks. `root` is also the distance of a rotation, `peer` the receiver of a
+    /// point-to-point transfer, and `op` the operation of collectives that combine.
     pub fn requests(&self, collective: Collective, root: usize, peer: usize, op: Op) -> Vec<Request<'_>> {
         let (vector, chunks) = (self.vector, &self.chunks[..]);
         let request = |rank: usize| match collective {
@@ -113,14 +114,14 @@ impl DataLayout {
         (0..self.world_size()).map(request).collect()
     }
 
-    /// All ranks' plans for a sum rooted at `root`.
+    /// Return all ranks' plans for a sum with root `root`.
     pub fn plans(&self, algorithm: &Algorithm, root: usize) -> Vec<Plan> {
         let peer = (root + 1) % self.world_size();
         algorithm.plans(&self.requests(algorithm.collective(), root, peer, Op::Sum)).unwrap()
     }
 }
 
-/// The roots that make a difference.
+/// Return the roots that lead to different plans.
 pub fn roots(collective: Collective, p: usize) -> std::ops::Range<usize> {
     match collective {
         Collective::Broadcast | Collective::Reduce | Collective::Gather | Collective::Scatter => 0..p,

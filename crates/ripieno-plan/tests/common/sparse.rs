@@ -1,8 +1,8 @@
-//! Hand-written sparse reductions: spans of rows, and the plans of one rank and of two.
+//! Hand-written sparse reductions: spans of rows, and plans for one rank and for two ranks.
 
 use ripieno_plan::{Buffer, Constant, Op, Plan, Promise, Rows, Span};
 
-/// Two elements of 4 bytes to a row.
+/// Size of a row: two elements of 4 bytes.
 pub const ROW_BYTES: usize = 8;
 
 pub fn span(buffer: Buffer, first: usize, row_count: usize) -> Span {
@@ -25,13 +25,13 @@ pub fn rows<const COUNT: usize>(numbers: [u32; COUNT]) -> Rows {
     Rows::new(numbers.into(), ROW_BYTES)
 }
 
-/// What each rank's output holds in the end, by key.
+/// Return the promised outputs of all ranks by key.
 pub fn sparse<const P: usize>(out_keys: [&[u64]; P], in_keys: [&[u64]; P]) -> Vec<Promise> {
     let out_keys = out_keys.map(<[u64]>::to_vec);
     in_keys.map(|keys| Promise::sparse(&out_keys, keys, main(0, 1), Op::Sum)).into()
 }
 
-/// One rank holds keys 2, 5, 7 and wants 5, 9, 7, in a union of 2, 5, 7, 9.
+/// Plan of one rank that holds keys 2, 5, 7 and wants 5, 9, 7, over the union 2, 5, 7, 9.
 pub fn alone() -> Plan {
     let mut plan = Plan::new();
     plan.fill(scratch(0, 4), Constant::Identity(Op::Sum));
@@ -42,8 +42,8 @@ pub fn alone() -> Plan {
     plan
 }
 
-/// Rank 0 holds keys 1, 4, 6 and wants 2, 4; rank 1 holds 2, 4, 7 and wants 1, 4, 6. Keys below 5 belong to rank 0,
-/// where they are rows 0 (1), 1 (2), 2 (4); keys 6 and 7 are rows 0 and 1 of rank 1.
+/// Plans of two ranks. Rank 0 holds keys 1, 4, 6 and wants 2, 4; rank 1 holds 2, 4, 7 and wants 1, 4, 6. Keys below 5
+/// belong to rank 0, as rows 0 (1), 1 (2), 2 (4). Keys 6 and 7 are rows 0 and 1 of rank 1.
 pub fn pair() -> [Plan; 2] {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.send(1, main(2, 1));

@@ -1,10 +1,11 @@
-//! Topologies for tests, and what crosses their nodes and racks.
+//! Topologies for tests, and the traffic between their nodes and racks.
 
 use ripieno_plan::{Algorithm, Group, Operation, Order, Plan, Request, Topology};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Up to `limit` ranks dealt at random to nodes, and the nodes to racks: uneven, not consecutive, now and then flat.
+/// Generate `count` topologies of up to `limit` ranks. Ranks are assigned to nodes, and nodes to racks, at random:
+/// uneven, not consecutive, sometimes flat.
 pub fn random(count: u64, limit: usize) -> impl Iterator<Item = Arc<Topology>> {
     (0..count).map(move |seed| {
         let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -22,19 +23,19 @@ pub fn random(count: u64, limit: usize) -> impl Iterator<Item = Arc<Topology>> {
     })
 }
 
-/// `node_count` nodes of `ranks_per_node` ranks each, rank by rank.
+/// Create `node_count` nodes of `ranks_per_node` ranks each, in rank order.
 pub fn grid(node_count: usize, ranks_per_node: usize) -> Arc<Topology> {
     let nodes: Vec<usize> = (0..node_count * ranks_per_node).map(|rank| rank / ranks_per_node).collect();
     Arc::new(Topology::new(nodes.clone(), vec![0; nodes.len()]))
 }
 
-/// All ranks' plans for `requests`.
+/// Return all ranks' plans for `requests`.
 pub fn plans(algorithm: &Algorithm, topology: &Arc<Topology>, order: Order, requests: &[Request]) -> Vec<Plan> {
     let group = |rank| Group::with_topology(rank, topology.clone()).in_order(order);
     requests.iter().enumerate().map(|(rank, request)| algorithm.plan(&group(rank), request).unwrap()).collect()
 }
 
-/// Bytes that go from each place to each other one, where a rank stands at `place`.
+/// Return the bytes sent between each pair of places; `place` maps a rank to its place.
 pub fn crossings(plans: &[Plan], place: impl Fn(usize) -> usize) -> BTreeMap<(usize, usize), usize> {
     let mut crossings = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {

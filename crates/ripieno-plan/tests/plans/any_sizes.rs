@@ -1,4 +1,4 @@
-//! The laws for odd sizes: chunks of any lengths, empty ones among them, and messages cut into segments.
+//! Laws for irregular sizes: chunks of any length, including empty ones, and messages cut into segments.
 
 use crate::common::DataLayout;
 use proptest::prelude::*;

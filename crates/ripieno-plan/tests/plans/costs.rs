@@ -1,5 +1,5 @@
-//! The cost that every entry states, found again in the plans: exactly where it is exact, never exceeded where it says
-//! "at most", nearly reached where it says "about".
+//! The stated cost of every entry agrees with its plans: equal if exact, not exceeded if "at most", nearly reached if
+//! "about".
 
 use crate::common::{DataLayout, ELEMENT_BYTES};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -9,15 +9,15 @@ use ripieno_plan::{Algorithm, Collective, Cost, Op, TheoryCase};
 // Powers of two, so that sums are exact and equal means equal.
 const MODEL: Model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.125 };
 
-/// World sizes, and a number of bytes that all of them divide into whole elements, also in 64 segments.
+/// World sizes, each with a number of bytes that can be divided into whole elements per rank and into 64 segments.
 fn cases() -> impl Iterator<Item = (usize, usize)> {
     (2..=33).map(|p| (p, p * 64 * ELEMENT_BYTES))
 }
 
-/// Holds the cost of `algorithm` for vectors of `n` bytes; in an alltoall every chunk has `n` bytes.
+/// Check the cost of `algorithm` for vectors of `n` bytes. In an alltoall every chunk has `n` bytes.
 fn hold(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), String> {
     let collective = algorithm.collective();
-    // A rotation by 0 is none.
+    // A rotation by 0 sends nothing.
     let root = usize::from(collective == Collective::Rotate);
     let layout = DataLayout::equal(p, n / ELEMENT_BYTES);
     let requests = layout.requests(collective, root, 1, Op::Sum);

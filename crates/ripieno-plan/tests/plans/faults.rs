@@ -1,4 +1,4 @@
-//! What the checker finds: one broken set of plans for every kind of fault, with the place that it names.
+//! Faults found by the checker: one broken set of plans for every kind of fault, with the reported position.
 
 use crate::common::DataLayout;
 use ripieno_plan::check::check;
@@ -9,7 +9,7 @@ fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
 }
 
-/// Two ranks' plans from a function that writes them, checked against a sum of both.
+/// Return the fault of two ranks' plans, written by a function and checked against a sum of both.
 fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> PlanFault {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     write(&mut first, &mut second);
@@ -57,7 +57,7 @@ fn a_contribution_that_misses_one_element_is_found() {
 
 #[test]
 fn a_deadlock_is_found() {
-    // Both send what they only have once they have received it.
+    // Both ranks send their vectors only after they have received one.
     let fault = fault_of_a_sum(|first, second| {
         first.receive(1, vector());
         first.send(1, vector());
@@ -81,8 +81,9 @@ fn a_deadlock_has_no_cost() {
 
 #[test]
 fn a_deadlock_for_want_of_buffering_is_found() {
-    // Rank 1 takes rank 0's first element only when rank 2's second has come; that one waits until rank 0's second
-    // has left. A link that holds two elements would do; plans may rely on one.
+    // Rank 1 accepts the first element of rank 0 only after the second element of rank 2 has arrived. That element
+    // waits until the second element of rank 0 has left. A link with a capacity of two elements would suffice, but
+    // plans may only rely on one.
     let (pair, shifted) = (vector().elements(0, 2), vector().elements(1, 2));
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];
     plans[0].send(1, pair);
@@ -169,7 +170,8 @@ fn a_copy_onto_itself_is_found() {
 
 #[test]
 fn results_that_round_differently_are_found() {
-    // Every rank sends all it has to every other, and each combines in the order of the ring behind it.
+    // Every rank sends its vector to all others, and each rank combines in the order of the preceding ranks on the
+    // ring.
     let scratch = |rank: usize| Span { buffer: Buffer(2 + rank as u16), ..vector() };
     let plan = |rank: usize| {
         let mut plan = Plan::new();
@@ -203,7 +205,7 @@ fn a_combination_inside_a_rank_counts_as_one() {
     assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, FaultKind::Repeated { source: 0, count: 2 });
 }
 
-/// Every algorithm, with one operation of one rank left out, is found out.
+/// The checker detects every algorithm with one operation of one rank removed.
 #[test]
 fn no_operation_of_any_plan_can_be_left_out() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {

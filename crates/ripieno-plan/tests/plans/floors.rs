@@ -1,10 +1,11 @@
-//! The floors of the house: what a crate may stand on, and what it may not touch, as ARCHITECTURE.md says.
+//! Layers of the architecture: the allowed dependencies and the forbidden APIs of each crate, as described in
+//! ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates of this workspace that each may depend on.
+/// Allowed dependencies of each crate on crates of this workspace.
 const BELOW: [(&str, &[&str]); 11] = [
     ("ripieno-fuzz", &[]),
     ("ripieno-cores", &[]),
@@ -19,7 +20,7 @@ const BELOW: [(&str, &[&str]); 11] = [
     ("ripieno-jni", &["ripieno-kernels", "ripieno"]),
 ];
 
-/// What a floor forbids: sockets, the operating system, and a clock other than an argument.
+/// Forbidden APIs: sockets, the operating system, and any clock that is not an argument.
 const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("ripieno-plan", &["std::net", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-sim", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
@@ -27,14 +28,14 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
     ("ripieno-run", &["std::net", "std::os", "libc", "rustix", "Instant::now", "SystemTime"]),
 ];
 
-/// Tests that crates with links run: they measure, and so have a clock.
+/// Tests that are run by crates with links. They measure time, so they use a clock.
 const CONFORMANCE: &str = "ripieno-run/src/conformance";
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates stand beside each other").to_path_buf()
 }
 
-/// Crates of this workspace under `[dependencies]` of a crate.
+/// Return the crates of this workspace under `[dependencies]` of a crate.
 fn dependencies(name: &str) -> Vec<String> {
     let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
     let section = manifest.split("\n[").find_map(|section| section.strip_prefix("dependencies]")).unwrap_or("");
@@ -42,13 +43,13 @@ fn dependencies(name: &str) -> Vec<String> {
     names.filter(|name| name.starts_with("ripieno")).map(str::to_string).collect()
 }
 
-/// Source files below a folder.
+/// Return the source files below a folder.
 fn sources(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect()
 }
 
-/// Uses of `words` in the code of a file, comments left out.
+/// Find the uses of `words` in the code of a file, without comments.
 fn uses(path: &Path, words: &[&str]) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let code = text.lines().map(|line| line.split("//").next().unwrap_or(""));
@@ -59,7 +60,7 @@ fn uses(path: &Path, words: &[&str]) -> Vec<String> {
     code.enumerate().filter_map(found).collect()
 }
 
-/// Of each file or folder right under the sources of a crate, but for its root: those that it uses.
+/// Return the modules that each top-level module of a crate uses, without the crate root.
 fn used_modules(name: &str) -> BTreeMap<String, BTreeSet<String>> {
     let source = crates().join(name).join("src");
     let entries = fs::read_dir(&source).unwrap().map(|entry| entry.unwrap().path());
@@ -76,7 +77,7 @@ fn used_modules(name: &str) -> BTreeMap<String, BTreeSet<String>> {
     modules.iter().filter(|(module, _)| *module != "lib").map(used).collect()
 }
 
-/// Modules that use each other in a circle: what is left when all are gone that use only such as are gone.
+/// Return modules with cyclic dependencies: the rest after repeated removal of modules that use only removed modules.
 fn circles(mut used: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
     loop {
         let count = used.len();
@@ -124,7 +125,7 @@ fn floors_without_sockets_or_clocks_use_none() {
     }
 }
 
-/// As `rustfmt.toml` says; the formatter does not hold comments and texts to it.
+/// Line width of `rustfmt.toml`. The formatter does not enforce it for comments and string literals.
 const WIDTH: usize = 120;
 
 #[test]

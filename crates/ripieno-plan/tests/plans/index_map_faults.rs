@@ -1,4 +1,4 @@
-//! What the checker finds in plans with index maps and constants: one broken set of plans for every kind of fault.
+//! Faults found by the checker in plans with index maps and constants: one broken set of plans for every kind of fault.
 
 use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
 use ripieno_plan::check::{Report, check};
@@ -14,7 +14,7 @@ fn a_row_in_the_wrong_place_is_found() {
     let [mut first, second] = pair();
     first = replaced(&first, 2, |rows| *rows = self::rows([0, 1]));
     let fault = fault(&[first, second], &pair_promises());
-    // Key 2, row 1 of the union, has a contribution of rank 0 now.
+    // Key 2, row 1 of the union, now has a contribution of rank 0.
     assert_eq!((fault.rank, fault.span.start_bytes, fault.what), (0, 0, FaultKind::Foreign { source: 0 }));
 }
 
@@ -36,7 +36,7 @@ fn a_doubled_row_is_found_with_the_operation_that_wrote_it_last() {
     assert_eq!((fault.operation, fault.what), (Some(6), FaultKind::Repeated { source: 0, count: 2 }));
 }
 
-/// Who holds key 4 of [`pair`].
+/// The sources of key 4 in [`pair`].
 fn key_4() -> Vec<(usize, Span)> {
     vec![(0, main(1, 1)), (1, main(1, 1))]
 }
@@ -101,7 +101,7 @@ fn who_wants_what_nobody_has_is_promised_zeros() {
     assert!(filled(Constant::Identity(Op::Min)).is_err());
 }
 
-/// Ranks 0 and 1 combine the same three rows, by different plans.
+/// Check two ranks that combine the same three rows with different plans.
 fn combined_by(ways: [Plan; 2], op: Op) -> Result<Report, PlanFault> {
     let [first, second] = ways;
     let mut plans = [Plan::new(), Plan::new()];
@@ -130,7 +130,7 @@ fn rows_that_round_differently_are_found() {
 
 #[test]
 fn a_zero_that_is_added_is_found() {
-    // Added to -0.0 it makes 0.0; whatever is multiplied by one stays as it is.
+    // Zero added to -0.0 gives 0.0. A product with one leaves any value unchanged.
     let ways = |op| {
         let [mut filled, mut copied] = [Plan::new(), Plan::new()];
         filled.fill(scratch(1, 1), Constant::Identity(op));
@@ -178,7 +178,7 @@ fn a_row_beyond_its_span_is_found() {
     assert!(cost_s(&plans(3), &Model::ROUNDS).is_err());
 }
 
-/// `plan` with the rows of one operation changed.
+/// Return `plan` with the rows of one operation changed.
 fn replaced(plan: &Plan, index: usize, change: impl Fn(&mut Rows)) -> Plan {
     let mut changed = Plan::new();
     for (number, mut operation) in plan.operations().iter().cloned().enumerate() {

@@ -1,5 +1,5 @@
-//! The law of index maps: for random operations of two to five ranks, what the checker accepts is what a direct
-//! computation finds, one operation after the other.
+//! Law of index maps: for random operations of two to five ranks, the checker accepts exactly the results of a direct
+//! sequential computation.
 
 use proptest::prelude::*;
 use ripieno_plan::check::{check, check_rendezvous};
@@ -8,18 +8,18 @@ use ripieno_plan::{Buffer, Constant, FaultKind, Op, Plan, Promise, PromisedSpan,
 use std::collections::BTreeMap;
 
 const ELEMENT_BYTES: usize = 4;
-/// Elements of each of the buffers of a rank.
+/// Number of elements in each buffer of a rank.
 const ELEMENT_COUNT: usize = 8;
 const BUFFERS: [Buffer; 3] = [Buffer::MAIN, Buffer::OUTPUT, Buffer::SCRATCH];
 
-/// Elements of a buffer: a run, or rows of one or two.
+/// Elements of a buffer: a run, or rows of one or two elements.
 #[derive(Clone, Debug)]
 enum ElementSet {
     Run(usize, usize),
     Rows { width: usize, numbers: Vec<u32> },
 }
 
-/// One end of a step: rank, number of a buffer, elements of it.
+/// One end of a step: rank, buffer number, and elements.
 #[derive(Clone, Debug)]
 struct StepEnd {
     rank: usize,
@@ -27,7 +27,7 @@ struct StepEnd {
     elements: ElementSet,
 }
 
-/// Elements move from one end to the other, or a run is filled. Where both ends choose rows they are of different
+/// A move of elements from one end to the other, or a fill of a run. If both ends select rows, they are on different
 /// ranks.
 #[derive(Clone, Debug)]
 enum MoveStep {
@@ -36,10 +36,10 @@ enum MoveStep {
     Fill { at: StepEnd },
 }
 
-/// Which contributions an element holds, and how often: rank, buffer and element they began in. A constant has none.
+/// The contributions in an element with their counts: rank, buffer and element of origin. Empty for a constant.
 type Contributions = BTreeMap<(usize, usize, usize), usize>;
 
-/// Of all elements, by rank and buffer.
+/// Contributions of all elements, by rank and buffer.
 type HeldElements = Vec<Vec<Vec<Contributions>>>;
 
 impl ElementSet {
@@ -70,7 +70,7 @@ impl StepEnd {
     }
 }
 
-/// All ranks' buffers after the steps, one after the other.
+/// Return all ranks' buffers after the steps, executed sequentially.
 fn computed(p: usize, steps: &[MoveStep]) -> HeldElements {
     let initial =
         |rank, buffer| (0..ELEMENT_COUNT).map(|element| BTreeMap::from([((rank, buffer, element), 1)])).collect();
@@ -98,7 +98,7 @@ fn computed(p: usize, steps: &[MoveStep]) -> HeldElements {
     held
 }
 
-/// The plans in which every rank does its part in the steps, in their order.
+/// Return the plans that perform the steps, each rank its part in their order.
 fn plans(p: usize, steps: &[MoveStep], op: Op) -> Vec<Plan> {
     let mut plans = vec![Plan::new(); p];
     for step in steps {
@@ -133,7 +133,7 @@ fn plans(p: usize, steps: &[MoveStep], op: Op) -> Vec<Plan> {
     plans
 }
 
-/// A promise of every element of every buffer.
+/// Promise the contents of every element of every buffer.
 fn promises(held: &HeldElements, op: Op) -> Vec<Promise> {
     let element =
         |buffer: usize, element| Span::whole(BUFFERS[buffer], ELEMENT_COUNT, ELEMENT_BYTES).elements(element, 1);
@@ -154,7 +154,7 @@ fn run(count: usize) -> impl Strategy<Value = ElementSet> {
     (0..=ELEMENT_COUNT - count).prop_map(move |first| ElementSet::Run(first, count))
 }
 
-/// `count` elements, an even number; rows now and then if that is allowed.
+/// Generate `count` elements, an even number, and sometimes rows if allowed.
 fn elements(count: usize, may_choose: bool) -> BoxedStrategy<ElementSet> {
     if !may_choose {
         return run(count).boxed();
@@ -170,7 +170,7 @@ fn elements(count: usize, may_choose: bool) -> BoxedStrategy<ElementSet> {
 fn step(p: usize) -> impl Strategy<Value = MoveStep> {
     let shape = (0..p, 0..p, 0..BUFFERS.len(), 1..BUFFERS.len(), 0..=ELEMENT_COUNT / 2, any::<bool>());
     let transfer = shape.prop_flat_map(|(from, to, buffer, other, pairs, overwrite)| {
-        // Inside a rank one end chooses and the other is packed, in another buffer.
+        // Inside a rank one end selects rows and the other end is packed, in another buffer.
         let is_local = from == to;
         let target = (buffer + other) % BUFFERS.len();
         let source = elements(2 * pairs, !is_local || overwrite);
@@ -197,8 +197,8 @@ fn op() -> impl Strategy<Value = Op> {
     prop::sample::select(vec![Op::Min, Op::Or, Op::Sum])
 }
 
-/// What the checker says of plans whose outcome is `computed`, promised `right`. Repeated contributions spoil a sum,
-/// and nobody asks the ranks to add in the same order here.
+/// Compare the checker's result for plans that produce `computed` with the promise `right`. Repeated contributions
+/// invalidate a sum. The order of additions on different ranks is not compared here.
 fn verdict(plans: &[Plan], right: &HeldElements, computed: &HeldElements, op: Op) -> Result<(), TestCaseError> {
     let promised = |held: &HeldElements| -> Vec<Vec<_>> {
         let elements = held.iter().flatten().flatten();
@@ -223,7 +223,7 @@ proptest! {
         let (plans, computed) = (plans(p, &steps, op), computed(p, &steps));
         verdict(&plans, &computed, &computed, op)?;
         verdict(&segmented(&plans, segment_bytes), &computed, &computed, op)?;
-        // In the order of the steps every message is taken when it is sent.
+        // In step order every message is received at the moment it is sent.
         check_rendezvous(&plans).unwrap();
         cost_s(&plans, &Model::ROUNDS).unwrap();
     }

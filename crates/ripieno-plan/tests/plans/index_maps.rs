@@ -1,5 +1,5 @@
-//! Plans with index maps and constants: hand-written sparse reductions that are right, and the order on bytes between
-//! rows.
+//! Plans with index maps and constants: correct hand-written sparse reductions, and the order of operations on bytes
+//! between rows.
 
 use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
 use ripieno_plan::check::{check, check_rendezvous};
@@ -7,7 +7,7 @@ use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::table::table;
 use ripieno_plan::{Constant, FaultKind, Op, Plan, PlanFault, Promise, PromisedSpan};
 
-/// Checks plans in all ways: over links that hold little and nothing, whole and in segments that divide rows.
+/// Check plans in all ways: over links of one piece and over unbuffered links, whole and in segments that divide rows.
 fn kept(plans: &[Plan], promises: &[Promise]) {
     check(plans, promises).unwrap();
     check_rendezvous(plans).unwrap();
@@ -35,7 +35,7 @@ fn two_ranks_exchange_rows() {
     assert_eq!(report.round_count, 2);
 }
 
-/// Rank 0 is the hub of three: it knows the union of 0, 3, 5, 8 and everybody else knows its own keys.
+/// Rank 0 is the hub of three ranks: it knows the union of 0, 3, 5, 8, and every other rank knows its own keys.
 #[test]
 fn three_ranks_meet_at_a_hub() {
     let keys: [&[u64]; 3] = [&[3, 8], &[0, 3, 5], &[5, 8]];
@@ -55,8 +55,9 @@ fn three_ranks_meet_at_a_hub() {
     kept(&plans, &sparse(keys, keys));
 }
 
-/// A butterfly of 2x2 on keys 0..4: at the first layer ranks 0, 1 and 2, 3 pair up and part keys 0, 1 from 2, 3; at the
-/// second 0, 2 and 1, 3 part a key each. Rank r holds every key but r, and wants key (r + 1) % 4 only.
+/// A butterfly of 2x2 on keys 0..4. In the first layer ranks 0, 1 and ranks 2, 3 form pairs and separate keys 0, 1 from
+/// 2, 3. In the second layer ranks 0, 2 and ranks 1, 3 separate single keys. Rank r holds every key except r and wants
+/// only key (r + 1) % 4.
 #[test]
 fn four_ranks_nest() {
     let out_keys: [&[u64]; 4] = [&[1, 2, 3], &[0, 2, 3], &[0, 1, 3], &[0, 1, 2]];
@@ -64,7 +65,7 @@ fn four_ranks_nest() {
     let lower = [1, 1, 2, 2];
     let plan = |rank: usize| {
         let (near, far) = (rank ^ 1, rank ^ 2);
-        // Rows of main that are mine at the first layer, and those that are my pair's; where either's lie in the half.
+        // This rank's rows of main in the first layer, its partner's rows, and the position of both in the half.
         let halves = |holder: usize| [main(0, lower[holder]), main(lower[holder], 3 - lower[holder])];
         let placed = |holder: usize| match (rank & 1, holder) {
             (0, 0) | (1, 2) => rows([1]),
@@ -81,7 +82,7 @@ fn four_ranks_nest() {
         plan
     };
     let mut plans: Vec<Plan> = (0..4).map(plan).collect();
-    // Keys 0, 2, 1, 3 are at ranks 0, 1, 2, 3 now: 0 -> rank 3, 2 -> rank 1 (its own), 1 -> rank 0, 3 -> rank 2.
+    // Keys 0, 2, 1, 3 are now on ranks 0, 1, 2, 3: 0 -> rank 3, 2 -> rank 1 (its own), 1 -> rank 0, 3 -> rank 2.
     plans[0].send_rows(1, scratch(0, 2), rows([0]));
     plans[1].receive(0, scratch(2, 1));
     plans[1].send(3, scratch(2, 1));
@@ -94,8 +95,8 @@ fn four_ranks_nest() {
     kept(&plans, &sparse(out_keys, in_keys));
 }
 
-/// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two from the start, the other when row
-/// 1 has come.
+/// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two rows from the start, and the other
+/// once row 1 has arrived.
 fn between(reduced: [u32; 2], awaited: usize) -> [Plan; 2] {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.reduce_rows(1, main(0, 4), rows(reduced), Op::Sum);
@@ -124,7 +125,7 @@ fn a_deadlock_over_bytes_between_rows_is_found() {
 
 #[test]
 fn rows_wait_for_the_bytes_before_them() {
-    // Row 3 is combined after what was sent of row 1, though nothing of that one changes.
+    // Row 3 is combined after row 1 was sent, although no byte of row 1 changes.
     let waiting = |row: usize| {
         let (mut first, mut second) = (Plan::new(), Plan::new());
         first.receive(1, main(row, 1));
@@ -150,8 +151,8 @@ fn rows_are_filled_and_nothing_between_them() {
 
 #[test]
 fn who_passes_a_gap_early_does_not_let_others_overtake() {
-    // Rank 0's reductions are done before rank 2 sends; the copy still comes after what rank 2 sends, and the last
-    // operation after all.
+    // The reductions of rank 0 finish before rank 2 sends. The copy still follows the data of rank 2, and the last
+    // operation follows all others.
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];
     plans[0].receive(2, main(3, 1));
     plans[0].copy(scratch(0, 1), main(3, 1));

@@ -1,5 +1,6 @@
-//! The laws: what every algorithm of the catalogue keeps, for every world size up to 64 and every root. In two levels,
-//! where here every rank is a node, it is what is chosen there; `two_levels.rs` has the laws of real nodes.
+//! Laws of all algorithms in the catalogue, for every world size up to 64 and every root. Here every rank is its own
+//! node, so a two-level algorithm equals the algorithm selected between nodes. `two_levels.rs` tests nodes with several
+//! ranks.
 
 use crate::common::{DataLayout, roots};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -12,10 +13,10 @@ use ripieno_plan::{
 use std::ops::RangeInclusive;
 
 const WORLD_SIZES: RangeInclusive<usize> = 1..=64;
-/// To price a plan takes longer than to run it.
+/// Smaller than for the other laws, because pricing a plan takes longer than running it.
 const PRICED_WORLD_SIZES: RangeInclusive<usize> = 1..=33;
 
-/// Checks all algorithms of a collective, and their bytes and hops against what they state.
+/// Check all algorithms of a collective, and their bytes and hops against their theory.
 fn law(collective: Collective) {
     for algorithm in Algorithm::of(collective) {
         for p in WORLD_SIZES {
@@ -26,7 +27,7 @@ fn law(collective: Collective) {
     }
 }
 
-/// Holds what an algorithm states for every root, where it can do what is asked for.
+/// Apply `check` to an algorithm for every root that it supports.
 fn hold(
     algorithm: &Algorithm,
     p: usize,
@@ -175,7 +176,7 @@ fn every_operation_combines_as_asked() {
     }
 }
 
-/// The checker refuses operands that are not in the order of the ranks.
+/// The checker refuses operands that are not in rank order.
 #[test]
 fn a_function_combines_in_the_order_of_the_ranks_or_not_at_all() {
     let combining = [Collective::Reduce, Collective::Allreduce, Collective::ReduceScatter];
@@ -231,7 +232,7 @@ fn an_algorithm_says_what_it_cannot_do() {
     assert!((1..=8).filter(|&p| asked(p).is_ok()).eq([1, 2, 4, 6, 8]));
 }
 
-/// Where chunks lie in another order than that of the ranks, only algorithms that send several at once are at a loss.
+/// If chunks are not in rank order, only algorithms that send several chunks in one message fail.
 #[test]
 fn an_algorithm_that_joins_no_chunks_takes_them_wherever_they_lie() {
     let placed =
@@ -258,7 +259,7 @@ fn names_and_indices_are_unique_within_a_collective() {
     }
 }
 
-/// A file that is not in the list is not compiled, so nothing else would miss it.
+/// A file that is not in the list is not compiled, so no other check detects it.
 #[test]
 fn every_file_of_an_algorithm_is_in_the_list() {
     let files = |folder: &str| {

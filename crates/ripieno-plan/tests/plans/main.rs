@@ -1,4 +1,4 @@
-//! What holds of plans. One program: each more would compile and link what all of them share.
+//! Tests of plans, in one program: each further program would compile and link the shared modules again.
 
 #[path = "../common/mod.rs"]
 mod common;

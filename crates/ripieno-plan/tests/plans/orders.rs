@@ -1,4 +1,4 @@
-//! The laws of orders: whatever the order, promises are kept; rack by rank, uplinks carry as little as possible.
+//! Laws of orders: promises are kept in every order, and the rack order minimizes the uplink traffic.
 
 use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -27,7 +27,7 @@ fn every_promise_is_kept_in_every_order() {
     }
 }
 
-/// A chain crosses between racks, and between nodes, once less than there are: each gets the vector once.
+/// A chain crosses between racks, and between nodes, once less than their number: each receives the vector once.
 #[test]
 fn chains_bring_every_rack_and_every_node_the_vector_once() {
     for topology in topologies::random(80, 24) {
@@ -47,7 +47,8 @@ fn chains_bring_every_rack_and_every_node_the_vector_once() {
     }
 }
 
-/// A ring crosses as often as there are racks, if there are several; every uplink carries what one rank sends.
+/// A ring crosses between racks as often as there are racks, if there are several. Every uplink carries the bytes that
+/// one rank sends.
 #[test]
 fn rings_enter_and_leave_every_rack_and_every_node_once() {
     for topology in topologies::random(80, 24) {
@@ -69,7 +70,7 @@ fn rings_enter_and_leave_every_rack_and_every_node_once() {
     }
 }
 
-/// The case of figure 6: in a random order the same chain loads the uplinks many times over.
+/// The case of figure 6: in a random order the same chain uses the uplinks several times as much.
 #[test]
 fn a_random_chain_loads_uplinks_more_than_four_times_as_much() {
     let topology =

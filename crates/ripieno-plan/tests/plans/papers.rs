@@ -1,16 +1,16 @@
-//! The closed forms of the papers, found again in the plans: nothing here is known to the crate but the plans.
+//! Closed-form costs of the papers, compared with the plans. The crate itself contains only the plans.
 
 use crate::common::{DataLayout, ELEMENT_BYTES};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::{Algorithm, Collective};
 
-// Powers of two, so that sums are exact and equal means equal.
+// Powers of two, so that sums are exact and can be compared for equality.
 const ALPHA: f64 = 4.0;
 const BETA: f64 = 0.25;
 const GAMMA: f64 = 0.125;
 const MODEL: Model = Model { alpha_s: ALPHA, beta_s_per_byte: BETA, gamma_s_per_byte: GAMMA };
 
-/// The cost for vectors (all chunks together) of `n` bytes.
+/// Return the cost for vectors, or all chunks together, of `n` bytes.
 fn cost(collective: Collective, name: &str, p: usize, n: usize) -> f64 {
     let algorithm = Algorithm::by_name(collective, name).unwrap();
     cost_s(&DataLayout::even(p, n / ELEMENT_BYTES).plans(algorithm, 0), &MODEL).unwrap()
@@ -22,7 +22,7 @@ fn pipelined(collective: Collective, name: &str, p: usize, n: usize, k: usize) -
     cost_s(&segmented(&plans, n / k), &MODEL).unwrap()
 }
 
-/// World sizes, and a number of bytes that all of them divide into whole elements.
+/// World sizes, each with a number of bytes that can be divided into whole elements per rank.
 fn cases() -> impl Iterator<Item = (usize, usize)> {
     (2..=24).map(|p| (p, p * 64 * ELEMENT_BYTES))
 }
@@ -31,7 +31,7 @@ fn ceil_log2(p: usize) -> f64 {
     p.next_power_of_two().ilog2().into()
 }
 
-/// Eq. 1 counts `p` ranks with the driver among them.
+/// Eq. 1 counts `p` ranks including the driver.
 #[test]
 fn binomial_broadcast_costs_twisters_equation_1() {
     for (p, n) in cases() {
@@ -49,7 +49,7 @@ fn scatter_allgather_broadcast_costs_twisters_equation_2() {
     }
 }
 
-/// Eq. 3 with `p` ranks, the driver among them: the first of `k` segments makes `p-1` hops, the others follow.
+/// Eq. 3 with `p` ranks including the driver: the first of `k` segments makes `p-1` hops, the others follow.
 #[test]
 fn chain_broadcast_costs_twisters_equation_3() {
     for (p, n) in cases() {
@@ -69,7 +69,7 @@ fn chain_reduce_costs_equation_3_with_the_work_of_combining() {
     }
 }
 
-/// Harp's table I leaves out alpha and gamma and rounds `p-1` to `p`; there `n` is the data of one process.
+/// Harp's table I omits alpha and gamma and rounds `p-1` to `p`. Its `n` is the data of one process.
 mod harp_table_1 {
     use super::*;
 

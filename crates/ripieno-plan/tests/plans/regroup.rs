@@ -1,5 +1,5 @@
-//! The pulled exchange: every block arrives, nothing waits in a circle, and few large blocks are on their way to a
-//! rank.
+//! Pulled exchange: every block arrives, no circular wait occurs, and the number of large blocks in flight to a rank is
+//! bounded.
 
 use crate::common::butterflies::random;
 use ripieno_plan::check::{RankTraffic, check, check_rendezvous};
@@ -9,7 +9,7 @@ use ripieno_plan::{Buffer, Group, Operation, Plan, Promise};
 
 const EAGER_BYTES: usize = 8;
 
-/// What every rank has for every other, in bytes.
+/// Bytes that every rank sends to every other rank.
 type ExchangeSizes = Vec<Vec<usize>>;
 
 fn sizes(p: usize, size: impl FnMut(usize, usize) -> usize) -> ExchangeSizes {
@@ -17,7 +17,7 @@ fn sizes(p: usize, size: impl FnMut(usize, usize) -> usize) -> ExchangeSizes {
     (0..p).map(|from| (0..p).map(|to| if from == to { 0 } else { size(from, to) }).collect()).collect()
 }
 
-/// Nothing, a little, as much as goes at once, and more than that.
+/// Draw sizes of zero, one, the eager limit, the limit plus one, and more.
 fn scattered(p: usize, seed: u64) -> ExchangeSizes {
     let mut state = seed;
     sizes(p, |_, _| [0, 1, EAGER_BYTES, EAGER_BYTES + 1, 40][random(&mut state, 5) as usize])
@@ -99,9 +99,10 @@ fn blocks_may_be_cut_anywhere() {
     }
 }
 
-/// The most large blocks that are on their way to one rank at once.
+/// Return the largest number of large blocks in flight to one rank at a time.
 fn most_in_flight(plans: &[Plan]) -> usize {
-    // Sending costs next to nothing beside what a block takes, and the receiver takes one after the other.
+    // Sending takes almost no time compared with receiving a block, and the receiver receives blocks one after the
+    // other.
     let model = Model { alpha_s: 1e-3, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
     let transfers = timeline(plans, &model).unwrap();
     let large: Vec<_> = transfers.iter().filter(|transfer| transfer.length_bytes > EAGER_BYTES).collect();
@@ -120,12 +121,12 @@ fn no_more_large_blocks_are_on_their_way_to_a_rank_than_it_pulls() {
             assert_eq!(most_in_flight(&plans(&to_one, pulls)), pulls.min(p - 1), "p={p}");
             assert!(most_in_flight(&plans(&to_all, pulls)) <= pulls, "p={p}");
         }
-        // Without a bound all come at once.
+        // Without a bound all blocks arrive at once.
         assert_eq!(most_in_flight(&plans(&to_one, p)), p - 1);
     }
 }
 
-/// Pulling costs the grants: a receiver that pulls two at a time is never idle while one grant travels.
+/// Pulling costs only the grants: a receiver that pulls two blocks at a time is never idle while a grant is in flight.
 #[test]
 fn pulling_two_at_a_time_takes_as_long_as_sending_at_once() {
     let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };

@@ -1,4 +1,5 @@
-//! Rendezvous: which algorithms run over links that hold nothing, so that a link may lend the sender's memory.
+//! Rendezvous: an entry states whether its algorithm runs over unbuffered links, so that a link may lend the sender's
+//! memory.
 
 use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -17,7 +18,8 @@ fn an_algorithm_runs_by_rendezvous_if_its_entry_says_so() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// All ranks' plans, for every world size up to 32 and every root; in two levels for nodes of one to four ranks.
+/// Return all ranks' plans for every world size up to 32 and every root; for two-level algorithms with one to four
+/// ranks per node.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
     if algorithm.places == PlacementUse::TwoLevels {

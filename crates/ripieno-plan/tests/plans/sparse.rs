@@ -13,7 +13,7 @@ fn row() -> Span {
     Span::whole(Buffer::MAIN, 2, 4)
 }
 
-/// Every ordered factorization of every number of ranks, and those of numbers with folded ranks.
+/// Every ordered factorization of every number of ranks, including numbers with folded ranks.
 fn worlds() -> impl Iterator<Item = Degrees> {
     (1..=33).flat_map(|p| {
         let folded = Degrees::all_smooth(p).into_iter().filter(|degrees| degrees.folded() > 0);
@@ -25,7 +25,7 @@ fn plans(configured: &ConfiguredButterfly, op: Op) -> Vec<Plan> {
     configured.routes.iter().map(|routes| routes.plan(ROW_BYTES, 4, op)).collect()
 }
 
-/// The keys that somebody wants and nobody contributes.
+/// Return the keys that some rank wants and no rank contributes.
 fn missing(keys: &RankKeys) -> BTreeSet<u64> {
     let there: BTreeSet<u64> = keys.outs.iter().flatten().copied().collect();
     keys.ins.iter().flatten().copied().filter(|key| !there.contains(key)).collect()
@@ -36,7 +36,7 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
     for (seed, degrees) in worlds().enumerate() {
         let p = degrees.world_size();
         for (turn, (shape, keys)) in shapes(p, seed as u64).into_iter().enumerate() {
-            // Large worlds take turns.
+            // Large worlds only run every fourth shape.
             if p > 24 && !(seed + turn).is_multiple_of(4) {
                 continue;
             }
@@ -67,7 +67,7 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
 fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
     for (seed, degrees) in worlds().filter(|degrees| degrees.world_size() <= 16).enumerate() {
         for (turn, (shape, keys)) in shapes(degrees.world_size(), seed as u64).into_iter().enumerate() {
-            // Bits for the keys, and lists of them.
+            // Alternate between keys encoded as bits and keys encoded as lists.
             let keys = if turn % 2 == 0 { keys } else { spread(keys) };
             let dense_above = [0.0, 0.5, f64::INFINITY][(seed + turn) % 3];
             let found = |team: &dyn WorkTeam| {
@@ -92,14 +92,14 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
     }
 }
 
-/// The same sets, far apart.
+/// Return the same sets with larger distances between keys.
 fn spread(keys: RankKeys) -> RankKeys {
     let sets =
         |sets: Vec<Vec<u64>>| sets.into_iter().map(|set| set.into_iter().map(|key| 1000 * key).collect()).collect();
     RankKeys { n: 1000 * keys.n, outs: sets(keys.outs), ins: sets(keys.ins) }
 }
 
-/// Who contributes to what a rank holds after each step, itself first among them.
+/// Return the ranks that contribute to the rows of each rank after each step, with the rank itself first.
 fn contributors(degrees: &Degrees) -> Vec<Vec<Vec<usize>>> {
     let p = degrees.world_size();
     let butterflies: Vec<Butterfly> = (0..p).map(|rank| Butterfly::new(rank, degrees, 0)).collect();
@@ -132,7 +132,7 @@ fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
                     assert_eq!(volume.range, range.end - range.start);
                     let (outs, ins) = (union(&keys.outs), union(&keys.ins));
                     assert_eq!(volume.in_rows, ins, "{degrees}, {shape}, rank {rank}");
-                    // Where all are wanted, the last layer has a row for every key.
+                    // If all keys are wanted, the last layer has a row for every key.
                     let is_landing = step > 0 && step + 1 == contributors.len() && ins as u64 == volume.range;
                     let outs = if is_landing { ins } else { outs };
                     assert_eq!(volume.out_rows, outs, "{degrees}, {shape}, rank {rank}");
@@ -184,7 +184,7 @@ fn dense_layers_need_no_maps_but_at_the_top() {
         for routes in configured(&degrees, &keys, 0.0).routes {
             assert!(routes.volumes()[1..].iter().all(|volume| volume.out_rows as u64 == volume.range));
             let plan = routes.plan(ROW_BYTES, 4, Op::Sum);
-            // Rows of missing keys are chosen to be cleared.
+            // Fills select the rows of missing keys to clear them.
             let chooses =
                 |operation: &&Operation| operation.rows().is_some() && !matches!(operation, Operation::Fill { .. });
             let count = plan.operations().iter().filter(chooses).count();
@@ -218,7 +218,7 @@ fn a_malformed_message_is_told_by_its_first_fault() {
         let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
         machine.absorb(0, &[(1, message)], &Alone).unwrap_err().what
     };
-    // A set of all keys is a zero.
+    // The encoding of a set of all keys is a single zero.
     assert_eq!(what(&[9, 0, 0]), "no form of key sets");
     assert_eq!(what(&[0, 9, 0]), "no form of key sets");
     assert_eq!(what(&[0]), "too few bytes");

@@ -1,4 +1,4 @@
-//! The plans of sparse reductions: what they take, and that nothing in them can be left out or changed.
+//! Plans of sparse reductions: their cost, and the detection of every removed or changed operation.
 
 use crate::common::butterflies::{RankKeys, configured, random};
 use ripieno_plan::check::check;
@@ -8,7 +8,7 @@ use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Rows, Span};
 use std::collections::BTreeSet;
 
 const ELEMENT_BYTES: usize = 4;
-/// A union takes its whole range only if it is all of it.
+/// A union is dense only if it contains its whole range.
 const NEVER_DENSE: f64 = f64::INFINITY;
 
 /// Every ordered factorization of every number of ranks up to `most`.
@@ -26,7 +26,7 @@ fn promises(keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Promise> {
     keys.ins.iter().map(|wanted| Promise::sparse(&keys.outs, wanted, row, op)).collect()
 }
 
-/// Every rank holds some keys and wants some. Somebody wants each key; nobody holds the last one.
+/// Every rank holds some keys and wants some. Each key is wanted by some rank, and no rank holds the last key.
 fn scattered(p: usize, n: u64, seed: u64) -> RankKeys {
     let mut state = seed;
     let mut sets = |first: usize, n: u64| -> Vec<Vec<u64>> {
@@ -37,8 +37,8 @@ fn scattered(p: usize, n: u64, seed: u64) -> RankKeys {
     RankKeys { n, outs: sets(1, n - 1), ins: sets(0, n) }
 }
 
-/// With all keys everywhere, a sparse reduction moves what the best dense one does: each rank `2(p-1)/p` of the vector,
-/// in `2(d-1)` messages to a layer of degree `d`, none of which waits for its turn at a busy rank.
+/// If every rank has all keys, a sparse reduction sends as much as the best dense algorithm. Each rank sends `2(p-1)/p`
+/// of the vector, in `2(d-1)` messages per layer of degree `d`, and no message waits for a busy rank.
 #[test]
 fn nothing_but_the_degrees_decides_on_messages_and_rounds() {
     for degrees in worlds(32) {
@@ -59,7 +59,8 @@ fn nothing_but_the_degrees_decides_on_messages_and_rounds() {
     }
 }
 
-/// How many rows a rank gives away or takes in one direction, when the ranks' sets are merged layer by layer.
+/// Return the number of rows that a rank sends or receives in one direction when the ranks' sets are merged layer by
+/// layer.
 fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
     let butterflies: Vec<Butterfly> = (0..sets.len()).map(|rank| Butterfly::new(rank, degrees, n)).collect();
     let mut held: Vec<BTreeSet<u64>> = sets.iter().map(|set| set.iter().copied().collect()).collect();
@@ -79,7 +80,7 @@ fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
     counts
 }
 
-/// Only rows of keys that somebody has, or wants, travel, and each once to a member.
+/// A plan only moves rows of keys that some rank has or wants, and sends each row once to a member.
 #[test]
 fn what_travels_is_what_others_keep() {
     let folded = (1..=16).flat_map(Degrees::all_smooth).filter(|degrees| degrees.folded() > 0);
@@ -100,7 +101,7 @@ fn what_travels_is_what_others_keep() {
     }
 }
 
-/// Rows of any width, and messages that are cut anywhere between two elements.
+/// Rows of any width, and messages cut between any two elements.
 #[test]
 fn promises_are_kept_for_rows_of_any_width_in_segments() {
     for (seed, degrees) in worlds(12).enumerate() {
@@ -115,7 +116,7 @@ fn promises_are_kept_for_rows_of_any_width_in_segments() {
 
 #[test]
 fn no_operation_can_be_left_out_and_no_row_be_another() {
-    // A product tells a contribution that is there twice, and ones from zeros.
+    // A product distinguishes duplicate contributions, and ones from zeros.
     for (seed, degrees) in worlds(8).enumerate() {
         let p = degrees.world_size();
         let keys = scattered(p, 4 * p as u64, seed as u64);
@@ -137,7 +138,7 @@ fn no_operation_can_be_left_out_and_no_row_be_another() {
     }
 }
 
-/// `plan` with another operation, or none, in the place of `index`.
+/// Return `plan` with the operation at `index` replaced or removed.
 fn with(plan: &Plan, index: usize, other: Option<Operation>) -> Plan {
     let mut changed = Plan::new();
     let (before, after) = plan.operations().split_at(index);
@@ -145,7 +146,7 @@ fn with(plan: &Plan, index: usize, other: Option<Operation>) -> Plan {
     changed
 }
 
-/// The operation with one row moved on by one, for each row that has room.
+/// Return variants of the operation with one row moved to the next position, for each row that can move.
 fn others(operation: &Operation) -> Vec<Operation> {
     let moved = |rows: &Rows| {
         let numbers = rows.numbers().to_vec();

@@ -1,4 +1,5 @@
-//! Sparse reductions of numbers, run directly: against sums over all ranks, and in one pass with the configuration.
+//! Sparse reductions of numbers, executed directly: compared with sums over all ranks, and in one pass with the
+//! configuration.
 
 use crate::common::butterflies::{CuttingTeam, RankKeys, machines, random, take_step};
 use crate::common::interpreter::{RankMemory, combined, identity, interpreted};
@@ -7,7 +8,8 @@ use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
 
 const WIDTH: usize = 3;
 
-/// Larger sets than the checker can take: `p` ranks of up to `count` of the keys `0..n`, which few or many have.
+/// Larger sets than the checker can process: `p` ranks with up to `count` of the keys `0..n`, some common and some
+/// rare.
 fn keys(p: usize, n: u64, count: usize, state: &mut u64) -> RankKeys {
     let mut set = |_| {
         let draw_count = random(state, count as u64 + 1);
@@ -23,7 +25,7 @@ fn keys(p: usize, n: u64, count: usize, state: &mut u64) -> RankKeys {
     RankKeys { n, outs: (0..p).map(&mut set).collect(), ins: (0..p).map(&mut set).collect() }
 }
 
-/// Whole numbers up to 1000, whose sums are exact in any order, or fractions, whose sums are not.
+/// Return integers up to 1000, with exact sums in any order, or fractions with sums that depend on the order.
 fn values(keys: &RankKeys, unit: f32, state: &mut u64) -> Vec<Vec<f32>> {
     let rank =
         |outs: &Vec<u64>| (0..outs.len() * WIDTH).map(|_| (random(state, 2001) as f32 - 1000.0) * unit).collect();
@@ -34,7 +36,7 @@ fn memory(values: &[f32], in_count: usize, scratch: Vec<f32>) -> RankMemory {
     [values.to_vec(), vec![f32::NAN; in_count * WIDTH], scratch]
 }
 
-/// What each rank gets by its plan.
+/// Return the output of each rank's plan.
 fn reduced(routes: &[Routes], keys: &RankKeys, values: &[Vec<f32>], op: Op) -> Vec<Vec<f32>> {
     let plans: Vec<_> = routes.iter().map(|routes| routes.plan(4 * WIDTH, 4, op)).collect();
     let ranks = values.iter().zip(&keys.ins);
@@ -83,7 +85,7 @@ fn every_rank_gets_what_a_sum_over_all_ranks_gives() {
     }
 }
 
-/// The next values of a rank, from its own current ones and those that came with the keys.
+/// Return the next values of a rank from its own current values and the values that arrived with the keys.
 fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(usize, Vec<f32>)], op: Op) -> Vec<f32> {
     let maps = machine.down_maps(step);
     let rows = |map: &RowMap| -> Vec<usize> {
@@ -119,7 +121,7 @@ fn values_that_come_with_the_keys_give_the_same_bits_as_those_that_come_later() 
     for (seed, degrees) in worlds() {
         let (mut state, op, team) = (seed as u64, Op::Sum, CuttingTeam(1 + seed % 4));
         let keys = keys(degrees.world_size(), [50, 600, 1 << 40][seed % 3], 100, &mut state);
-        // Thirds, so that the order of the sums shows.
+        // Thirds, so that a different order of sums is visible.
         let values = values(&keys, 1.0 / 3.0, &mut state);
         let mut machines = machines(&degrees, &keys, 0.5);
         let mut current = values.clone();

@@ -1,4 +1,4 @@
-//! What a butterfly carries on power-law data is what the density curve says, layer by layer.
+//! The volumes of a butterfly on power-law data agree with the density curve in every layer.
 
 use crate::common::butterflies::{RankKeys, configured, drawn, random};
 use ripieno_plan::sparse::density::{Curve, PowerLaw};
@@ -7,10 +7,10 @@ use ripieno_plan::sparse::{Degrees, Permutation, Volume};
 
 const RANKS: usize = 64;
 const ALPHA: f64 = 1.1;
-/// No layer is dense: every row stands for a key that somebody has.
+/// No layer is dense: every row belongs to a key that some rank has.
 const NEVER_DENSE: f64 = 2.0;
 
-/// Per rank the keys of the features that occur there at least once: feature `r` with probability `1 -
+/// Return per rank the keys of the features that occur at least once: feature `r` with probability `1 -
 /// exp(-lambda·r^-alpha)`.
 fn key_sets(law: PowerLaw, lambda: f64) -> Vec<Vec<u64>> {
     let mixed = Permutation::new(law.features());
@@ -20,7 +20,7 @@ fn key_sets(law: PowerLaw, lambda: f64) -> Vec<Vec<u64>> {
     (0..RANKS).map(|_| drawn(law.features(), |key| random(&mut state, certain) < chances[key as usize])).collect()
 }
 
-/// Section IV: the volume of a layer follows from the density of the first and the exponent alone, by eqs. 4 and 5.
+/// Section IV: the volume of a layer follows from the density of the first layer and the exponent, by eqs. 4 and 5.
 #[test]
 fn volumes_of_power_law_data_are_within_a_twentieth_of_eq_5() {
     for (features, density) in [(100_000, 0.21), (400_000, 0.035)] {

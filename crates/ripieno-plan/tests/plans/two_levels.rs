@@ -1,5 +1,5 @@
-//! The laws of two levels: promises are kept on any grid of ranks per node, and nodes carry no more than one rank
-//! would.
+//! Laws of two levels: promises are kept on any grid of ranks per node, and a node carries no more bytes than a single
+//! rank would.
 
 use crate::common::{DataLayout, ELEMENT_BYTES, roots, topologies};
 use ripieno_plan::check::check;
@@ -17,14 +17,14 @@ const COLLECTIVES: [Collective; 6] = [
     Collective::Barrier,
 ];
 
-/// A vector this long is combined by all leaders of a node, a short one by one leader.
+/// Length of a vector that all leaders of a node combine; one leader combines short vectors.
 const LONG: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {
     Algorithm::of(collective).find(|algorithm| algorithm.places == PlacementUse::TwoLevels).unwrap()
 }
 
-/// Plans for a layout, whose promises have been checked.
+/// Return the plans for a layout, after a check of their promises.
 fn kept(topology: &Arc<Topology>, order: Order, layout: &DataLayout, collective: Collective, root: usize) -> Vec<Plan> {
     let requests = layout.requests(collective, root, 0, Op::Sum);
     let plans = topologies::plans(two_level(collective), topology, order, &requests);
@@ -94,7 +94,7 @@ fn a_group_with_both_kinds_of_neighbours_works_in_two_levels() {
     assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
 }
 
-/// Bytes that leave and enter the busiest node.
+/// Return the largest number of bytes that leave, and that enter, a node.
 fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
     let crossings = topologies::crossings(plans, |rank| topology.node(rank));
     let sum = |node: usize, end: fn(&(usize, usize)) -> usize| {
@@ -104,7 +104,7 @@ fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
     (most(|pair| pair.0), most(|pair| pair.1))
 }
 
-/// Grids of nodes and ranks per node whose sizes divide a vector evenly, so that theory is exact.
+/// Grids of nodes and ranks per node that divide a vector evenly, so that theory is exact.
 fn grids() -> impl Iterator<Item = (usize, usize)> {
     (2..=6).flat_map(|nodes| (2..=4).map(move |locals| (nodes, locals)))
 }
@@ -135,8 +135,8 @@ fn a_node_carries_as_much_as_one_rank_would() {
     }
 }
 
-/// However the ranks are dealt to nodes: a chunk enters every other node once, and leaves its own no more often than a
-/// ring or direct sending asks.
+/// For any assignment of ranks to nodes, a chunk enters every other node once. It leaves its own node no more often
+/// than in a ring or in direct sending.
 #[test]
 fn a_chunk_enters_a_node_once() {
     for topology in topologies::random(60, 24) {
@@ -157,7 +157,7 @@ fn every_lane_of_a_node_takes_an_equal_part_of_a_long_allreduce() {
     let vector = Span::whole(Buffer::MAIN, 72_000 * 12, ELEMENT_BYTES);
     let requests = [Request::Allreduce { vector, op: Op::Sum }; 12];
     let plans = topologies::plans(two_level(Collective::Allreduce), &topology, Order::Racks, &requests);
-    // Between ranks, seen as if each were a node, only what leaves the real node counts.
+    // Between ranks as separate nodes, only bytes that leave the real node count.
     let between = topologies::crossings(&plans, |rank| rank);
     let sent = |rank: usize| -> usize {
         between

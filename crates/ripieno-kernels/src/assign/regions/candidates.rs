@@ -1,8 +1,8 @@
-//! Centroids that can be nearest to a point within some bounds.
+//! Candidates: the centroids that can be nearest to a point within some bounds.
 
 use crate::{Centroid, Matrix};
 
-/// Some centroids, column after column.
+/// Some centroids, column by column.
 #[derive(Default)]
 pub(super) struct CandidateColumns {
     /// Ascending.
@@ -24,11 +24,11 @@ impl CandidateColumns {
         self.indices.len()
     }
 
-    /// Those that are nearest to some point within the bounds, and maybe others.
+    /// Return the centroids that are nearest to some point within the bounds. The result may contain others.
     ///
-    /// All are compared with the one that is nearest to the middle. Which of two is nearer is a linear function of the
-    /// point, so it is least in a corner; what rounding may put that off is allowed for, of distances too. So one that
-    /// is left out is nowhere as near as that one, nor is its distance rounded to f64.
+    /// All centroids are compared with the one nearest to the middle. The difference of two squared distances is a
+    /// linear function of the point, so its minimum is in a corner. A margin covers rounding, also of the distances. So
+    /// an excluded centroid is nowhere as near as that one, not even with distances rounded to f64.
     #[inline(always)]
     pub fn within(&self, bounds: &[(f64, f64)], spare: &mut Spare) -> CandidateColumns {
         const SLACK: f64 = 512.0 * f64::EPSILON;
@@ -60,14 +60,14 @@ impl CandidateColumns {
                 *lead -= (c - other).abs() * (2.0 * half);
             }
         }
-        // Of what is not a number, nothing is left out.
+        // NaN excludes nothing.
         let is_beaten =
             |(&lead, &distance): (&f64, &f64)| lead > SLACK * (distance + least + reach) + f64::MIN_POSITIVE / SLACK;
         kept.clear();
         kept.resize(count, 0);
         let mut kept_count = 0;
         for (index, candidate) in leads.iter().zip(&*distances).enumerate() {
-            // Without a branch: whether it stays cannot be foretold.
+            // Without a branch, because the outcome is unpredictable.
             kept[kept_count] = index;
             kept_count += usize::from(!is_beaten(candidate));
         }
@@ -83,7 +83,7 @@ impl CandidateColumns {
     }
 }
 
-/// Memory that searches for candidates use again: there are some for every cell, of a few candidates each.
+/// Buffers reused between searches for candidates, since there is one search per cell with few candidates each.
 #[derive(Default)]
 pub(super) struct Spare {
     distances: Vec<f64>,
@@ -92,7 +92,7 @@ pub(super) struct Spare {
     pub lists: Vec<CandidateColumns>,
 }
 
-/// A number about in the middle, and how far it is from both ends, at most.
+/// Return a number near the middle, and an upper bound on its distance from both ends.
 #[inline(always)]
 fn middle_and_half(low: f64, high: f64) -> (f64, f64) {
     let middle = 0.5 * low + 0.5 * high;

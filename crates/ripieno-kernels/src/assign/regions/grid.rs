@@ -1,11 +1,11 @@
-//! A grid over the points, whose cells are found by coordinates.
+//! Grid over the points, with cells found by coordinates.
 
 use super::ColumnRange;
 use crate::matrix::number::Real;
 use crate::simd::{FEW_COLUMNS, Vector, VectorJob};
 use crate::{Matrix, Point, Threads};
 
-/// The box around all points, if there are any. What is not a number lies nowhere.
+/// Return the bounding box of all points, or `None` without points. NaN is ignored.
 pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<ColumnRange> {
     const PART_ROWS: usize = 1 << 15;
     let mut found = vec![[(f64::INFINITY, f64::NEG_INFINITY); FEW_COLUMNS]; points.rows().div_ceil(PART_ROWS)];
@@ -27,7 +27,7 @@ pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<C
     found.into_iter().reduce(together)
 }
 
-/// The box around some points.
+/// Job: the bounding box of some points.
 struct BoundingBox<'a, P> {
     points: Matrix<'a, P>,
     bounds: &'a mut ColumnRange,
@@ -42,7 +42,7 @@ impl<P: Point> VectorJob for BoundingBox<'_, P> {
         let columns = self.points.columns();
         let mut lows = [P::Centroid::from_f64(f64::INFINITY); ROWS_ABREAST * FEW_COLUMNS];
         let mut highs = [P::Centroid::from_f64(f64::NEG_INFINITY); ROWS_ABREAST * FEW_COLUMNS];
-        // Values of as many rows meet those before them at once, whatever their columns.
+        // Several rows are compared with the previous ones at once, for any number of columns.
         for rows in self.points.values().chunks(ROWS_ABREAST * columns) {
             for ((low, high), value) in lows.iter_mut().zip(&mut highs).zip(rows) {
                 let value = value.widen();
@@ -57,22 +57,23 @@ impl<P: Point> VectorJob for BoundingBox<'_, P> {
     }
 }
 
-/// A grid over the box around all points, whose cells are numbered in the order of their halving.
+/// A grid over the bounding box of all points. Cells are numbered in the order of their halving.
 pub(super) struct Grid {
     pub columns: usize,
     bounds: ColumnRange,
-    /// Cells per unit, for each column.
+    /// Cells per unit length, per column.
     scales: [f64; FEW_COLUMNS],
-    /// Cells of each column.
+    /// Number of cells per column.
     pub counts: [u32; FEW_COLUMNS],
-    /// The columns that are halved, one after the other.
+    /// The halved columns in order.
     pub cuts: Vec<usize>,
-    /// For each column and place in it, its part of the cell's number.
+    /// Per column and position: its contribution to the cell's number.
     numbers: [Vec<u32>; FEW_COLUMNS],
 }
 
 impl Grid {
-    /// A grid of `2^depth` cells, as near to cubes as may be; none for a box of no size, or of one that overflows.
+    /// Create a grid of `2^depth` cells, as close to cubes as possible. `None` for a bounding box of no size, or one
+    /// that overflows.
     pub fn new(columns: usize, bounds: ColumnRange, depth: usize) -> Option<Grid> {
         let mut sides = [0.0; FEW_COLUMNS];
         for (side, (low, high)) in sides.iter_mut().zip(bounds).take(columns) {
@@ -110,25 +111,25 @@ impl Grid {
         self.cuts.len()
     }
 
-    /// The place of a coordinate in its column.
+    /// Return the position of a coordinate in its column.
     #[inline(always)]
     pub fn place(&self, column: usize, x: f64) -> usize {
         let (at, last) = ((x - self.bounds[column].0) * self.scales[column], f64::from(self.counts[column] - 1));
-        // What is not a number becomes zero.
+        // NaN becomes zero.
         let at = if at > 0.0 { at } else { 0.0 };
         let at = if at < last { at } else { last };
-        // SAFETY: from 0 to the last place, whose number has 32 bits.
+        // SAFETY: the value lies between 0 and the last position, which has 32 bits.
         unsafe { at.to_int_unchecked::<i64>() as usize }
     }
 
-    /// The number of a point's cell.
+    /// Return the number of a point's cell.
     #[inline(always)]
     pub fn cell<const COLUMNS: usize>(&self, point: &[f64; COLUMNS]) -> usize {
         let part = |column: usize| self.numbers[column][self.place(column, point[column])];
         (0..COLUMNS).map(part).sum::<u32>() as usize
     }
 
-    /// One point of every `step`, in the order of their cells, and the cells.
+    /// Return every `step`-th point sorted by cell, with the cells.
     pub fn sorted<P: Point>(&self, points: Matrix<P>, step: usize) -> (Vec<u32>, Vec<f64>) {
         let rows = || (0..points.rows()).step_by(step);
         let cell = |row: usize| {
@@ -144,7 +145,7 @@ impl Grid {
         (order.into_iter().map(|each| (each >> u32::BITS) as u32).collect(), sample)
     }
 
-    /// The bounds of some places of a column, widened by what rounding may put a place off.
+    /// Return the bounds of some positions of a column, widened by the rounding error of positions.
     pub fn around(&self, column: usize, (first, end): (u32, u32)) -> (f64, f64) {
         const WIDER: f64 = 1e-12;
         let (low, high) = self.bounds[column];

@@ -1,17 +1,18 @@
 //! Bruck's allgather: every rank ends with every rank's chunk, in `ceil(log2 p)` rounds for any `p`.
 //!
-//! In round `i` every rank sends the chunks it has, those of the `2^i` ranks from itself on, to the rank `2^i` before
-//! it; in the last only those that are missing there. All lie where they belong from the start, so nothing is rotated
-//! in the end.
+//! In round `i` every rank holds the chunks of `2^i` ranks, starting with its own, and sends them to the rank `2^i`
+//! before it. In the last round it sends only the missing chunks. All chunks are in their final place from the start,
+//! so no final rotation is needed. A run of chunks that wraps around needs two messages, and other ranks wait for the
+//! second.
 //!
-//! A run of chunks that wraps around is two messages, for which other ranks wait.
-//! Needs each rank's own chunk in place.
+//! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "bruck",
     PlanFunction::Allgather(plan),
@@ -26,7 +27,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .joining();
 
-/// This rank's part in Bruck's allgather of `chunks`, one per rank.
+/// Plan this rank's part in Bruck's allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let p = group.size();
     let mut plan = Plan::new();

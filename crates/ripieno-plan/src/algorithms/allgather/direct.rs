@@ -1,14 +1,15 @@
 //! Direct allgather: every rank ends with every rank's chunk.
 //!
-//! Every rank sends its chunk to every other; in round `i` to the rank `i` after it, so no rank is everybody's next.
+//! In round `i` every rank sends its chunk to the rank `i` after it, so the ranks do not all send to the same rank at
+//! once. No message waits for another: one hop.
 //!
-//! No message waits for another: one hop.
-//! Needs each rank's own chunk in place; uses a link between every two ranks.
+//! Requires each rank's own chunk in place. Uses a link between every pair of ranks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Allgather(plan),
@@ -21,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a direct allgather of `chunks`, one per rank.
+/// Plan this rank's part in a direct allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     for round in 1..group.size() {

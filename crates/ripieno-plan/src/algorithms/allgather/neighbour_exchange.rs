@@ -1,15 +1,16 @@
-//! Neighbour-exchange allgather: every rank ends with every rank's chunk, by talking to its two neighbours only.
+//! Neighbor-exchange allgather: every rank ends with every rank's chunk and communicates only with its two neighbors.
 //!
-//! First the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges with the neighbour
-//! outside its pair and the one inside it by turns, both chunks of the pair that it heard of last: half the rounds of a
-//! ring.
+//! In the first round the ranks of each pair `2i`, `2i+1` exchange their chunks. Then every rank exchanges alternately
+//! with the neighbor outside its pair and the neighbor inside it. It sends both chunks of the pair that it received
+//! last. This takes half the rounds of a ring.
 //!
-//! Needs an even `p`, and each rank's own chunk in place.
+//! Requires an even `p`, and each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "neighbour-exchange",
     PlanFunction::Allgather(plan),
@@ -25,7 +26,7 @@ pub const ENTRY: Entry = Entry::new(
 .joining()
 .needing(Needs::EvenWorld);
 
-/// This rank's part in a neighbour-exchange allgather of `chunks`, one per rank.
+/// Plan this rank's part in a neighbour-exchange allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let mut plan = Plan::new();
@@ -38,7 +39,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan.send(inside, chunks[rank]);
     plan.receive(inside, chunks[inside]);
 
-    // News comes from the side that the other neighbour stands on: pairs before this one and after it by turns.
+    // New pairs arrive from the side of the other neighbor: alternately pairs before this one and pairs after it.
     let (mut latest, mut peer) = (rank / 2, outside);
     for round in 1..pair_count {
         let distance = round.div_ceil(2);
@@ -52,7 +53,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-/// Its own chunk, and all pairs but the one that it hears of last.
+/// Its own chunk, and all pairs except the one that it receives last.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     if case.p == 1 {
         return 0;

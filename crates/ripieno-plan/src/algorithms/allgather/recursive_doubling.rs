@@ -1,16 +1,17 @@
 //! Recursive-doubling allgather: every rank ends with every rank's chunk.
 //!
-//! In round `i` ranks whose numbers differ in bit `i` exchange the `2^i` chunks they have: each message is one span,
-//! and each peer is one for both directions. If `p` is no power of two, Bruck's allgather does the same with other
-//! peers.
+//! In round `i` pairs of ranks that differ in bit `i` of their numbers exchange the `2^i` chunks that they hold. Each
+//! message is one span, and each pair uses one link in both directions. If `p` is not a power of two, Bruck's allgather
+//! is used, with other peers.
 //!
-//! Needs each rank's own chunk in place.
+//! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use super::bruck;
 use crate::algorithms::cyclic;
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
     PlanFunction::Allgather(plan),
@@ -25,7 +26,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .joining();
 
-/// This rank's part in a recursive-doubling allgather of `chunks`, one per rank.
+/// Plan this rank's part in a recursive-doubling allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     if !p.is_power_of_two() {

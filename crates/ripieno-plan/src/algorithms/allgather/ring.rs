@@ -1,14 +1,15 @@
 //! Ring (bucket) allgather: every rank ends with every rank's chunk.
 //!
-//! In each of `p-1` rounds a rank passes the chunk it got last to its right neighbour.
+//! In each of `p-1` rounds a rank sends the chunk that it received last to its right neighbor. The largest chunk
+//! determines the time if sizes differ.
 //!
-//! The largest chunk sets the pace where sizes differ.
-//! Needs each rank's own chunk in place.
+//! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "ring",
     PlanFunction::Allgather(plan),
@@ -22,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a ring allgather of `chunks`, one per rank.
+/// Plan this rank's part in a ring allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     for round in 0..group.size() - 1 {

@@ -1,17 +1,19 @@
 //! Two-level allgather: every rank ends with every rank's chunk.
 //!
-//! The ranks of a node gather their own chunks. Then every leader gathers, node by node, the chunks that fall to it,
-//! and what it has got from elsewhere is gathered inside the node. A chunk enters a node once.
+//! The ranks of a node gather their own chunks. Then every leader gathers its share of the chunks of each other node,
+//! and the received chunks are gathered inside the node. Each chunk enters a node once.
 //!
-//! Cost: allgather inside, then by `l` leaders at once between the nodes, then inside of all that came, each as chosen.
-//! Needs each rank's own chunk in place; chunks may be of any sizes, nodes too.
+//! Cost: an allgather inside, one between the nodes by `l` leaders at once, and one inside for all received chunks,
+//! each by the default algorithm.
+//! Requires each rank's own chunk in place. Chunks and nodes may have any sizes.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
 use crate::{Entry, Group, Plan, PlanFunction, Span};
 use alloc::vec::Vec;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::Allgather(plan),
@@ -23,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .two_levels();
 
-/// This rank's part in a two-level allgather of `chunks`, one per rank.
+/// Plan this rank's part in a two-level allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let levels = Levels::of(group);
     let (locals, node_count) = (levels.locals(), levels.members().len());
@@ -35,7 +37,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
             let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
             plan = plan.then(levels.among_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
         }
-        // In the order in which a ring brings them.
+        // In the delivery order of a ring.
         for node in (1..node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::Allgather { chunks }));

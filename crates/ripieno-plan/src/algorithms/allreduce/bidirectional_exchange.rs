@@ -1,16 +1,17 @@
 //! Bidirectional-exchange allreduce (recursive doubling): every rank ends with the combination of all vectors.
 //!
-//! In round `i` ranks whose numbers differ in bit `i` exchange all they have and combine it. Ranks beyond the largest
-//! power of two hand their vector to a partner before and get the result after.
+//! In round `i` pairs of ranks that differ in bit `i` of their numbers exchange their vectors and combine them. Ranks
+//! beyond the largest power of two send their vector to a partner before the rounds and receive the result afterwards.
 //!
-//! Needs a commutative operation: both ends combine the same two operands, so the result is the same bits on every
-//! rank.
+//! Requires a commutative operation: both ranks of a pair combine the same two operands, so the result has the same
+//! bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 use core::ops::RangeInclusive;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "bidirectional-exchange",
     PlanFunction::Allreduce(plan),
@@ -29,7 +30,7 @@ pub const ENTRY: Entry = Entry::new(
 .ordered()
 .buffered();
 
-/// This rank's part in a bidirectional-exchange allreduce of `vector`.
+/// Plan this rank's part in a bidirectional-exchange allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let core_size = 1 << p.ilog2();
@@ -64,7 +65,7 @@ fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
 
 fn hops(case: &TheoryCase) -> RangeInclusive<usize> {
     let log2 = case.p.ilog2() as usize;
-    // A vector that is folded in and the first that is exchanged may come at the same time.
+    // A folded vector and the first exchanged vector may arrive at the same time.
     if case.p.is_power_of_two() { exactly(log2) } else { log2 + 1..=log2 + 2 }
 }
 

@@ -1,16 +1,17 @@
 //! Double-tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A double-tree reduce to rank 0, then a double-tree broadcast from it. The executor forwards segments as they come
-//! in, down the trees while others still go up.
+//! A double-tree reduce to rank 0, then a double-tree broadcast from rank 0. The executor forwards segments as they
+//! arrive, so segments move down the trees while others still move up.
 //!
 //! Cost for long vectors: `2·n·beta + n·gamma`.
-//! Needs a commutative operation. Rank 0 finishes the vector, so the result is the same bits on every rank.
+//! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::{broadcast, reduce, tree};
 use crate::theory::{ceil_log2, exactly};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "double-tree",
     PlanFunction::Allreduce(plan),
@@ -25,7 +26,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a double-tree allreduce of `vector`.
+/// Plan this rank's part in a double-tree allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce::double_tree::plan(group, 0, vector, op).then(broadcast::double_tree::plan(group, 0, vector))
 }

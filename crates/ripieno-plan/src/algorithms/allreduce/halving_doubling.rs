@@ -1,14 +1,15 @@
 //! Halving-doubling allreduce (Rabenseifner): every rank ends with the combination of all vectors.
 //!
-//! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the finished ones,
-//! for any `p` without folding ranks away.
+//! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the results. Works
+//! for any `p` without folding ranks.
 //!
-//! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
+//! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, cyclic, reduce_scatter};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "halving-doubling",
     PlanFunction::Allreduce(plan),
@@ -22,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a halving-doubling allreduce of `vector`.
+/// Plan this rank's part in a halving-doubling allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     reduce_scatter::halving::plan(group, &chunks, op).then(allgather::recursive_doubling::plan(group, &chunks))

@@ -1,17 +1,18 @@
 //! One-round allreduce: every rank ends with the combination of all vectors.
 //!
-//! Every rank sends its vector to every other; in round `i` to the rank `i` after it. What comes goes into scratch and
-//! is combined in the order of the ranks once all before it is there: the vectors of the ranks before this one among
-//! themselves, they with its own, and that with those of the ranks after it.
+//! In round `i` every rank sends its vector to the rank `i` after it. Received vectors are stored in scratch, and each
+//! is combined once all vectors before it in the order have arrived. A rank first combines the vectors of all lower
+//! ranks. It then adds its own vector, and finally the vectors of the higher ranks.
 //!
-//! One hop, the least for a few ranks and bytes.
-//! Needs a commutative operation. All combine in the order of the ranks, so the result is the same bits on every rank.
-//! Uses a link between every two ranks. Scratch: `(p-1)·n` bytes.
+//! One hop, the minimum, which suits few ranks and short vectors.
+//! Requires a commutative operation. All ranks combine in rank order, so the result has the same bits on every rank.
+//! Uses a link between every pair of ranks. Scratch: `(p-1)·n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "one-round",
     PlanFunction::Allreduce(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a one-round allreduce of `vector`.
+/// Plan this rank's part in a one-round allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let slot = |from: usize| {

@@ -2,14 +2,15 @@
 //!
 //! A rank-order reduce-scatter of `p` equal chunks, then a direct allgather.
 //!
-//! Combines in the order of the ranks, so the operation need not be commutative; one rank finishes each chunk, so the
-//! result is the same bits on every rank. Uses a link between every two ranks. Scratch: `(p-1)/p·n` bytes.
+//! Combines in rank order, so the operation need not be commutative. One rank completes each chunk, so the result has
+//! the same bits on every rank. Uses a link between every pair of ranks. Scratch: `(p-1)/p·n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
     PlanFunction::Allreduce(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .in_rank_order();
 
-/// This rank's part in a rank-order allreduce of `vector`.
+/// Plan this rank's part in a rank-order allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     reduce_scatter::rank_order::plan(group, &chunks, op).then(allgather::direct::plan(group, &chunks))

@@ -1,14 +1,14 @@
 //! Recursive-multiplying allreduce: every rank ends with the combination of all vectors.
 //!
-//! The largest number of ranks up to `p` that is a product of factors 4, 3 and 2 does the work. For each factor `f` in
-//! turn groups of `f` ranks, whose numbers differ in that digit alone, send each other all they have and combine it:
-//! recursive doubling, with `f` in place of 2. The other ranks hand their vector to a partner before and get the result
-//! after.
+//! The core has as many ranks as the largest number up to `p` that is a product of the factors 4, 3 and 2. There is one
+//! step for each factor `f`. Groups of `f` ranks that differ only in this digit exchange their vectors and combine
+//! them: recursive doubling, with `f` in place of 2. The other ranks send their vector to a partner before the steps
+//! and receive the result afterwards.
 //!
-//! Hops as few as there are factors, for `f-1` messages in each.
-//! Needs a commutative operation. A group combines in the order of its ranks, so the result is the same bits on every
-//! rank.
+//! There is one hop per factor, with `f-1` messages each.
+//! Requires a commutative operation. A group combines in rank order, so the result has the same bits on every rank.
 //! Scratch: `3n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use super::one_round;
 use crate::theory::exactly;
@@ -16,7 +16,7 @@ use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "recursive-multiplying",
     PlanFunction::Allreduce(plan),
@@ -31,7 +31,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a recursive-multiplying allreduce of `vector`.
+/// Plan this rank's part in a recursive-multiplying allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, factors) = (group.rank(), factors(group.size()));
     let core_size: usize = factors.iter().product();
@@ -59,7 +59,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     plan
 }
 
-/// The factors of the largest number up to `p` that has none but 4, 3 and 2.
+/// Return the factors of the largest number up to `p` that is a product of 4, 3 and 2 only.
 fn factors(p: usize) -> Vec<usize> {
     let factored = |mut size: usize| {
         let mut factors = Vec::new();
@@ -78,7 +78,7 @@ fn has_surplus(p: usize) -> bool {
     factors(p).iter().product::<usize>() < p
 }
 
-/// Messages that a rank sends in the exchanges.
+/// Return the number of messages that a rank sends in the exchanges.
 fn message_count(p: usize) -> usize {
     factors(p).iter().map(|factor| factor - 1).sum()
 }
@@ -93,6 +93,6 @@ fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
 
 fn hops(case: &TheoryCase) -> RangeInclusive<usize> {
     let count = factors(case.p).len();
-    // A vector that is folded in and the first that is exchanged may come at the same time.
+    // A folded vector and the first exchanged vector may arrive at the same time.
     if has_surplus(case.p) { count + 1..=count + 2 } else { exactly(count) }
 }

@@ -1,15 +1,16 @@
 //! Regroup-allgather allreduce: every rank ends with the combination of all vectors.
 //!
-//! A direct reduce-scatter (Harp's regroup) of `p` equal chunks, then a direct allgather. Direct also the second time:
-//! the links are open already, the bytes are as few as around the ring, and a chunk that is late holds up no other.
+//! A direct reduce-scatter (Harp's regroup) of `p` equal chunks, then a direct allgather. The allgather is direct
+//! because the links are already open, the number of bytes equals the ring's, and a late chunk delays no other chunk.
 //!
-//! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
+//! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "regroup-allgather",
     PlanFunction::Allreduce(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a regroup-allgather allreduce of `vector`.
+/// Plan this rank's part in a regroup-allgather allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     reduce_scatter::direct::plan(group, &chunks, op).then(allgather::direct::plan(group, &chunks))

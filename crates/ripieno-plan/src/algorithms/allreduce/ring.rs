@@ -1,14 +1,15 @@
 //! Ring allreduce: every rank ends with the combination of all vectors.
 //!
-//! A ring reduce-scatter of `p` equal chunks, then a ring allgather of the finished ones.
+//! A ring reduce-scatter of `p` equal chunks, then a ring allgather of the results.
 //!
-//! Needs a commutative operation. One rank finishes each chunk, so the result is the same bits on every rank.
+//! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "ring",
     PlanFunction::Allreduce(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a ring allreduce of `vector`.
+/// Plan this rank's part in a ring allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let chunks = vector.chunks(group.size());
     reduce_scatter::ring::plan(group, &chunks, op).then(allgather::ring::plan(group, &chunks))

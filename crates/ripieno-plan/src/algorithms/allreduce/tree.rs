@@ -1,9 +1,10 @@
 //! Tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A 4-nomial reduce to rank 0, then a 4-nomial broadcast from it. The fewest messages in all, `2(p-1)`: where ranks
-//! outnumber cores, each message less is a wake-up less.
+//! A 4-nomial reduce to rank 0, then a 4-nomial broadcast from rank 0. It has the fewest messages in total, `2(p-1)`.
+//! If ranks outnumber cores, every message saved is a wake-up saved.
 //!
-//! Needs a commutative operation. Rank 0 finishes the vector, so the result is the same bits on every rank.
+//! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{
     broadcast, reduce,
@@ -12,7 +13,7 @@ use crate::algorithms::{
 use crate::theory::{ceil_log2, exactly};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "tree",
     PlanFunction::Allreduce(plan),
@@ -27,12 +28,12 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a tree allreduce of `vector`.
+/// Plan this rank's part in a tree allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce::knomial::plan(group, 0, vector, op).then(broadcast::knomial::plan(group, 0, vector))
 }
 
-/// Its vector up, unless it is rank 0, and the result to each of its children.
+/// Its vector up, except for rank 0, and the result to each of its children.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     case.n * (rank.min(1) + tree::degree(RADIX, rank, case.p))
 }

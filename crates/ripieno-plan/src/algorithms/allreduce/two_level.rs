@@ -1,20 +1,22 @@
 //! Two-level allreduce: every rank ends with the combination of all vectors.
 //!
-//! Short vectors are reduced to one rank of every node, combined between these, and broadcast inside the nodes. Of long
-//! ones every leader takes a chunk: it is combined inside the nodes, then among the leaders of one number, then
-//! gathered inside the nodes. However many leaders there are, a node sends and receives as much as one rank would.
+//! A short vector is reduced to one rank of every node, combined between these ranks, and broadcast inside the nodes. A
+//! long vector is divided into one chunk per leader. Chunks are combined inside the nodes, then between leaders of
+//! equal number, and finally gathered inside the nodes. For any number of leaders, a node sends and receives as much as
+//! a single rank would.
 //!
-//! Cost: short: reduce inside, allreduce between, broadcast inside, each as chosen. Long: reduce-scatter inside,
-//! allreduce of `n/l` bytes by each of `l` leaders at once, allgather inside.
-//! Needs a commutative operation. Every chunk is finished by an allreduce between nodes, which gives all of them the
-//! same bits.
+//! Cost: short: reduce inside, allreduce between, broadcast inside, each by the default algorithm. Long: reduce-scatter
+//! inside, allreduce of `n/l` bytes by each of `l` leaders at once, allgather inside.
+//! Requires a commutative operation. An allreduce between the nodes completes every chunk, so all nodes get the same
+//! bits.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::choice::ONE_LEADER_BYTES;
 use crate::request::Request;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::Allreduce(plan),
@@ -27,7 +29,7 @@ pub const ENTRY: Entry = Entry::new(
 .two_levels()
 .buffered();
 
-/// This rank's part in a two-level allreduce of `vector`.
+/// Plan this rank's part in a two-level allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let levels = Levels::of(group);
     match vector.length_bytes <= ONE_LEADER_BYTES || levels.leader_count() == 1 {

@@ -1,17 +1,20 @@
 //! Bruck's alltoall: every rank ends with the chunk that each rank had for it, in `ceil(log2 p)` rounds.
 //!
-//! The chunk for the rank `d` after this one has to travel `d`. In round `i` every rank packs the chunks whose way has
-//! bit `i` and sends them `2^i` on, all in one message; what comes takes their places. In the end it is unpacked.
+//! The chunk for the rank `d` after this one has the distance `d`. In round `i` every rank packs all chunks that have
+//! bit `i` set in their distance. It sends them to the rank `2^i` after it in one message, and received chunks take
+//! their places. At the end the chunks are unpacked.
 //!
-//! Few messages for more bytes, and two passes inside the rank for each.
-//! Needs chunks that are equally long, on all ranks: a rank passes on what it could not measure otherwise.
-//! Scratch: `n/2` bytes for every round and `n/2` more.
+//! There are few messages with more bytes, and two copies inside the rank for each.
+//! Requires chunks of equal length on all ranks, because a rank forwards chunks of unknown size. Scratch: `n/2` bytes
+//! for every round and `n/2` more.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Buffer, TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
 use alloc::vec::Vec;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "bruck",
     PlanFunction::Alltoall(plan),
@@ -26,7 +29,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .needing(Needs::EqualChunks);
 
-/// This rank's part in Bruck's alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
+/// Plan this rank's part in Bruck's alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
     let p = group.size();
     let chunk = out_chunks[0];
@@ -34,7 +37,7 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
         length_bytes: count * chunk.length_bytes,
         ..chunk.placed(Buffer::SCRATCH, first * chunk.length_bytes)
     };
-    // Where the chunk with way `d` lies; when all bits are done, the chunk that came that way.
+    // Place of the chunk with distance `d`. After all rounds it is the chunk received from this distance.
     let mut place: Vec<Span> = (0..p).map(|way| out_chunks[group.after(way)]).collect();
     let mut used_count = p / 2;
 
@@ -57,7 +60,7 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
     plan
 }
 
-/// A chunk makes one hop for every bit of its way.
+/// A chunk makes one hop for every set bit of its distance.
 fn sent_bytes(case: &TheoryCase, _: usize) -> usize {
     (0..case.p).map(|way| way.count_ones() as usize).sum::<usize>() * (case.n / case.p)
 }

@@ -1,13 +1,14 @@
 //! Direct alltoall: every rank ends with the chunk that each rank had for it.
 //!
-//! In round `i` every rank sends to the rank `i` after it, so no rank is everybody's next; its own chunk is copied.
+//! In round `i` every rank sends to the rank `i` after it, so the ranks do not all send to the same rank at once. A
+//! rank's own chunk is copied. No message waits for another: one hop.
 //!
-//! No message waits for another: one hop.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Alltoall(plan),
@@ -20,7 +21,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a direct alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
+/// Plan this rank's part in a direct alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     plan.copy(out_chunks[group.rank()], in_chunks[group.rank()]);

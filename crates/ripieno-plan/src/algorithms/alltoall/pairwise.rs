@@ -1,16 +1,19 @@
 //! Pairwise alltoall: every rank ends with the chunk that each rank had for it.
 //!
-//! In round `i` every rank sends to the rank `i` after it, and to no other before that chunk has left. Chunks are sent
-//! from scratch: the first element of each lies where the last of the chunk before lay, so it can only come there, byte
-//! by byte, when that has gone. The order of the rounds follows.
+//! In round `i` every rank sends to the rank `i` after it, and to no other rank before this chunk has left. Chunks are
+//! sent from scratch. The first element of each chunk lies at the place of the last element of the previous chunk. So a
+//! chunk can only be copied there, byte by byte, after the previous chunk was sent. This enforces the order of the
+//! rounds.
 //!
-//! A pass over the input stages it; one stream out of a rank and one into it, where direct sending has `p-1` of each.
-//! Scratch: `(p-1)/p·n` bytes.
+//! Staging takes one pass over the input. A rank has one outgoing and one incoming stream, while direct sending has
+//! `p-1` of each. Scratch: `(p-1)/p·n` bytes.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "pairwise",
     PlanFunction::Alltoall(plan),
@@ -24,7 +27,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a pairwise alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
+/// Plan this rank's part in a pairwise alltoall from `out_chunks` (for each rank) to `in_chunks` (from each rank).
 pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     plan.copy(out_chunks[group.rank()], in_chunks[group.rank()]);

@@ -1,12 +1,14 @@
-//! Dissemination barrier: no rank goes on before all have come.
+//! Dissemination barrier: no rank continues before all ranks have arrived.
 //!
-//! In round `i` every rank tells the rank `2^i` after it what it has heard. The token is one byte that every message
-//! reads and changes: that it is the same byte is what puts the rounds in order.
+//! In round `i` every rank notifies the rank `2^i` after it. The token is one byte that every message reads and
+//! changes. Because all messages use the same byte, the rounds are ordered.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "dissemination",
     PlanFunction::Barrier(plan),
@@ -20,13 +22,13 @@ pub const ENTRY: Entry = Entry::new(
 )
 .buffered();
 
-/// This rank's part in a dissemination barrier; `token` is one byte of scratch.
+/// Plan this rank's part in a dissemination barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {
     let mut plan = Plan::new();
     let mut distance = 1;
     while distance < group.size() {
         plan.send(group.after(distance), token);
-        // Idempotent, since news may come twice where p is no power of two.
+        // Idempotent, because a notification may arrive twice if p is not a power of two.
         plan.reduce(group.before(distance), token, Op::Or);
         distance *= 2;
     }

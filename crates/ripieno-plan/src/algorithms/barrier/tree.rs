@@ -1,12 +1,14 @@
-//! Tree barrier: no rank goes on before all have come.
+//! Tree barrier: no rank continues before all ranks have arrived.
 //!
-//! Ranks report up a 4-nomial tree, and word that all have come goes down it: an allreduce of the token. The fewest
-//! messages in all, `2(p-1)`, so the fewest wake-ups where ranks outnumber cores.
+//! Ranks report arrivals up a 4-nomial tree, and the release is sent down: an allreduce of the token. It has the fewest
+//! messages in total, `2(p-1)`, so it has the fewest wake-ups if ranks outnumber cores.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::allreduce;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "tree",
     PlanFunction::Barrier(plan),
@@ -20,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a tree barrier; `token` is one byte of scratch.
+/// Plan this rank's part in a tree barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {
     allreduce::tree::plan(group, token, Op::Or)
 }

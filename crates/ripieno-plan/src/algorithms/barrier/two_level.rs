@@ -1,14 +1,15 @@
-//! Two-level barrier: no rank goes on before all have come.
+//! Two-level barrier: no rank continues before all ranks have arrived.
 //!
-//! The ranks of every node come to one of them, these meet, and tell their nodes.
+//! The ranks of every node report to one leader, the leaders synchronize, and each leader releases its node.
 //!
-//! Cost: that of a reduce inside a node, a barrier between the nodes and a broadcast inside a node, of one byte.
+//! Cost: a reduce inside a node, a barrier between the nodes and a broadcast inside a node, of one byte each.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::Barrier(plan),
@@ -20,7 +21,7 @@ pub const ENTRY: Entry = Entry::new(
 .two_levels()
 .buffered();
 
-/// This rank's part in a two-level barrier; `token` is one byte of scratch.
+/// Plan this rank's part in a two-level barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {
     let levels = Levels::of(group);
     let locals = levels.locals();

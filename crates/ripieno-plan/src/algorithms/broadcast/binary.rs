@@ -1,15 +1,16 @@
 //! Binary-tree broadcast: every rank ends with the root's vector.
 //!
-//! The vector goes down a binary tree. The executor forwards segments as they come in, so the depth costs segments, not
-//! vectors; every inner rank sends all bytes twice.
+//! The vector moves down a binary tree. The executor forwards segments as they arrive, so each level costs a segment
+//! and not a vector. Every inner rank sends all bytes twice.
 //!
 //! Cost for long vectors: `2·n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, binary};
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binary",
     PlanFunction::Broadcast(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a binary-tree broadcast of `vector` from `root`.
+/// Plan this rank's part in a binary-tree broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     binary(group, root).broadcast(vector)
 }

@@ -1,13 +1,15 @@
 //! Binomial broadcast: every rank ends with the root's vector.
 //!
-//! The vector goes down a binomial tree, to the largest subtree first, so the number of ranks that have it doubles in
-//! every round. Twister calls it MST (minimum spanning tree).
+//! The vector moves down a binomial tree, to the largest subtree first. So the number of ranks that have the vector
+//! doubles in every round. Twister calls it MST (minimum spanning tree).
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
     PlanFunction::Broadcast(plan),
@@ -22,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a binomial broadcast of `vector` from `root`.
+/// Plan this rank's part in a binomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     NomialNode::of(group, root, 2).place().broadcast(vector)
 }

@@ -1,14 +1,15 @@
 //! Chain broadcast: every rank ends with the root's vector.
 //!
-//! Each rank passes on what its left neighbour sends, from the root around the ring. The executor forwards segments as
-//! they come in, so all links are busy at once and the time hardly depends on `p`.
+//! Each rank forwards the vector from its left to its right neighbor, starting at the root. The executor forwards
+//! segments as they arrive, so all links are busy at once and the time hardly depends on `p`.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "chain",
     PlanFunction::Broadcast(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a chain broadcast of `vector` from `root`.
+/// Plan this rank's part in a chain broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let distance = group.distance_from(root);
     let mut plan = Plan::new();

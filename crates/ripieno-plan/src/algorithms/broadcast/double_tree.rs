@@ -1,16 +1,17 @@
 //! Double-tree broadcast: every rank ends with the root's vector.
 //!
-//! One half of the vector goes down one binary tree, the other half down another in which the inner ranks are the
-//! leaves of the first: no rank sends more than the vector. The executor forwards segments as they come in, so the time
-//! is that of a chain for long vectors, and that of a tree for short ones.
+//! One half of the vector moves down one binary tree, the other half down a second one. The inner ranks of the second
+//! tree are the leaves of the first, so no rank sends more than the vector. The executor forwards segments as they
+//! arrive. Long vectors take the time of a chain, and short vectors the time of a tree.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, double};
 use crate::theory::{ceil_log2, exactly};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "double-tree",
     PlanFunction::Broadcast(plan),
@@ -25,7 +26,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a double-tree broadcast of `vector` from `root`.
+/// Plan this rank's part in a double-tree broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let [first, second] = double(group, root);
     first.broadcast(vector.chunk(0, 2)).then(second.broadcast(vector.chunk(1, 2)))

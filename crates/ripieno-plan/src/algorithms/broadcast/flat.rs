@@ -1,13 +1,13 @@
 //! Flat broadcast: every rank ends with the root's vector.
 //!
-//! The root sends to every other rank.
+//! The root sends the vector to every other rank, in one hop. This is best for `p = 2` and for slow readers.
 //!
-//! The root sends all of it, in one hop: the best for `p = 2` and slow readers.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "flat",
     PlanFunction::Broadcast(plan),
@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a flat broadcast of `vector` from `root`.
+/// Plan this rank's part in a flat broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let mut plan = Plan::new();
     if group.rank() != root {

@@ -1,13 +1,15 @@
 //! k-nomial broadcast: every rank ends with the root's vector.
 //!
-//! The vector goes down a 4-nomial tree: half as many hops as down a binomial one, for three messages where that has
-//! two. Where a message takes much longer on its way than it keeps its sender, that is less time.
+//! The vector moves down a 4-nomial tree. It has half the hops of a binomial tree, and three messages in place of two.
+//! This is faster if the latency of a message is much longer than the time that it occupies its sender.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "k-nomial",
     PlanFunction::Broadcast(plan),
@@ -22,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a k-nomial broadcast of `vector` from `root`.
+/// Plan this rank's part in a k-nomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     NomialNode::of(group, root, RADIX).place().broadcast(vector)
 }

@@ -1,15 +1,18 @@
 //! Scatter-allgather broadcast: every rank ends with the root's vector.
 //!
-//! The vector is cut into `p` chunks, scattered down a binomial tree and gathered around the ring. Chunk `i` belongs to
-//! the rank at distance `i` from the root, so a subtree's chunks are one span whatever the root. What a rank has from
-//! the tree does not come to it again on the ring: every rank but the root receives `n` bytes, the root none.
+//! The vector is cut into `p` chunks, scattered down a binomial tree and gathered on a ring. Chunk `i` belongs to the
+//! rank at distance `i` from the root, so the chunks of a subtree are one span for any root. A rank does not receive
+//! the chunks of the scatter again in the allgather. Every rank except the root receives `n` bytes in total, and the
+//! root receives none.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::NomialNode;
 use crate::algorithms::{scatter, tree};
 use crate::theory::{ceil_log2, exactly};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "scatter-allgather",
     PlanFunction::Broadcast(plan),
@@ -25,16 +28,16 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a scatter-allgather broadcast of `vector` from `root`.
+/// Plan this rank's part in a scatter-allgather broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    // In the group as seen from the root every rank's number is its distance.
+    // In the group as seen from the root, every rank's number equals its distance.
     let group = Group::new(group.distance_from(root), group.size());
     let chunks = vector.chunks(group.size());
     let scattered = scatter::binomial::plan(&group, 0, &chunks);
     scattered.then(gathered(&group, &chunks)).with_peers(|distance| group.at_distance(root, distance))
 }
 
-/// A ring allgather in which each rank receives only chunks from outside its subtree; those come first.
+/// Plan a ring allgather limited to the chunks outside of each rank's subtree, which arrive first.
 fn gathered(group: &Group, chunks: &[Span]) -> Plan {
     let wanted_by = |rank| group.size() - NomialNode::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
     let (to_send, to_receive) = (wanted_by(group.right()), wanted_by(group.rank()));
@@ -50,7 +53,7 @@ fn gathered(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-/// The subtree's chunks go down the tree, but its own; around the ring go those that the right neighbour lacks.
+/// The chunks of the subtree, without its own, down the tree. On the ring, the chunks that the right neighbor lacks.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let (p, distance) = (case.p, case.distance(rank));
     let around = p - tree::subtree_size((distance + 1) % p, p);

@@ -1,15 +1,16 @@
 //! SplitStream broadcast: every rank ends with the root's vector.
 //!
-//! The vector is cut into stripes, and each goes down a tree of its own. A rank has children in one tree at most, so
-//! none sends more than the vector; if a rank fails, at most one stripe stops for others.
+//! The vector is cut into stripes, and each stripe moves down its own tree. A rank has children in at most one tree, so
+//! no rank sends more than the vector. If a rank fails, at most one stripe is interrupted for other ranks.
 //!
 //! Cost for long vectors: `n·beta`.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{stripe_count, stripe_degree, stripe_depth, stripe_tree};
 use crate::theory::{ceil_log2, exactly};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "splitstream",
     PlanFunction::Broadcast(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a SplitStream broadcast of `vector` from `root`.
+/// Plan this rank's part in a SplitStream broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let stripes = stripe_count(group.size());
     let part = |stripe| stripe_tree(group, root, stripe).broadcast(vector.chunk(stripe, stripes));

@@ -1,15 +1,16 @@
 //! Two-level broadcast: every rank ends with the root's vector.
 //!
-//! One rank of every node gets the vector from the root's node and hands it on inside its node, segment by segment as
-//! it comes in.
+//! One rank of every node gets the vector from the root's node and forwards it inside its node, segment by segment as
+//! it arrives.
 //!
-//! Cost: that of the broadcast chosen among `q` nodes, then that of the one chosen inside a node.
+//! Cost: the default broadcast among `q` nodes, plus the default broadcast inside a node.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
 use crate::{Entry, Group, Plan, PlanFunction, Span};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::Broadcast(plan),
@@ -20,7 +21,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .two_levels();
 
-/// This rank's part in a two-level broadcast of `vector` from `root`.
+/// Plan this rank's part in a two-level broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);

@@ -1,16 +1,16 @@
-//! Chain exscan: every rank but the first ends with the combination of the vectors of all ranks before it.
+//! Chain exscan: every rank except the first ends with the combination of the vectors of all lower ranks.
 //!
-//! What the rank before has for this one comes into scratch. It is combined into this rank's vector, which so becomes
-//! what the next rank is to have, and takes the vector's place when that has left; all of it byte by byte, so segments
-//! are forwarded as they come in.
+//! A rank receives the combination of the lower ranks into scratch. It combines this into its own vector, which is the
+//! message to the next rank. After the message is sent, the scratch contents replace the vector. All steps work byte by
+//! byte, so segments are forwarded as they arrive. The last rank combines nothing.
 //!
-//! The last rank combines nothing.
-//! Combines in the order of the ranks. Scratch: `n` bytes on all ranks but the first and the last.
+//! Combines in rank order. Scratch: `n` bytes on all ranks except the first and the last.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "chain",
     PlanFunction::Exscan(plan),
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a chain exscan of `vector`.
+/// Plan this rank's part in a chain exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, last) = (group.rank(), group.size() - 1);
     let before = vector.placed(Buffer::SCRATCH, 0);

@@ -1,15 +1,17 @@
-//! Rank-order exscan: every rank but the first ends with the combination of the vectors of all ranks before it.
+//! Rank-order exscan: every rank except the first ends with the combination of the vectors of all lower ranks.
 //!
-//! What the rank before has for this one comes into scratch, and is copied. This rank's vector is combined into the
-//! copy, which the next rank is to have; what came takes the vector's place. All of it goes byte by byte.
+//! A rank receives the combination of the lower ranks into scratch and copies it. It combines its own vector into the
+//! copy, which is the message to the next rank. The received combination then replaces the vector. All steps work byte
+//! by byte.
 //!
-//! Combines in the order of the ranks, and has the operands of each combination in this order, so the operation need
-//! not be commutative. Scratch: `2n` bytes on all ranks but the first and the last.
+//! Combines in rank order with the operands of each combination in this order, so the operation need not be
+//! commutative. Scratch: `2n` bytes on all ranks except the first and the last.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
     PlanFunction::Exscan(plan),
@@ -23,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .in_rank_order();
 
-/// This rank's part in a rank-order exscan of `vector`.
+/// Plan this rank's part in a rank-order exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, last) = (group.rank(), group.size() - 1);
     let mut plan = Plan::new();

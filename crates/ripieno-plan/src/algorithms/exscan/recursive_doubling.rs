@@ -1,15 +1,15 @@
-//! Recursive-doubling exscan: every rank but the first ends with the combination of the vectors of all ranks before it.
+//! Recursive-doubling exscan: every rank except the first ends with the combination of the vectors of all lower ranks.
 //!
-//! As the scan of that name; a rank that has still to send keeps the combination up to itself in scratch, beside that
-//! without itself.
+//! Works like the recursive-doubling scan. A rank that sends again also keeps the combination that includes its own
+//! vector in scratch. The cost of these rounds has a second `gamma`.
 //!
-//! The second `gamma` is of rounds after which a rank sends again.
-//! Needs a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
+//! Requires a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
     PlanFunction::Exscan(plan),
@@ -22,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a recursive-doubling exscan of `vector`.
+/// Plan this rank's part in a recursive-doubling exscan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let up_to_me = vector.placed(Buffer::SCRATCH, 0);
@@ -32,7 +32,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     while distance < p {
         let sends_again = rank + 2 * distance < p;
         if rank + distance < p {
-            // The first has nothing before it, and in the first round every rank has its own vector only.
+            // Rank 0 has no lower ranks, and in the first round every rank has only its own vector.
             plan.send(rank + distance, if rank == 0 || distance == 1 { vector } else { up_to_me });
         }
         if rank >= distance {

@@ -1,15 +1,15 @@
 //! Binomial gather: the root ends with every rank's chunk.
 //!
-//! Chunks go up a binomial tree, the smallest subtree first. The chunks of a subtree are one span, or two where its
-//! ranks wrap around.
+//! Chunks move up a binomial tree, smallest subtree first. The chunks of a subtree are one span. If its ranks wrap
+//! around, they are two spans and need a second message.
 //!
-//! Where a subtree wraps around, that is one message more.
-//! Needs each rank's own chunk in place, and the whole layout as scratch on every rank.
+//! Requires each rank's own chunk in place, and the whole layout as scratch on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
     PlanFunction::Gather(plan),
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .joining();
 
-/// This rank's part in a binomial gather of `chunks`, one per rank, to `root`.
+/// Plan this rank's part in a binomial gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     let node = NomialNode::of(group, root, 2);
     let mut plan = Plan::new();

@@ -1,14 +1,14 @@
 //! Direct gather: the root ends with every rank's chunk.
 //!
-//! Every rank sends its chunk to the root.
+//! Every rank sends its chunk to the root, which receives all bytes.
 //!
-//! All of it comes to the root.
-//! Needs each rank's own chunk in place.
+//! Requires each rank's own chunk in place.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Gather(plan),
@@ -21,7 +21,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a direct gather of `chunks`, one per rank, to `root`.
+/// Plan this rank's part in a direct gather of `chunks`, one per rank, to `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     if group.rank() != root {

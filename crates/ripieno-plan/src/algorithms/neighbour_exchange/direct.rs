@@ -1,14 +1,16 @@
-//! Direct neighbour exchange: every rank ends with what each of its neighbours had for it.
+//! Direct neighbor exchange: every rank ends with the data that each of its neighbors had for it.
 //!
-//! No message waits for another: one hop.
-//! One message to each neighbour, the nearest after this rank first, so that where all have alike neighbours no rank is
-//! everybody's next; what is for the rank itself is copied.
+//! Every rank sends one message to each neighbor, starting with the nearest after it. So the ranks do not all send to
+//! the same rank at once if they have similar neighbors. Data for the rank itself is copied. No message waits for
+//! another: one hop.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, PeerSpan, Plan, PlanFunction, Theory};
 use alloc::vec::Vec;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::NeighbourExchange(plan),
@@ -21,7 +23,8 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in an exchange that sends each span of `out` to its peer and receives each of `into` from its peer.
+/// Plan this rank's part in an exchange that sends each span of `out` to its peer and receives each span of `into` from
+/// its peer.
 pub fn plan(group: &Group, out: &[PeerSpan], into: &[PeerSpan]) -> Plan {
     let by_distance = |spans: &[PeerSpan], distance: &dyn Fn(usize) -> usize| {
         let mut spans: Vec<_> = spans.iter().map(|&(peer, span)| (distance(peer), peer, span)).collect();

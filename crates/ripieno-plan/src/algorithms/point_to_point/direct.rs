@@ -1,11 +1,14 @@
 //! Point to point: the receiver ends with the sender's vector.
 //!
-//! One message. Cost: `alpha + n·beta`.
+//! One message.
+//! Cost: `alpha + n·beta`.
+//!
+//! Source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::PointToPoint(plan),
@@ -18,21 +21,21 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// The sender's part in moving `vector` to rank `to`.
+/// Plan the sender's part in moving `vector` to rank `to`.
 pub fn send(to: usize, vector: Span) -> Plan {
     let mut plan = Plan::new();
     plan.send(to, vector);
     plan
 }
 
-/// The receiver's part in moving `vector` from rank `from`.
+/// Plan the receiver's part in moving `vector` from rank `from`.
 pub fn receive(from: usize, vector: Span) -> Plan {
     let mut plan = Plan::new();
     plan.receive(from, vector);
     plan
 }
 
-/// This rank's part, if any, in moving `vector` from rank `from` to rank `to`.
+/// Plan this rank's part, if any, in moving `vector` from rank `from` to rank `to`.
 pub fn plan(group: &Group, from: usize, to: usize, vector: Span) -> Plan {
     match group.rank() {
         _ if from == to => Plan::new(),

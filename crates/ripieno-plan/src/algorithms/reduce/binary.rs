@@ -1,15 +1,16 @@
 //! Binary-tree reduce: the root ends with the combination of all vectors.
 //!
-//! Vectors go up a binary tree and are combined at every node. The executor forwards segments as they come in, so the
-//! depth costs segments, not vectors; every inner rank receives and combines all bytes twice.
+//! Vectors move up a binary tree and are combined at every node. The executor forwards segments as they arrive, so each
+//! level costs a segment and not a vector. Every inner rank receives and combines all bytes twice.
 //!
-//! Needs a commutative operation; the tree fixes the order.
+//! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::binary;
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binary",
     PlanFunction::Reduce(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a binary-tree reduce of `vector` to `root`.
+/// Plan this rank's part in a binary-tree reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     binary(group, root).reduce(vector, op)
 }

@@ -1,14 +1,15 @@
 //! Binomial reduce: the root ends with the combination of all vectors.
 //!
-//! Vectors go up a binomial tree, the smallest subtree first, and are combined at every node.
+//! Vectors move up a binomial tree, smallest subtree first, and are combined at every node.
 //!
-//! Needs a commutative operation; the tree fixes the order.
+//! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::NomialNode;
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
     PlanFunction::Reduce(plan),
@@ -22,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a binomial reduce of `vector` to `root`.
+/// Plan this rank's part in a binomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     NomialNode::of(group, root, 2).place().reduce(vector, op)
 }

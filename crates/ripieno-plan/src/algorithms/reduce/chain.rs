@@ -1,14 +1,15 @@
 //! Chain reduce: the root ends with the combination of all vectors.
 //!
-//! The chain broadcast backwards: each rank combines what its right neighbour sends into its own vector and passes it
-//! on. The executor forwards segments as they come in, so the time hardly depends on `p`.
+//! This is the reversed chain broadcast: each rank combines the vector from its right neighbor into its own and sends
+//! the result on. The executor forwards segments as they arrive, so the time hardly depends on `p`.
 //!
-//! Needs a commutative operation: combined in the order of the distances from the root, the farthest first.
+//! Requires a commutative operation: vectors are combined by distance from the root, farthest first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "chain",
     PlanFunction::Reduce(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a chain reduce of `vector` to `root`.
+/// Plan this rank's part in a chain reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let distance = group.distance_from(root);
     let mut plan = Plan::new();

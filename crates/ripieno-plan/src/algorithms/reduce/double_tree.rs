@@ -1,17 +1,18 @@
 //! Double-tree reduce: the root ends with the combination of all vectors.
 //!
-//! One half of the vectors goes up one binary tree, the other half up another in which the inner ranks are the leaves
-//! of the first: no rank receives more than two halves but the root's two children, and all links are busy at once. The
-//! executor forwards segments as they come in.
+//! One half of the vectors moves up one binary tree, the other half up a second one. The inner ranks of the second tree
+//! are the leaves of the first. So no rank below the root receives more than two halves, and all links are busy at
+//! once. The executor forwards segments as they arrive.
 //!
 //! Cost for long vectors: `n·(beta + gamma)`.
-//! Needs a commutative operation; the trees fix the order.
+//! Requires a commutative operation; the trees fix the order.
+//! General cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, double};
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "double-tree",
     PlanFunction::Reduce(plan),
@@ -26,7 +27,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a double-tree reduce of `vector` to `root`.
+/// Plan this rank's part in a double-tree reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let [first, second] = double(group, root);
     first.reduce(vector.chunk(0, 2), op).then(second.reduce(vector.chunk(1, 2), op))

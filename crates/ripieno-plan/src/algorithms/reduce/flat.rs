@@ -1,14 +1,15 @@
 //! Flat reduce: the root ends with the combination of all vectors.
 //!
-//! Every rank sends its vector to the root, which combines them in the order of the distances from it.
+//! Every rank sends its vector to the root, which combines the vectors in the order of the distances from it. The root
+//! receives all vectors, in one hop: the best algorithm for two or three ranks.
 //!
-//! The root receives all of it, in one hop: the best among two or three ranks.
-//! Needs a commutative operation.
+//! Requires a commutative operation.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "flat",
     PlanFunction::Reduce(plan),
@@ -22,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a flat reduce of `vector` to `root`.
+/// Plan this rank's part in a flat reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let mut plan = Plan::new();
     if group.rank() != root {

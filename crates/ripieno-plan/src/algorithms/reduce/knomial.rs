@@ -1,15 +1,16 @@
 //! k-nomial reduce: the root ends with the combination of all vectors.
 //!
-//! Vectors go up a 4-nomial tree and are combined at every node: half as many hops as up a binomial one, for three
-//! messages where that has two.
+//! Vectors move up a 4-nomial tree and are combined at every node. The tree has half the hops of a binomial tree, and
+//! three messages in place of two.
 //!
-//! Needs a commutative operation; the tree fixes the order.
+//! Requires a commutative operation; the tree fixes the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode, RADIX};
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "k-nomial",
     PlanFunction::Reduce(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a k-nomial reduce of `vector` to `root`.
+/// Plan this rank's part in a k-nomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     NomialNode::of(group, root, RADIX).place().reduce(vector, op)
 }

@@ -1,15 +1,15 @@
 //! Rank-order reduce: the root ends with the combination of all vectors.
 //!
-//! A chain in the order of the ranks: each combines its own vector into what the ranks before it have combined and
-//! passes that on; the last gives it to the root. The executor forwards segments as they come in.
+//! A chain in rank order: each rank combines its own vector into the combination of the lower ranks and sends the
+//! result on. The last rank sends it to the root. The executor forwards segments as they arrive.
 //!
-//! Combines in the order of the ranks, so the operation need not be commutative. Scratch: `n` bytes on all ranks but
-//! the first.
+//! Combines in rank order, so the operation need not be commutative. Scratch: `n` bytes on all ranks except the first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
     PlanFunction::Reduce(plan),
@@ -24,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .in_rank_order();
 
-/// This rank's part in a rank-order reduce of `vector` to `root`.
+/// Plan this rank's part in a rank-order reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let (rank, last) = (group.rank(), group.size() - 1);
     let mut plan = Plan::new();

@@ -1,14 +1,15 @@
 //! Reduce-scatter-gather reduce (Rabenseifner): the root ends with the combination of all vectors.
 //!
-//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the finished ones. Chunk `i` belongs to the
-//! rank at distance `i` from the root, so a subtree's chunks are one span whatever the root.
+//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the results. Chunk `i` belongs to the rank
+//! at distance `i` from the root, so the chunks of a subtree are one span for any root.
 //!
-//! Needs a commutative operation; the rounds fix the order.
+//! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{cyclic, gather, reduce_scatter, tree};
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "reduce-scatter-gather",
     PlanFunction::Reduce(plan),
@@ -22,9 +23,9 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a reduce-scatter-gather reduce of `vector` to `root`.
+/// Plan this rank's part in a reduce-scatter-gather reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    // In the group as seen from the root every rank's number is its distance.
+    // In the group as seen from the root, every rank's number equals its distance.
     let seen = Group::new(group.distance_from(root), group.size());
     let chunks = vector.chunks(group.size());
     let scattered = reduce_scatter::halving::plan(&seen, &chunks, op);

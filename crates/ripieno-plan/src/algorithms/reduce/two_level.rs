@@ -1,15 +1,17 @@
 //! Two-level reduce: the root ends with the combination of all vectors.
 //!
-//! The two-level broadcast backwards: inside every node first, then between one rank of each.
+//! This is the reversed two-level broadcast: first a reduce inside every node, then a reduce between one rank of each
+//! node.
 //!
-//! Cost: that of the reduce chosen inside a node, then that of the one chosen among the nodes.
-//! Needs a commutative operation.
+//! Cost: the default reduce inside a node, plus the default reduce among the nodes.
+//! Requires a commutative operation.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::Reduce(plan),
@@ -20,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .two_levels();
 
-/// This rank's part in a two-level reduce of `vector` to `root`.
+/// Plan this rank's part in a two-level reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);

@@ -1,16 +1,17 @@
 //! Direct reduce-scatter: every rank ends with its chunk of the combination of all vectors. Harp calls it regroup.
 //!
-//! Every rank sends chunk `j` straight to rank `j`; in round `i` to the rank `i` before it, so no rank is everybody's
-//! next, and combines what arrives in the order of the rounds.
+//! Every rank sends chunk `j` directly to rank `j`, in round `i` to the rank `i` before it. So the ranks do not all
+//! send to the same rank at once. Received chunks are combined in the order of the rounds. No message waits for
+//! another: one hop.
 //!
-//! No message waits for another: one hop.
-//! Needs a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every two
-//! ranks.
+//! Requires a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every
+//! pair of ranks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::ReduceScatter(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a direct reduce-scatter of `chunks`, one per rank.
+/// Plan this rank's part in a direct reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let mut plan = Plan::new();
     for round in 1..group.size() {

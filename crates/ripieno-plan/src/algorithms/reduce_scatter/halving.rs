@@ -1,16 +1,18 @@
 //! Recursive-halving reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! If `p` is a power of two, ranks whose numbers differ in one bit, the highest first, exchange halves of what they
-//! still have to do and combine. Otherwise Bruck's allgather runs backwards: with `s` the largest power of two below
-//! what is still to do, every rank hands the chunks of the ranks from `s` after it on to the rank `s` after it.
+//! If `p` is a power of two, pairs of ranks that differ in one bit exchange halves of their remaining chunks and
+//! combine them, starting with the highest bit. Otherwise it is a reversed Bruck allgather. Let `s` be the largest
+//! power of two below the number of remaining chunks. Every rank sends the chunks of all ranks at distance `s` or more
+//! after it to the rank `s` after it.
 //!
-//! Needs a commutative operation; the rounds fix the order.
+//! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::cyclic;
 use crate::theory::ceil_log2;
 use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "halving",
     PlanFunction::ReduceScatter(plan),
@@ -26,7 +28,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .joining();
 
-/// This rank's part in a recursive-halving reduce-scatter of `chunks`, one per rank.
+/// Plan this rank's part in a recursive-halving reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let mut plan = Plan::new();

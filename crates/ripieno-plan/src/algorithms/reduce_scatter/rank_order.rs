@@ -1,16 +1,17 @@
 //! Rank-order reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Every rank sends chunk `j` straight to rank `j`; in round `i` to the rank `i` before it, so no rank is everybody's
-//! next. What comes goes into scratch, and is combined once all before it is there.
+//! Every rank sends chunk `j` directly to rank `j`, in round `i` to the rank `i` before it. So the ranks do not all
+//! send to the same rank at once. Received chunks are stored in scratch, and each is combined once all chunks of lower
+//! ranks have arrived. No message waits for another: one hop.
 //!
-//! No message waits for another: one hop.
-//! Combines in the order of the ranks, so the operation need not be commutative. Uses a link between every two ranks.
-//! Scratch: `p-1` chunks.
+//! Combines in rank order, so the operation need not be commutative. Uses a link between every pair of ranks. Scratch:
+//! `p-1` chunks.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
     PlanFunction::ReduceScatter(plan),
@@ -24,7 +25,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .in_rank_order();
 
-/// This rank's part in a rank-order reduce-scatter of `chunks`, one per rank.
+/// Plan this rank's part in a rank-order reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let mine = chunks[rank];

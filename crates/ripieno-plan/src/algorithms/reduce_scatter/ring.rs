@@ -1,13 +1,14 @@
 //! Ring reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Each chunk travels the ring, from the rank after its owner to its owner, and is combined at every stop.
+//! Each chunk moves around the ring, from the rank after its owner to its owner, and is combined at every rank.
 //!
-//! Needs a commutative operation: chunk `c` is combined in the order `c+1, c+2, …, c`.
+//! Requires a commutative operation: chunk `c` is combined in the order `c+1, c+2, …, c`.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "ring",
     PlanFunction::ReduceScatter(plan),
@@ -22,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .ordered();
 
-/// This rank's part in a ring reduce-scatter of `chunks`, one per rank.
+/// Plan this rank's part in a ring reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let mut plan = Plan::new();
     for round in 1..group.size() {

@@ -1,18 +1,19 @@
 //! Two-level reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Inside every node the chunks of all ranks are combined, each at one leader; then the leaders of one number
-//! combine and scatter their chunks between the nodes. A rank that is no leader gets its chunk from the one that has
-//! it.
+//! Inside every node each leader combines its share of the chunks of all ranks. Then the leaders of equal number
+//! combine and scatter their chunks between the nodes. Finally the leaders send the chunks of the other ranks to them.
 //!
-//! Cost: reduce-scatter inside, of all chunks, then by `l` leaders at once between the nodes, each as chosen.
-//! Needs a commutative operation; chunks may be of any sizes, nodes too.
+//! Cost: a reduce-scatter of all chunks inside, plus one between the nodes by `l` leaders at once, each by the default
+//! algorithm.
+//! Requires a commutative operation. Chunks and nodes may have any sizes.
+//! Source: see [`ENTRY`].
 
 use crate::algorithms::levels::{Levels, theory};
 use crate::request::Request;
 use crate::{Entry, Group, Op, Plan, PlanFunction, Span};
 use alloc::vec::Vec;
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "two-level",
     PlanFunction::ReduceScatter(plan),
@@ -24,13 +25,13 @@ pub const ENTRY: Entry = Entry::new(
 )
 .two_levels();
 
-/// This rank's part in a two-level reduce-scatter of `chunks`, one per rank.
+/// Plan this rank's part in a two-level reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let levels = Levels::of(group);
     let (locals, node_count) = (levels.locals(), levels.members().len());
     let mut plan = Plan::new();
     for round in 0..levels.round_count() {
-        // In the order in which a ring sends them.
+        // In the sending order of a ring.
         for node in (1..=node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
             let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
             plan = plan.then(levels.among_scattered(locals, &Request::ReduceScatter { chunks, op }));

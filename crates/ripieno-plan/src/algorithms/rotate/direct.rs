@@ -1,12 +1,14 @@
 //! Direct rotate: every rank ends with the block of the rank a given distance before it.
 //!
-//! The largest block sets the pace where sizes differ.
-//! One message from each rank to the one it concerns; blocks may differ in size or be empty.
+//! Each rank sends one message to the rank at this distance. Blocks may differ in size or be empty; the largest block
+//! determines the time.
+//!
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Rotate(plan),
@@ -19,8 +21,8 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a rotation by `distance`: `out` goes to the rank that far after it, `into` comes from the one
-/// that far before it.
+/// Plan this rank's part in a rotation by `distance`: `out` is sent to the rank at this distance after it, and `into`
+/// is received from the rank at this distance before it.
 pub fn plan(group: &Group, distance: usize, out: Span, into: Span) -> Plan {
     let (to, from) = (group.after(distance), group.before(distance));
     let mut plan = Plan::new();

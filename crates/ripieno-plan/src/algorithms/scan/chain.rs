@@ -1,14 +1,15 @@
-//! Chain scan: every rank ends with the combination of the vectors of all ranks up to it.
+//! Chain scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
 //!
-//! Each rank combines what the rank before it has into its own vector and passes it on. The executor forwards segments
-//! as they come in, so the time for long vectors hardly depends on `p`.
+//! Each rank combines the result of the previous rank into its own vector and sends it on. The executor forwards
+//! segments as they arrive, so the time for long vectors hardly depends on `p`.
 //!
-//! Combines in the order of the ranks.
+//! Combines in rank order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "chain",
     PlanFunction::Scan(plan),
@@ -21,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a chain scan of `vector`.
+/// Plan this rank's part in a chain scan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let rank = group.rank();
     let mut plan = Plan::new();

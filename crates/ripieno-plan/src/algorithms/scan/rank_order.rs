@@ -1,15 +1,16 @@
-//! Rank-order scan: every rank ends with the combination of the vectors of all ranks up to it.
+//! Rank-order scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
 //!
-//! What the rank before has comes into scratch. This rank's vector is combined into that, takes its place, and is
-//! passed on, all of it byte by byte, so segments are forwarded as they come in.
+//! A rank receives the result of the previous rank into scratch and combines its own vector into it. The sum replaces
+//! its vector and is sent on. All steps work byte by byte, so segments are forwarded as they arrive.
 //!
-//! Combines in the order of the ranks, and has the operands of each combination in this order, so the operation need
-//! not be commutative. Scratch: `n` bytes on all ranks but the first.
+//! Combines in rank order with the operands of each combination in this order, so the operation need not be
+//! commutative. Scratch: `n` bytes on all ranks except the first.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Buffer, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "rank-order",
     PlanFunction::Scan(plan),
@@ -23,7 +24,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .in_rank_order();
 
-/// This rank's part in a rank-order scan of `vector`.
+/// Plan this rank's part in a rank-order scan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let rank = group.rank();
     let mut plan = Plan::new();

@@ -1,13 +1,15 @@
-//! Recursive-doubling scan: every rank ends with the combination of the vectors of all ranks up to it.
+//! Recursive-doubling scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
 //!
-//! In round `i` every rank sends what it has, the combination of the `2^i` ranks up to it, to the rank `2^i` after it.
+//! In round `i` every rank holds the combination of the `2^i` ranks up to itself and sends it to the rank `2^i` after
+//! it.
 //!
-//! Needs a commutative operation; the rounds fix the order.
+//! Requires a commutative operation; the rounds fix the order.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
 use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "recursive-doubling",
     PlanFunction::Scan(plan),
@@ -20,7 +22,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a recursive-doubling scan of `vector`.
+/// Plan this rank's part in a recursive-doubling scan of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
     let mut plan = Plan::new();

@@ -1,15 +1,15 @@
 //! Binomial scatter: every rank ends with its chunk of the root's vector.
 //!
-//! Chunks go down a binomial tree, the largest subtree first. The chunks of a subtree are one span, or two where its
-//! ranks wrap around.
+//! Chunks move down a binomial tree, largest subtree first. The chunks of a subtree are one span. If its ranks wrap
+//! around, they are two spans and need a second message.
 //!
-//! Where a subtree wraps around, that is one message more.
-//! Needs the whole layout as scratch on every rank.
+//! Requires the whole layout as scratch on every rank.
+//! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
 use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "binomial",
     PlanFunction::Scatter(plan),
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
 )
 .joining();
 
-/// This rank's part in a binomial scatter of `chunks`, one per rank, from `root`.
+/// Plan this rank's part in a binomial scatter of `chunks`, one per rank, from `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     let node = NomialNode::of(group, root, 2);
     let mut plan = Plan::new();

@@ -1,13 +1,13 @@
 //! Direct scatter: every rank ends with its chunk of the root's vector.
 //!
-//! The root sends every rank its chunk.
+//! The root sends each chunk to its rank, so all bytes leave the root.
 //!
-//! All of it leaves the root.
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
 
-/// Its entry in the catalogue.
+/// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Scatter(plan),
@@ -20,7 +20,7 @@ pub const ENTRY: Entry = Entry::new(
     },
 );
 
-/// This rank's part in a direct scatter of `chunks`, one per rank, from `root`.
+/// Plan this rank's part in a direct scatter of `chunks`, one per rank, from `root`.
 pub fn plan(group: &Group, root: usize, chunks: &[Span]) -> Plan {
     let mut plan = Plan::new();
     if group.rank() != root {

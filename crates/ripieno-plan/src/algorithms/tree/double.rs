@@ -1,9 +1,9 @@
-//! Two binary trees over a group, in which no rank but the root has children twice.
+//! Two binary trees over a group: no rank except the root has children in both trees.
 //!
-//! The `m = p-1` ranks other than the root stand in in-order binary trees, numbered `1..=m` from left to right: there
-//! odd numbers are leaves. The first tree numbers them by distance from the root; the second the other way round if `m`
-//! is even, and moved on by one if it is odd, so that leaves of one are inner nodes of the other. The root is the
-//! parent of both trees' tops. Depth `floor(log2 (p-1)) + 1`.
+//! The `m = p-1` ranks other than the root form in-order binary trees, numbered `1..=m` from left to right. Odd numbers
+//! are leaves. The first tree numbers the ranks by distance from the root. The second tree reverses the numbers if `m`
+//! is even, and shifts them by one if `m` is odd. So the leaves of one tree are inner nodes of the other. The root is
+//! the parent of the top of both trees. Depth `floor(log2 (p-1)) + 1`.
 //!
 //! Source: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", Parallel
 //! Computing 2009.
@@ -11,7 +11,7 @@
 use super::TreePosition;
 use crate::Group;
 
-/// The places of the group's own rank in both trees below `root`.
+/// Return the positions of the group's own rank in both trees below `root`.
 pub(crate) fn double(group: &Group, root: usize) -> [TreePosition; 2] {
     let count = group.size() - 1;
     let mirrored = |number: usize| count + 1 - number;
@@ -46,8 +46,8 @@ pub(crate) fn double(group: &Group, root: usize) -> [TreePosition; 2] {
     [place(&|distance| distance, &|number| number), place(&number_in_second, &distance_in_second)]
 }
 
-/// How many ranks stand right below distance `distance` in each tree: below the root one, below an odd number none,
-/// below an even one two unless it is the last.
+/// Return the number of children of the rank at `distance` in each tree. The root has one child, odd numbers have none,
+/// and even numbers have two, or one for the last number.
 pub(crate) fn double_degrees(distance: usize, size: usize) -> [usize; 2] {
     let count = size - 1;
     if distance == 0 {
@@ -62,7 +62,7 @@ pub(crate) fn double_degrees(distance: usize, size: usize) -> [usize; 2] {
     [below(distance), below(in_second)]
 }
 
-/// How many hops the farthest rank is away. Of two ranks both halves share the link, one after the other.
+/// Return the number of hops to the farthest rank. With two ranks both halves use the same link, one after the other.
 pub(crate) fn double_depth(size: usize) -> usize {
     match size {
         1 => 0,
@@ -71,11 +71,11 @@ pub(crate) fn double_depth(size: usize) -> usize {
     }
 }
 
-/// The number above `number` in the in-order tree over `1..=count`; 0, the root, above its top.
+/// Return the parent of `number` in the in-order tree over `1..=count`; 0, the root, for its top.
 fn parent(number: usize, count: usize) -> usize {
     let (mut first, mut above) = (0, 0);
     let mut rest = count;
-    // From the top down: `top` stands over `first+1 ..= first+rest`.
+    // Descend: `top` is the root of the subtree over `first+1 ..= first+rest`.
     loop {
         let top = first + (1 << rest.ilog2());
         if number == top {
@@ -91,9 +91,9 @@ fn parent(number: usize, count: usize) -> usize {
     }
 }
 
-/// The numbers right below `number`: left and right.
+/// Return the left and right child of `number`.
 fn children(number: usize, count: usize) -> [Option<usize>; 2] {
-    // The root has the whole tree to its right.
+    // The root has the whole tree as its right child.
     let level = if number == 0 { usize::BITS - 1 } else { number.trailing_zeros() };
     let to_the_right = (count - number).min((1 << level) - 1);
     let left = (number > 0 && level > 0).then(|| number - (1 << (level - 1)));

@@ -1,4 +1,4 @@
-//! Trees over a group, and what flows up and down them.
+//! Trees over a group, and the plans of data that moves up or down a tree.
 
 mod binary;
 mod double;
@@ -15,20 +15,20 @@ use crate::{Op, Plan, Span, TheoryCase};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// The radix of the k-nomial trees: a rank hands its bytes to three others at a time, so that half as many hops lead to
-/// the farthest as in a binomial tree.
+/// Radix of the k-nomial trees: a rank sends to three children per digit, so the farthest rank has half the hops of a
+/// binomial tree.
 pub(crate) const RADIX: usize = 4;
 
-/// The position of one rank in a tree, by ranks.
+/// The position of one rank in a tree, as rank numbers.
 pub(crate) struct TreePosition {
-    /// The rank above; the root has none.
+    /// The parent; `None` for the root.
     pub(crate) parent: Option<usize>,
-    /// The ranks below, those that take longest to serve first.
+    /// The children, starting with the one that takes longest to serve.
     pub(crate) children: Vec<usize>,
 }
 
 impl TreePosition {
-    /// This rank's part when `vector` flows down from the root.
+    /// Plan this rank's part in sending `vector` down from the root.
     pub(crate) fn broadcast(&self, vector: Span) -> Plan {
         let mut plan = Plan::new();
         if let Some(parent) = self.parent {
@@ -38,7 +38,8 @@ impl TreePosition {
         plan
     }
 
-    /// This rank's part when vectors flow up to the root and are combined at every node, the quickest subtree first.
+    /// Plan this rank's part in reducing vectors up to the root, with a combination at every node, fastest subtree
+    /// first.
     pub(crate) fn reduce(&self, vector: Span, op: Op) -> Plan {
         let mut plan = Plan::new();
         self.children.iter().rev().for_each(|&child| plan.reduce(child, vector, op));
@@ -49,14 +50,14 @@ impl TreePosition {
     }
 }
 
-/// Hops where chunks of whole subtrees go down or up the binomial tree. From another root than 0 the ranks of a subtree
-/// may wrap around, which makes a second message on its link.
+/// Return the hops of moving the chunks of whole subtrees along the binomial tree. For a root other than 0 the ranks of
+/// a subtree may wrap around, which needs a second message on its link.
 pub(crate) fn hops_of_runs(case: &TheoryCase) -> RangeInclusive<usize> {
     let floor_log2 = case.p.ilog2() as usize;
     floor_log2..=floor_log2 + case.root.min(1)
 }
 
-/// Rounds of the same: the messages of one link leave one after the other.
+/// Return the rounds of these messages: the messages of a link are sent one after the other.
 pub(crate) fn rounds_of_runs(case: &TheoryCase) -> RangeInclusive<usize> {
     ceil_log2(case.p)..=ceil_log2(case.p) * (1 + case.root.min(1))
 }

@@ -1,24 +1,24 @@
-//! Trees for stripes: as many as there are stripes, and every rank but the root has children in one of them at most.
+//! Stripe trees: one tree per stripe, such that every rank except the root has children in at most one tree.
 //!
-//! The `m = p-1` ranks other than the root are numbered by distance. Tree `s` is the `k`-ary heap over the numbers that
-//! are `s` modulo `k` first, then all others, below the root. Where `m` modulo `k` is 0 or 1, the first kind suffices
-//! for all places that have children. So no rank sends more than `k` stripes, which is the vector.
+//! The `m = p-1` ranks other than the root are numbered by distance. Tree `s` is a `k`-ary heap below the root. It
+//! contains the numbers that equal `s` modulo `k` first, then all others. If `m` modulo `k` is 0 or 1, the first kind
+//! fills all positions with children. So no rank sends more than `k` stripes, which equal the vector.
 //!
 //! Source: Castro et al., "SplitStream: high-bandwidth multicast in cooperative environments", SOSP 2003, section 3.
 
 use super::TreePosition;
 use crate::Group;
 
-/// More stripes make the trees hardly lower, and every rank has a stream for each.
+/// Largest number of stripes. More stripes hardly reduce the depth, and every rank has one stream per stripe.
 const STRIPES_MAX: usize = 8;
 
-/// How many stripes go to `size` ranks: the most for which no rank has children in two trees.
+/// Return the number of stripes for `size` ranks: the largest number such that no rank has children in two trees.
 pub(crate) fn stripe_count(size: usize) -> usize {
     let count = size.saturating_sub(1);
     (1..=STRIPES_MAX.min(count)).rev().find(|stripes| count % stripes <= 1).unwrap_or(1)
 }
 
-/// The place of the group's own rank in the tree of `stripe` below `root`.
+/// Return the position of the group's own rank in the tree of `stripe` below `root`.
 pub(crate) fn stripe_tree(group: &Group, root: usize, stripe: usize) -> TreePosition {
     let (stripes, count) = (stripe_count(group.size()), group.size() - 1);
     let rank = |place: usize| group.at_distance(root, number_at(place, stripe, stripes, count) + 1);
@@ -31,7 +31,7 @@ pub(crate) fn stripe_tree(group: &Group, root: usize, stripe: usize) -> TreePosi
     TreePosition { parent: Some(parent), children: children(place, stripes, count).map(rank).collect() }
 }
 
-/// The distance above `distance`, which is not the root's, in the tree of `stripe`.
+/// Return the distance of the parent of `distance`, which is not the root's, in the tree of `stripe`.
 pub(crate) fn stripe_parent(distance: usize, size: usize, stripe: usize) -> usize {
     let (stripes, count) = (stripe_count(size), size - 1);
     match place_of(distance - 1, stripe, stripes, count) {
@@ -40,7 +40,7 @@ pub(crate) fn stripe_parent(distance: usize, size: usize, stripe: usize) -> usiz
     }
 }
 
-/// How many ranks stand below distance `distance` in the tree of `stripe`.
+/// Return the number of children of the rank at `distance` in the tree of `stripe`.
 pub(crate) fn stripe_degree(distance: usize, size: usize, stripe: usize) -> usize {
     let (stripes, count) = (stripe_count(size), size - 1);
     match distance {
@@ -49,7 +49,7 @@ pub(crate) fn stripe_degree(distance: usize, size: usize, stripe: usize) -> usiz
     }
 }
 
-/// How many hops the farthest rank is away.
+/// Return the number of hops to the farthest rank.
 pub(crate) fn stripe_depth(size: usize) -> usize {
     let mut hops = (size - 1).min(1);
     let mut place = size.saturating_sub(2);
@@ -64,14 +64,14 @@ fn children(place: usize, stripes: usize, count: usize) -> core::ops::Range<usiz
     (place * stripes + 1).min(count)..((place + 1) * stripes + 1).min(count)
 }
 
-/// Which of `count` ranks stands at a place of the tree of `stripe`.
+/// Return the number of the rank at a position of the tree of `stripe`.
 fn number_at(place: usize, stripe: usize, stripes: usize, count: usize) -> usize {
     let inner_count = (count - stripe).div_ceil(stripes);
     if place < inner_count {
         return stripe + place * stripes;
     }
     let other = place - inner_count;
-    // Others, in order: the gaps before and between the inner ones.
+    // The remaining numbers in order: the gaps before and between the inner ones.
     if other < stripe || stripes == 1 {
         other
     } else {

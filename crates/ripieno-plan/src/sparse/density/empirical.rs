@@ -1,20 +1,21 @@
-//! Empirical densities: unions of some ranks' sets, counted, for data that follows no power law.
+//! Empirical densities: counted unions of the sets of some ranks, for data that does not follow a power law.
 
 use alloc::vec::Vec;
 use libm::{exp, log};
 
-/// Densities of unions of `K` sets at some `K`; between them the logarithm of the density follows that of `K`.
+/// Densities of unions of `K` sets for some `K`, interpolated linearly in the logarithms of density and `K`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Empirical {
-    /// `(K, density)`, both ascending; the first `K` is 1.
+    /// Pairs `(K, density)`, both ascending; the first `K` is 1.
     points: Vec<(f64, f64)>,
 }
 
 impl Empirical {
-    /// The curve of the sets of all ranks within a part of the features.
+    /// Count the unions of the ranks' sets within a part of the features.
     ///
-    /// `samples` holds, per rank, the keys in that part, ascending and each once; `range` says of how many keys it is.
-    /// For `K = 1, 2, 4, …` and all ranks, the keys of `K` ranks that follow each other are united; the mean counts.
+    /// `samples` contains the keys of each rank in this part, ascending and unique; `range` is the number of keys of
+    /// the part. For `K = 1, 2, 4, …` and all ranks, the keys of `K` consecutive ranks are united, and the mean is
+    /// used.
     pub fn of(samples: &[Vec<u64>], range: u64) -> Empirical {
         assert!(!samples.is_empty() && range > 0, "some rank's keys in some range");
         let (mut unions, mut set_count, mut points) = (samples.to_vec(), 1, Vec::new());
@@ -32,8 +33,9 @@ impl Empirical {
         Empirical::through(points)
     }
 
-    /// The curve through `(K, density)`, by ascending `K` from 1 on. A union never holds less than what it is made of:
-    /// a density below the one before is lifted to it.
+    /// Create the curve through the points `(K, density)`, with ascending `K` starting at 1.
+    ///
+    /// A union is never smaller than its parts, so a density below the previous one is raised to it.
     pub fn through(mut points: Vec<(f64, f64)>) -> Empirical {
         assert!(points.first().is_some_and(|first| first.0 == 1.0), "the first union is one set");
         assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "unions of ever more sets");
@@ -43,12 +45,12 @@ impl Empirical {
         Empirical { points }
     }
 
-    /// `(K, density)` as counted.
+    /// Return the counted points `(K, density)`.
     pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
-    /// The density of a union of `set_count` sets; beyond the last point, that of the last.
+    /// Return the density of a union of `set_count` sets. Constant beyond the last point.
     pub fn density(&self, set_count: f64) -> f64 {
         let next = self.points.partition_point(|&(k, _)| k <= set_count);
         let (Some(&(low_k, low)), Some(&(high_k, high))) =
@@ -88,7 +90,7 @@ mod tests {
     fn unions_are_counted() {
         let samples = vec![vec![0, 1, 2], vec![2, 3], vec![], vec![1, 9], vec![4, 5, 6]];
         let curve = Empirical::of(&samples, 10);
-        // Of five ranks the last stands alone: it is no union of two or four.
+        // With five ranks, the last rank is not part of a union of two or four.
         assert_eq!(curve.points(), [(1.0, 0.2), (2.0, 0.3), (4.0, 0.5), (5.0, 0.8)]);
     }
 

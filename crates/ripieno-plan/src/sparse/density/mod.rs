@@ -1,7 +1,7 @@
-//! Density: what part of all features the union of the sets of some ranks holds.
+//! Density: the fraction of all features in the union of the sets of some ranks.
 //!
-//! It says how the data of a sparse reduction shrinks from layer to layer before anything is sent: after layers whose
-//! degrees multiply to `K`, a rank holds the union of `K` ranks' sets within `1/K` of the features.
+//! It predicts how the data of a sparse reduction shrinks from layer to layer before anything is sent. After layers
+//! with a degree product of `K`, a rank holds the union of `K` ranks' sets within `1/K` of the features.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 mod empirical;
@@ -10,28 +10,29 @@ mod power_law;
 pub use empirical::Empirical;
 pub use power_law::{PowerLaw, PowerLawFit};
 
-/// Densities of the unions of any number of ranks' sets.
+/// Density of the union of any number of ranks' sets.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Curve {
-    /// Of data that follows a power law.
+    /// Data that follows a power law.
     PowerLaw {
         /// The features and the exponent.
         law: PowerLaw,
         /// The scaling factor of one rank's set: `lambda_0`.
         lambda: f64,
     },
-    /// As counted.
+    /// A counted curve.
     Empirical(Empirical),
 }
 
 impl Curve {
-    /// The power law of `features` features whose sets have this `density`; `None` unless it lies in `0..1`.
+    /// Create the power law of `features` features for sets of this `density`. `None` unless the density lies in
+    /// `0..1`.
     pub fn power_law(features: u64, alpha: f64, density: f64) -> Option<Curve> {
         let law = PowerLaw::new(features, alpha);
         Some(Curve::PowerLaw { law, lambda: law.lambda(density)? })
     }
 
-    /// `D`: the part of the features that the union of `set_count` sets holds (eq. 4).
+    /// Return `D`, the fraction of the features in the union of `set_count` sets (eq. 4).
     pub fn density(&self, set_count: f64) -> f64 {
         match self {
             Curve::PowerLaw { law, lambda } => law.density(set_count * lambda),
@@ -39,8 +40,8 @@ impl Curve {
         }
     }
 
-    /// How many times as many features as one set the union of `set_count` sets holds: from 1, where all sets are the
-    /// same, to `set_count`, where they share nothing. 1 where there is nothing.
+    /// Return the size of the union of `set_count` sets relative to one set. It ranges from 1 for equal sets to
+    /// `set_count` for disjoint sets, and is 1 for empty sets.
     pub fn growth(&self, set_count: f64) -> f64 {
         match self.density(1.0) {
             0.0 => 1.0,
@@ -64,7 +65,7 @@ mod tests {
             assert_eq!(held[0], 1.0);
             assert!(held.windows(2).all(|pair| pair[1] < pair[0]), "{held:?}");
         }
-        // The denser data shrinks faster.
+        // Denser data shrinks faster.
         assert!(twitter.growth(8.0) < yahoo.growth(8.0));
     }
 }

@@ -1,33 +1,34 @@
 //! Power laws: feature `r` of `n`, by descending frequency, occurs `Poisson(lambda·r^-alpha)` times in a rank's data.
 //!
-//! The density of a set is then `f(lambda) = 1/n·Σ (1 - exp(-lambda·r^-alpha))`, and that of the union of the sets of
-//! `K` ranks `f(K·lambda)`. Up to [`HEAD_COUNT`] the sum is made term by term, beyond by the Euler–Maclaurin formula,
-//! whose integral runs over `ln r`. Cost: some thousand exponentials, whatever `n`; relative error below 1e-9.
+//! The density of a set is `f(lambda) = 1/n·Σ (1 - exp(-lambda·r^-alpha))`, and the density of the union of the sets of
+//! `K` ranks is `f(K·lambda)`. Terms up to [`HEAD_COUNT`] are summed directly. The others follow from the
+//! Euler–Maclaurin formula with an integral over `ln r`.
+//! Cost: some thousand exponentials for any `n`; relative error below 1e-9.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV, eqs. 3–7.
 
 use libm::{exp, expm1, log, sqrt};
 
-/// Terms that are summed one by one.
+/// Number of terms that are summed one by one.
 const HEAD_COUNT: u64 = 512;
-/// Nodes and weights of the Gauss–Legendre rule of 8 points on -1..1; it is symmetric.
+/// Nodes and weights of the 8-point Gauss–Legendre rule on -1..1, which is symmetric.
 const NODES: [f64; 4] =
     [0.183_434_642_495_649_8, 0.525_532_409_916_329, 0.796_666_477_413_626_7, 0.960_289_856_497_536_3];
 const WEIGHTS: [f64; 4] =
     [0.362_683_783_378_362, 0.313_706_645_877_887_3, 0.222_381_034_453_374_5, 0.101_228_536_290_376_26];
-/// Exponents among which [`PowerLaw::fit`] looks.
+/// Range of exponents that [`PowerLaw::fit`] searches.
 const ALPHA_RANGE: (f64, f64) = (0.05, 5.0);
 const FIT_STEPS: usize = 40;
 const NEWTON_STEPS: usize = 100;
 const TOLERANCE: f64 = 1e-12;
 
-/// Features whose frequencies follow a power law.
+/// A power law of feature frequencies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLaw {
     features: u64,
     alpha: f64,
 }
 
-/// A power law through observed densities.
+/// A power law fitted to observed densities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLawFit {
     /// The features and the exponent.
@@ -46,29 +47,29 @@ struct DensitySums {
 }
 
 impl PowerLaw {
-    /// The law of `features` features, at least one, with the exponent `alpha`, finite and not negative.
+    /// Create the law of at least one feature. The exponent `alpha` is finite and not negative.
     pub fn new(features: u64, alpha: f64) -> PowerLaw {
         assert!(features > 0, "a density is a part of some features");
         assert!(alpha >= 0.0 && alpha.is_finite(), "frequencies descend");
         PowerLaw { features, alpha }
     }
 
-    /// How many features: `n` in the formulae.
+    /// Return the number of features: `n` in the formulas.
     pub fn features(&self) -> u64 {
         self.features
     }
 
-    /// The exponent.
+    /// Return the exponent.
     pub fn alpha(&self) -> f64 {
         self.alpha
     }
 
-    /// `f(lambda)`: the part of the features that occur (eq. 7).
+    /// Return `f(lambda)`, the fraction of the features that occur (eq. 7).
     pub fn density(&self, lambda: f64) -> f64 {
         self.sums(lambda).present / self.features as f64
     }
 
-    /// The `lambda` at which the density is this; `None` unless it lies in `0..1`.
+    /// Return the `lambda` for a density, or `None` unless the density lies in `0..1`.
     pub fn lambda(&self, density: f64) -> Option<f64> {
         if density == 0.0 {
             return Some(0.0);
@@ -77,7 +78,7 @@ impl PowerLaw {
             return None;
         }
         let count = density * self.features as f64;
-        // No feature is more frequent than the first, none less than the last.
+        // The bounds: all features as frequent as the first one, or as rare as the last one.
         let least = -libm::log1p(-density);
         let mut low = log(least);
         let mut high = low + self.alpha * log(self.features as f64);
@@ -89,7 +90,7 @@ impl PowerLaw {
             } else {
                 high = t
             }
-            // In logarithms the curve is nearly straight.
+            // The curve is nearly straight in logarithms.
             let step = log(count / sums.present) * sums.present / sums.slope;
             let next = t + step;
             let inside = next >= low && next <= high;
@@ -101,14 +102,15 @@ impl PowerLaw {
         Some(exp(t))
     }
 
-    /// The power law that comes nearest to densities of unions of so many ranks' sets, `(K, density)`, each above 0 and
-    /// below 1: least squares of the logarithms. `None` with fewer than two such points.
+    /// Fit a power law to points `(K, density)` of unions of `K` ranks' sets, by least squares of the logarithms.
+    ///
+    /// Each density must be above 0 and below 1. Returns `None` for fewer than two points or an invalid point.
     pub fn fit(features: u64, points: &[(f64, f64)]) -> Option<PowerLawFit> {
         if points.len() < 2 || points.iter().any(|&(k, density)| k <= 0.0 || density <= 0.0 || density >= 1.0) {
             return None;
         }
         let of = |alpha: f64| PowerLaw::new(features, alpha).fit_lambda(points);
-        // Golden sections.
+        // Golden-section search.
         let ratio = (sqrt(5.0) - 1.0) / 2.0;
         let (mut low, mut high) = ALPHA_RANGE;
         let mut left = of(high - ratio * (high - low))?;
@@ -125,7 +127,7 @@ impl PowerLaw {
         Some(if left.deviation <= right.deviation { left } else { right })
     }
 
-    /// The best `lambda` for this exponent.
+    /// Return the best `lambda` for this exponent.
     fn fit_lambda(self, points: &[(f64, f64)]) -> Option<PowerLawFit> {
         let (first_k, first_density) = points[0];
         let mut t = log(self.lambda(first_density)? / first_k);
@@ -162,7 +164,7 @@ impl PowerLaw {
         sums
     }
 
-    /// Adds the terms above `first`, up to `last`: the integral, half the ends, a twelfth of the derivatives.
+    /// Add the terms above `first`, up to `last`: the integral, half the end terms, and a twelfth of the derivatives.
     fn add_tail(&self, sums: &mut DensitySums, lambda: f64, first: f64, last: f64) {
         let (from, to) = (log(first), log(last));
         let panel_count = libm::ceil((to - from) * 2.0 * self.alpha.max(1.0)).max(1.0);
@@ -185,7 +187,7 @@ impl PowerLaw {
         }
     }
 
-    /// `lambda·r^-alpha` at `u = ln r`.
+    /// Return `lambda·r^-alpha` at `u = ln r`.
     fn x(&self, lambda: f64, u: f64) -> f64 {
         lambda * exp(-self.alpha * u)
     }
@@ -224,7 +226,8 @@ mod tests {
 
     #[test]
     fn the_tail_of_ten_billion_features_is_that_of_fewer_coarser_ones() {
-        // Far below one each, features occur lambda·r^-alpha times: the sum is that of a power.
+        // If all expected counts are far below 1, feature r occurs with probability lambda·r^-alpha: the sum is a sum
+        // of powers.
         let law = PowerLaw::new(10_000_000_000, 0.5);
         let expected = 1e-6 * (2.0 * 1e5 - 1.460_354_508_809_587) / 1e10;
         assert!((law.density(1e-6) / expected - 1.0).abs() < 1e-5);
@@ -260,8 +263,7 @@ mod tests {
         assert_eq!(PowerLaw::fit(10, &[(1.0, 0.5), (2.0, 1.0)]), None);
     }
 
-    /// Figure 4: in units of the lambda at which nine tenths are there, the curves of exponents from 0.5 to 2 lie
-    /// close.
+    /// Figure 4: the curves for exponents from 0.5 to 2 lie close together if lambda is scaled to a density of 0.9.
     #[test]
     fn the_curve_depends_but_modestly_on_the_exponent() {
         let curves: Vec<_> = [0.5, 1.0, 1.5, 2.0].map(|alpha| PowerLaw::new(1_000_000, alpha)).to_vec();

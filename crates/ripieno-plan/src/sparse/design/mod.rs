@@ -1,14 +1,15 @@
-//! Design: the degrees of the butterfly that suit some data, ranks and links.
+//! Design: selection of the butterfly degrees for given data, ranks and links.
 //!
-//! [`by_packet`] is the rule of the paper: layer by layer the largest degree whose packets are still efficient.
-//! [`candidates`] prices every ordered factorization with the measured time of packets, and [`choose`] takes the
-//! cheapest. A rank spends in a layer of degree `d`, on the way down and again on the way up,
+//! [`by_packet`] is the rule of the paper: layer by layer it takes the largest degree with efficient packets.
+//! [`candidates`] estimates every ordered factorization from the measured time of packets, and [`choose`] returns the
+//! fastest. In a layer of degree `d`, a rank spends on the way down and again on the way up
 //!
 //! ```text
 //! latency + (d-1)·(T(P/d) + crowd) + gamma·P
 //! ```
 //!
-//! where `P` are the bytes that it holds before the layer, by the density curve (eq. 5), and `T` the packet curve.
+//! where `P` is the number of bytes that it holds before the layer, by the density curve (eq. 5), and `T` is the packet
+//! curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections III.D and IV.
 
 mod packets;
@@ -19,67 +20,67 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 pub use packets::{EFFICIENT_SHARE, FEW_PEERS, GAMMA_S_PER_BYTE, PacketCurve};
 
-/// The sets of all ranks that travel in one direction: out-indices down, in-indices up.
+/// The sets of all ranks in one direction: out-indices on the way down, in-indices on the way up.
 #[derive(Clone, Copy, Debug)]
 pub struct DirectionSets<'a> {
-    /// Densities of their unions. Only its shape counts: `rows` says how much there is.
+    /// Densities of their unions. Only the shape of the curve matters, because `rows` gives the amount.
     pub curve: &'a Curve,
-    /// Rows of a rank's set, the mean of all ranks.
+    /// Mean number of rows of a rank's set.
     pub rows: f64,
 }
 
-/// What passes through a layer in one direction, of a mean rank.
+/// Mean traffic of a rank in one layer and direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerFlow {
-    /// The part of its features that a rank holds above the layer, by the curve.
+    /// Fraction of its features that a rank holds above the layer, by the curve.
     pub density: f64,
-    /// Rows that it holds above the layer.
+    /// Number of rows that a rank holds above the layer.
     pub rows: f64,
-    /// Bytes of each of the packets to and from the other members of its group.
+    /// Size of the packet exchanged with each other member of the group, in bytes.
     pub packet_bytes: f64,
-    /// Seconds of the layer in this direction.
+    /// Time of the layer in this direction, in seconds.
     pub seconds: f64,
 }
 
-/// One layer, as predicted.
+/// Prediction for one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerEstimate {
-    /// Members of a group; 1 below the last layer, where nothing travels; 2 for folding.
+    /// Members of a group: 1 below the last layer, which sends nothing; 2 for folding.
     pub degree: usize,
-    /// Ranks whose sets are united above the layer, the mean where ranks were folded.
+    /// Number of ranks with sets united above the layer; the mean if ranks were folded.
     pub set_count: f64,
-    /// Into how many parts the features are divided above the layer: a rank holds one.
+    /// Number of parts of the features above the layer. A rank holds one part.
     pub part_count: usize,
-    /// How many ranks hold one: all, or all but those that are folded.
+    /// Number of ranks that hold a part: all ranks, or all except the folded ones.
     pub holder_count: usize,
-    /// Packets that a rank sends in each direction.
+    /// Number of packets that a rank sends in each direction.
     pub packet_count: usize,
-    /// Out-indices, on the way down.
+    /// Traffic of the out-indices, on the way down.
     pub down: LayerFlow,
-    /// In-indices, on the way up.
+    /// Traffic of the in-indices, on the way up.
     pub up: LayerFlow,
 }
 
-/// Degrees, and what they are predicted to cost.
+/// Degrees with their predicted cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Design {
     /// The degrees.
     pub degrees: Degrees,
-    /// What the surplus ranks give and get, if there are any.
+    /// Traffic of the folded ranks, if any.
     pub fold: Option<LayerEstimate>,
     /// The layers from the top.
     pub layers: Vec<LayerEstimate>,
-    /// What ranks hold below the last layer.
+    /// The rows that ranks hold below the last layer.
     pub bottom: LayerEstimate,
 }
 
 impl Design {
-    /// Seconds of a reduction, down and up.
+    /// Return the time of a reduction, down and up, in seconds.
     pub fn seconds(&self) -> f64 {
         self.fold.iter().chain(&self.layers).map(|layer| layer.down.seconds + layer.up.seconds).sum()
     }
 
-    /// Bytes that a rank sends in a reduction, down and up, without what stays with it.
+    /// Return the bytes that a rank sends to other ranks in a reduction, down and up.
     pub fn sent_bytes(&self) -> f64 {
         let sent =
             |layer: &LayerEstimate| layer.packet_count as f64 * (layer.down.packet_bytes + layer.up.packet_bytes);
@@ -87,12 +88,13 @@ impl Design {
     }
 }
 
-/// The degrees of section IV for sets of which a rank holds `sets.rows`, `row_bytes` each.
+/// Return the degrees by the rule of section IV. A rank holds `sets.rows` rows of `row_bytes` each.
 ///
-/// From the top, each layer gets the largest divisor of what is left of the ranks at which its packets have
-/// `least_packet_bytes` at least. If no divisor has such packets, none below will: the layer gets the smallest prime
-/// factor, which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to the next smaller
-/// one without ([`Degrees::smooth`]), unless the packets of one direct layer are efficient already.
+/// From the top, each layer gets the largest divisor of the remaining number of ranks with packets of at least
+/// `least_packet_bytes`. If no divisor has such packets, no later layer will have them either. Then the layer gets the
+/// smallest prime factor, which sends the fewest packets. A number of ranks with a prime factor above 7 is folded to
+/// the next smaller number without one ([`Degrees::smooth`]). Exception: if a single direct layer has efficient
+/// packets, it is used.
 pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_packet_bytes: f64) -> Degrees {
     let top_bytes = sets.rows * row_bytes as f64;
     if p > 1 && top_bytes / p as f64 >= least_packet_bytes {
@@ -114,7 +116,7 @@ pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_pack
     Degrees::new(layers, smooth.folded()).expect("factors of a number of ranks")
 }
 
-/// The cheapest degrees for sets that come out and in, rows of `row_bytes`, on links with these packets.
+/// Return the fastest degrees for out- and in-sets with rows of `row_bytes` on links with this packet curve.
 pub fn choose(
     p: usize,
     out: DirectionSets<'_>,
@@ -125,8 +127,8 @@ pub fn choose(
     candidates(p, out, wanted, row_bytes, packets).swap_remove(0)
 }
 
-/// Every ordered factorization of `p`, and of the number to which [`Degrees::smooth`] folds it, the cheapest first; of
-/// equals the one with fewer layers, then the one with larger degrees above.
+/// Return the estimates of all ordered factorizations of `p`, and of the number that [`Degrees::smooth`] folds it to.
+/// The fastest is first. Ties go to fewer layers, then to larger degrees at the top.
 pub fn candidates(
     p: usize,
     out: DirectionSets<'_>,
@@ -137,7 +139,7 @@ pub fn candidates(
     let mut designs = Vec::new();
     for all in [Degrees::all(p), Degrees::all_smooth(p)] {
         let (q, folded) = (all[0].core_size(), all[0].folded());
-        // Of a smooth number both are the same.
+        // For a smooth number both lists are equal.
         if folded > 0 || designs.is_empty() {
             let load = RankLoad::new(q, folded, (1..=q).filter(|parts| q.is_multiple_of(*parts)), [out, wanted]);
             designs.extend(all.into_iter().map(|degrees| load.price(degrees, row_bytes, packets)));
@@ -151,7 +153,7 @@ pub fn candidates(
     designs
 }
 
-/// What these degrees are predicted to cost.
+/// Predict the cost of these degrees.
 pub fn estimate(
     degrees: Degrees,
     out: DirectionSets<'_>,
@@ -163,7 +165,7 @@ pub fn estimate(
     load.price(degrees, row_bytes, packets)
 }
 
-/// Into how many parts the features are divided above each layer, and below the last.
+/// Iterate over the number of parts of the features above each layer, and below the last layer.
 fn parts_above(degrees: &Degrees) -> impl Iterator<Item = usize> {
     let products = degrees.layers().iter().scan(1, |product, degree| {
         *product *= degree;
@@ -172,19 +174,19 @@ fn parts_above(degrees: &Degrees) -> impl Iterator<Item = usize> {
     core::iter::once(1).chain(products)
 }
 
-/// What a mean rank holds of the out- and the in-indices.
+/// Out- and in-rows that a mean rank holds.
 struct RankLoad {
-    /// Ranks of the layers.
+    /// Number of ranks in the layers.
     core_size: usize,
-    /// Ranks that are folded onto them.
+    /// Number of folded ranks.
     folded: usize,
-    /// As the caller gave it.
+    /// Rows given by the caller.
     alone: [HeldRows; 2],
-    /// Once the features are divided into so many parts.
+    /// Rows by the number of parts of the features.
     divided: BTreeMap<usize, [HeldRows; 2]>,
 }
 
-/// A part of the features, and how many rows of them a rank holds.
+/// Density of a part of the features, and the number of its rows that a rank holds.
 #[derive(Clone, Copy)]
 struct HeldRows {
     density: f64,
@@ -192,7 +194,7 @@ struct HeldRows {
 }
 
 impl RankLoad {
-    /// Of `q` ranks to which `folded` others gave theirs.
+    /// Compute the load of `q` ranks onto which `folded` other ranks are folded.
     fn new(q: usize, folded: usize, parts: impl Iterator<Item = usize>, sets: [DirectionSets<'_>; 2]) -> RankLoad {
         let top_sets = top_sets(q, folded);
         let at = |parts: usize| (parts, sets.map(|sets| held(sets, top_sets, parts)));
@@ -203,7 +205,7 @@ impl RankLoad {
         let (core_size, folded) = (self.core_size, self.folded);
         let of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [HeldRows; 2]| {
             let packet_count = degree - 1;
-            // Who gives away a whole set gives it in one packet.
+            // A folded rank sends its whole set in one packet.
             let packet_part = if holder_count > core_size { 1 } else { degree };
             let [down, up] = held.map(|HeldRows { density, rows }| {
                 let bytes = rows * row_bytes as f64;
@@ -226,12 +228,13 @@ impl RankLoad {
     }
 }
 
-/// Ranks whose sets are united above the first layer, the mean.
+/// Return the mean number of sets united above the first layer.
 fn top_sets(core_size: usize, folded: usize) -> f64 {
     (core_size + folded) as f64 / core_size as f64
 }
 
-/// What a rank holds of the union of `top_sets·parts` sets within `1/parts` of the features (eqs. 4 and 5).
+/// Return the rows that a rank holds of the union of `top_sets·parts` sets within `1/parts` of the features (eqs. 4 and
+/// 5).
 fn held(sets: DirectionSets<'_>, top_sets: f64, parts: usize) -> HeldRows {
     let set_count = top_sets * parts as f64;
     let rows = sets.rows * sets.curve.growth(set_count) / parts as f64;

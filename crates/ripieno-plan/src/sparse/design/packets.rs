@@ -1,47 +1,52 @@
-//! Packets: how long one keeps a rank that sends several to different ranks, back to back, by its size; and how much
-//! longer a rank waits for those that come to it.
+//! Packet curve: the time that a packet occupies its sender, by packet size, and the additional waiting time of
+//! receivers.
+//!
+//! The curve assumes several packets sent back to back to different ranks.
 
 use crate::simulate::Model;
 use alloc::vec::Vec;
 
-/// To so many peers at once packets cost what the curve says; see [`PacketCurve::crowded`].
+/// Up to this number of concurrent peers, packets cost what the curve says; see [`PacketCurve::crowded`].
 pub const FEW_PEERS: usize = 8;
 
-/// Part of the best throughput from which on a packet counts as efficient.
+/// Fraction of the best throughput above which a packet counts as efficient.
 pub const EFFICIENT_SHARE: f64 = 0.8;
 
-/// Seconds per packet against its bytes; straight lines between measured points.
+/// Seconds per packet as a function of its bytes, linear between measured points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketCurve {
-    /// `(bytes, seconds)`, the bytes ascending, the seconds not descending; at least one.
+    /// Points `(bytes, seconds)`, at least one. The bytes ascend and the seconds do not descend.
     points: Vec<(f64, f64)>,
     latency_s: f64,
     crowd_s: f64,
 }
 
 impl PacketCurve {
-    /// Ranks that share the memory of a node, where nobody has measured: 1 us per packet, 4 GB/s, 2 us until it is
-    /// there.
+    /// Return the default curve for ranks that share the memory of a node, without a measurement: 1 us per packet, 4
+    /// GB/s, 2 us latency.
     pub fn memory() -> PacketCurve {
         PacketCurve::line(1e-6, 0.25e-9, 2e-6)
     }
 
-    /// Ranks of different nodes, where nobody has measured: 10 us per packet, 10 Gbit/s, 50 us until it is there.
+    /// Return the default curve for ranks on different nodes, without a measurement: 10 us per packet, 10 Gbit/s, 50 us
+    /// latency.
     pub fn network() -> PacketCurve {
         PacketCurve::line(10e-6, 0.8e-9, 50e-6)
     }
 
-    /// Every packet takes `alpha_s` and `beta_s_per_byte` for each of its bytes, and the last arrives `latency_s`
-    /// later.
+    /// Create a linear curve: each packet takes `alpha_s` plus `beta_s_per_byte` per byte, and the last arrives
+    /// `latency_s` later.
     pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
-        // From a size whose time is alpha to one with the best throughput.
+        // From a size with a transfer time of alpha to one with the best throughput.
         let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
         PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, crowd_s: 0.0 }
     }
 
-    /// The curve through `(bytes, seconds)`. A larger packet never takes less: seconds below those before are lifted to
-    /// them. `None` unless there is a point, the bytes ascend, they and the seconds are positive, the latency is not
-    /// negative, and all are finite.
+    /// Create the curve through points `(bytes, seconds)`.
+    ///
+    /// A larger packet never takes less time: seconds below earlier ones are raised to them. Returns `None` unless
+    /// there is a point, the bytes ascend, bytes and seconds are positive, the latency is not negative, and all numbers
+    /// are finite.
     pub fn through(mut points: Vec<(f64, f64)>, latency_s: f64) -> Option<PacketCurve> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         let sound = !points.is_empty()
@@ -58,29 +63,30 @@ impl PacketCurve {
         Some(PacketCurve { points, latency_s, crowd_s: 0.0 })
     }
 
-    /// The same, but each peer beyond [`FEW_PEERS`] of a layer adds `crowd_s` seconds, not negative, to every packet:
-    /// who combines what many send, each in its turn, waits for some of them.
+    /// Add contention: each peer of a layer beyond [`FEW_PEERS`] adds `crowd_s` seconds, not negative, to every packet.
+    /// A rank that combines the packets of many senders in a fixed order waits for some of them.
     pub fn crowded(self, crowd_s: f64) -> PacketCurve {
         assert!(crowd_s >= 0.0 && crowd_s.is_finite(), "a crowd takes time");
         PacketCurve { crowd_s, ..self }
     }
 
-    /// Seconds that each peer of a layer beyond [`FEW_PEERS`] adds to every packet.
+    /// Return the seconds that each peer of a layer beyond [`FEW_PEERS`] adds to every packet.
     pub fn crowd_s(&self) -> f64 {
         self.crowd_s
     }
 
-    /// `(bytes, seconds)` of the points.
+    /// Return the points `(bytes, seconds)`.
     pub fn points(&self) -> &[(f64, f64)] {
         &self.points
     }
 
-    /// Seconds from the end of a rank's last packet until what was sent to it at the same time is there.
+    /// Return the seconds between the end of a rank's last packet and the arrival of packets sent to it at the same
+    /// time.
     pub fn latency_s(&self) -> f64 {
         self.latency_s
     }
 
-    /// Seconds of a layer in which every rank sends so many packets of so many bytes, and gets as many.
+    /// Return the seconds of a layer. Every rank sends and receives `packet_count` packets of `packet_bytes`.
     pub fn layer_s(&self, packet_count: usize, packet_bytes: f64) -> f64 {
         match packet_count {
             0 => 0.0,
@@ -91,7 +97,8 @@ impl PacketCurve {
         }
     }
 
-    /// Seconds of a packet. Below the first point those of the first, beyond the last at the throughput of the last.
+    /// Return the seconds of a packet. Constant below the first point; beyond the last point the throughput is
+    /// constant.
     pub fn seconds(&self, bytes: f64) -> f64 {
         let (last_bytes, last_s) = self.points[self.points.len() - 1];
         if bytes >= last_bytes {
@@ -105,30 +112,31 @@ impl PacketCurve {
         low_s + (high_s - low_s) * (bytes - low) / (high - low)
     }
 
-    /// Bytes per second at this packet size.
+    /// Return the throughput at this packet size in bytes per second.
     pub fn throughput(&self, bytes: f64) -> f64 {
         bytes / self.seconds(bytes)
     }
 
-    /// Bytes per second at the best of the points.
+    /// Return the best throughput of all points in bytes per second.
     pub fn best_throughput(&self) -> f64 {
         self.points.iter().map(|&(bytes, seconds)| bytes / seconds).fold(0.0, f64::max)
     }
 
-    /// The minimum efficient packet: the least bytes that reach [`EFFICIENT_SHARE`] of the best throughput.
+    /// Return the minimum efficient packet: the smallest size that reaches [`EFFICIENT_SHARE`] of the best throughput.
     pub fn efficient_bytes(&self) -> f64 {
         let wanted = EFFICIENT_SHARE * self.best_throughput();
         let reached = self.points.iter().position(|&(bytes, seconds)| bytes / seconds >= wanted);
         let next = reached.expect("the best of the points is among them");
         let (high, high_s) = self.points[next];
-        // On a line `T`, `bytes / T(bytes)` is the wanted throughput once; below the first point `T` is level.
+        // On a line `T`, `bytes / T(bytes)` equals the wanted throughput at one size. Below the first point `T` is
+        // constant.
         let (low, low_s) = if next == 0 { (0.0, high_s) } else { self.points[next - 1] };
         let slope = (high_s - low_s) / (high - low);
         wanted * (low_s - slope * low) / (1.0 - wanted * slope)
     }
 
-    /// The line that comes nearest: alpha and beta with the least squares of the relative deviations, neither below 0.
-    /// `gamma` is [`GAMMA_S_PER_BYTE`].
+    /// Fit a line: alpha and beta minimize the sum of squared relative deviations, and neither is negative. `gamma` is
+    /// [`GAMMA_S_PER_BYTE`].
     pub fn model(&self) -> Model {
         // With weights 1/T: sums of 1/T², b/T², b²/T², 1/T, b/T.
         let mut sums = [0.0; 5];
@@ -149,8 +157,8 @@ impl PacketCurve {
     }
 }
 
-/// Seconds to combine a byte into, or to gather it from, rows that a map names: rows of 4 bytes, the dearest per byte,
-/// by the example `row_cost` of `ripieno-run`.
+/// Seconds to combine or gather a byte by a row map. Measured for rows of 4 bytes, the most expensive size per byte,
+/// with the example `row_cost` of `ripieno-run`.
 pub const GAMMA_S_PER_BYTE: f64 = 0.13e-9;
 
 #[cfg(test)]
@@ -179,7 +187,7 @@ mod tests {
         let model = on_the_line(&[8.0, 1e3, 1e5, 1e7]).model();
         assert!((model.alpha_s / ALPHA_S - 1.0).abs() < 1e-9);
         assert!((model.beta_s_per_byte / BETA_S_PER_BYTE - 1.0).abs() < 1e-9);
-        // Packets that cost by the byte only, and such that all cost the same.
+        // Packets with a cost per byte only, and packets of equal cost.
         let by_byte = PacketCurve::through(vec![(10.0, 1e-6), (1e3, 1.1e-4)], 0.0).unwrap().model();
         assert_eq!(by_byte.alpha_s, 0.0);
         let level = PacketCurve::through(vec![(10.0, 1e-3), (1e3, 1e-3)], 0.0).unwrap().model();
@@ -195,7 +203,8 @@ mod tests {
             assert!((share(least) - EFFICIENT_SHARE).abs() < 1e-6, "{least}");
             assert!(share(0.99 * least) < EFFICIENT_SHARE);
         }
-        // 1e-4 s is the time of 1e4 bytes: with it four times as many are four fifths of the time.
+        // 1e4 bytes take 1e-4 s. With alpha of the same size, four times as many bytes reach four fifths of the
+        // throughput.
         assert!((line.efficient_bytes() / 4e4 - 1.0).abs() < 1e-3);
     }
 

@@ -16,8 +16,8 @@ fn yahoo() -> Curve {
     Curve::power_law(1_400_000_000, 1.1, 0.035).unwrap()
 }
 
-/// Section VII.A, with rows of one f32. The second layer decides: at an exponent above 1.1 it holds less than 4 x 5 MB.
-/// The third has packets below 5 MB with any degree, and gets what is left.
+/// Section VII.A, with rows of one f32. The second layer is decisive: at an exponent above 1.1 it holds less than 4 x 5
+/// MB. The third layer has packets below 5 MB with any degree, and gets the remaining factor.
 #[test]
 fn twitter_gets_8x4x2_with_packets_of_5_mb() {
     for alpha in [0.5, 0.8, 1.0, 1.1] {
@@ -28,7 +28,7 @@ fn twitter_gets_8x4x2_with_packets_of_5_mb() {
     assert_eq!(by_packet(64, sets(&steep, 60e6), 4, 5.0 * MB).to_string(), "8x2x2x2");
 }
 
-/// The paper's 16x4 needs efficient packets of more than 6.1 MB: from 196 MB, 32 members get as much each.
+/// The paper's 16x4 needs efficient packets of more than 6.1 MB: 196 MB divided among 32 members.
 #[test]
 fn yahoo_gets_16x4_with_packets_of_8_mb_and_32x2_with_5_mb() {
     let curve = yahoo();
@@ -42,12 +42,12 @@ fn ranks_that_do_not_factor_go_directly_or_are_folded() {
     let curve = twitter(1.1);
     let by = |p: usize, bytes: f64| by_packet(p, sets(&curve, 60e6), 4, bytes);
     assert_eq!(by(1, MB), Degrees::direct(1));
-    // 50.4 MB, 61 of them: 0.8 MB each.
+    // 50.4 MB in 61 packets: 0.8 MB each.
     assert_eq!(by(61, 0.8 * MB), Degrees::direct(61));
     let folded = by(61, 5.0 * MB);
     assert_eq!(folded.folded(), 1);
     assert_eq!(folded.core_size(), 60);
-    // 5 and 2 divide 10; of 10 MB each, 5 get what is asked for.
+    // 10 has the divisors 5 and 2; with 10 MB each, 5 packets are efficient.
     assert_eq!(by(10, 10.0 * MB).layers()[0], 5);
 }
 
@@ -72,7 +72,7 @@ fn packets_that_cost_nothing_make_it_direct_and_packets_that_cost_all_make_it_bi
 fn of_every_factorization_the_cheapest_comes_first() {
     let curve = twitter(1.1);
     let both = sets(&curve, 60e6);
-    // The paper's: 0.4 MB packets reach three tenths of what 5 MB packets do.
+    // The paper's curve: 0.4 MB packets reach three tenths of the throughput of 5 MB packets.
     let packets = PacketCurve::line(0.0025, 2.7e-9, 0.0);
     for (p, count) in [(1, 1), (2, 1), (12, 8), (64, 32), (61, 1 + Degrees::all(60).len())] {
         let designs = candidates(p, both, both, 4, &packets);

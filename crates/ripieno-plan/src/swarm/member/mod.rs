@@ -1,8 +1,8 @@
-//! A member: gets the blocks it lacks, passes on those it has.
+//! Member of a dynamic broadcast: it fetches the missing blocks and forwards its own.
 //!
-//! All disciplines share what a fetch is, how it is resumed, and what happens when it goes wrong. They differ in who
-//! picks source and block: the tracker names the source of a stripe (`streams.rs`) or of a block, or the member picks
-//! both itself (`neighbours.rs`).
+//! All disciplines share the definition of a fetch, its resumption and its error handling. They differ in the component
+//! that selects source and block. The tracker assigns the source of a stripe (`streams.rs`) or of a block, or the
+//! member selects both (`neighbours.rs`).
 
 mod neighbours;
 mod seeding;
@@ -18,12 +18,12 @@ use neighbours::Neighbours;
 use seeding::Seeding;
 use streams::Streams;
 
-/// A source whose blocks were wrong so often is left.
+/// A member leaves a source after this number of corrupt blocks.
 pub(super) const STRIKES_MAX: usize = 2;
-/// A streaming member sends to as many as its trees say, and to those that it has taken over.
+/// Limit of concurrent uploads under streamed disciplines. The trees and adopted children determine the actual number.
 const STREAMS_MAX: usize = 64;
 
-/// A block on its way.
+/// A running fetch of a block.
 #[derive(Clone, Copy, Debug)]
 struct BlockFetch {
     source: usize,
@@ -31,13 +31,13 @@ struct BlockFetch {
     from_bytes: usize,
 }
 
-/// How far a member is.
+/// Progress of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Getting,
-    /// It has everything, and serves others.
+    /// The member has all blocks and serves other members.
     Done,
-    /// So has everybody.
+    /// All members have all blocks.
     Released,
     Failed,
 }
@@ -49,7 +49,7 @@ pub(super) struct SwarmMember {
     pub(super) manifest: Option<Manifest>,
     pub(super) have: Have,
     pub(super) phase: Phase,
-    /// What came of blocks that are not whole, in bytes.
+    /// Bytes received so far of each incomplete block.
     partial: BTreeMap<usize, usize>,
     fetches: BTreeMap<usize, BlockFetch>,
     uploads: Uploads,
@@ -57,14 +57,14 @@ pub(super) struct SwarmMember {
     neighbours: Neighbours,
     strikes: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
-    /// When a byte or a word of the tracker came last.
+    /// Time of the last byte, or of the last message from the tracker.
     heard: Duration,
-    /// Since when a question to the tracker is open.
+    /// Time of the question that the tracker has not answered yet.
     asked: Option<Duration>,
 }
 
 impl SwarmMember {
-    /// The member of `rank`; the root has everything.
+    /// Create the member of `rank`. The root starts with all blocks.
     pub(super) fn new(
         rank: usize,
         tracker: usize,
@@ -93,7 +93,7 @@ impl SwarmMember {
         }
     }
 
-    /// When it wants to be told the time.
+    /// Return when the member needs its next tick.
     pub(super) fn wake(&self) -> Option<Duration> {
         match (self.phase, self.asked) {
             (Phase::Getting | Phase::Done, Some(asked)) => Some(asked + self.timing.answer),
@@ -106,14 +106,14 @@ impl SwarmMember {
         self.fetches.get(&block).map(|fetch| fetch.source)
     }
 
-    /// Says to the tracker that it is there.
+    /// Send a join message to the tracker.
     pub(super) fn join(&mut self, now: Duration, out: &mut Vec<Action>) {
         self.asked = Some(now);
         self.heard = now;
         tell(out, self.tracker, SwarmMessage::Join);
     }
 
-    /// Says to another tracker what it has; it names the sources from now on.
+    /// Report the blocks to another tracker, which assigns the sources from now on.
     pub(super) fn rejoin(&mut self, now: Duration, tracker: usize, out: &mut Vec<Action>) {
         self.tracker = tracker;
         for (block, fetch) in core::mem::take(&mut self.fetches) {
@@ -125,7 +125,7 @@ impl SwarmMember {
         tell(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
-    /// Takes an event; whether the tracker is to be taken for lost.
+    /// Process an event and return whether the tracker must be considered lost.
     pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
             SwarmEvent::Received { from, message } => self.receive(now, from, message, out),
@@ -184,7 +184,7 @@ impl SwarmMember {
             return;
         }
         if self.manifest.is_some_and(|manifest| manifest.discipline.is_streamed()) {
-            // It has let go of the value, or has too much to do: the tracker names another.
+            // The source has dropped the value or is overloaded. The tracker assigns another source.
             return self.leave_source(from, out);
         }
         self.fetches.remove(&block);
@@ -216,7 +216,7 @@ impl SwarmMember {
         self.fill(now, out);
     }
 
-    /// Bytes of a block that is being fetched have come, in all so many.
+    /// Record that `until_bytes` bytes of a requested block have arrived in total.
     fn arrive(&mut self, now: Duration, block: usize, until_bytes: usize) {
         let known = self.partial.entry(block).or_default();
         if until_bytes > *known {
@@ -249,7 +249,7 @@ impl SwarmMember {
         self.fill(now, out);
     }
 
-    /// A block is not what the root has: it is fetched again, and after the second time from somebody else.
+    /// Handle a corrupt block. It is fetched again, and after the second corrupt block from another source.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
         tell(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
         self.streams.again(block);
@@ -267,7 +267,7 @@ impl SwarmMember {
             self.phase = Phase::Done;
             out.push(Action::Done);
         }
-        // Who takes over asks again.
+        // A new tracker must receive this report again.
         if self.have.is_all() && matches!(self.phase, Phase::Done) && self.rank != self.tracker {
             tell(out, self.tracker, SwarmMessage::Done);
         }
@@ -281,7 +281,8 @@ impl SwarmMember {
         self.serve(out);
     }
 
-    /// Whether it has a block, or will pass it on as it comes. Who does not know yet what is broadcast keeps requests.
+    /// Whether the member has a block or will forward it as it arrives. Requests are kept while the manifest is
+    /// unknown.
     fn can_serve(&self, block: usize) -> bool {
         self.phase != Phase::Failed
             && self.manifest.is_none_or(|manifest| {
@@ -289,7 +290,7 @@ impl SwarmMember {
             })
     }
 
-    /// Begins to send what can be sent.
+    /// Start uploads up to the limit of the discipline.
     fn serve(&mut self, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         self.uploads.set_stripes(manifest.stripe_count);
@@ -298,7 +299,7 @@ impl SwarmMember {
             Discipline::BitTorrent { uploads, .. } => (uploads, true),
             _ => (STREAMS_MAX, false),
         };
-        // Those that have little get what they ask for first, so that nobody's requests are overtaken for ever.
+        // Members with few blocks are served first, so no request is postponed forever.
         let turn = |to: usize, was_given: bool| match is_swarm {
             true => (was_given, self.neighbours.have_count(to)),
             false => (false, 0),
@@ -332,7 +333,7 @@ impl SwarmMember {
         }
     }
 
-    /// Begins to fetch what its discipline lets it pick.
+    /// Start the fetches that the discipline leaves to the member.
     fn fill(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
         match manifest.discipline {
@@ -342,7 +343,7 @@ impl SwarmMember {
         }
     }
 
-    /// A peer is gone, for this member at least: what came from it is kept, and fetched on from somebody else.
+    /// Handle the loss of a peer. Received bytes are kept, and other sources resume the fetches.
     fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
@@ -355,7 +356,7 @@ impl SwarmMember {
         self.fill(now, out);
     }
 
-    /// Fetches from `source` end, and somebody else is asked for.
+    /// Cancel all fetches from `source` and request other sources.
     fn leave_source(&mut self, source: usize, out: &mut Vec<Action>) {
         let blocks: Vec<usize> =
             self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
@@ -371,19 +372,19 @@ impl SwarmMember {
         }
     }
 
-    /// Where the tracker names the sources of blocks, it names another.
+    /// Ask the tracker for another source if the tracker assigns the sources of blocks.
     fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.is_told_sources(&manifest)) {
             tell(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
         }
     }
 
-    /// Whether the tracker names a source for each block.
+    /// Whether the tracker assigns a source to each block.
     fn is_told_sources(&self, manifest: &Manifest) -> bool {
         matches!(manifest.discipline, Discipline::CooperativeSharing { .. })
     }
 
-    /// Tells the tracker of the stall. No answer says that the tracker is lost.
+    /// Report a stall to the tracker. Return true if the tracker did not answer and is considered lost.
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.asked) {
             (Phase::Getting | Phase::Done, Some(asked)) => now >= asked + self.timing.answer,
@@ -395,7 +396,7 @@ impl SwarmMember {
         }
     }
 
-    /// Asks the tracker for a sign, and for help if nothing comes.
+    /// Ask the tracker for a sign of life, and for other sources.
     pub(super) fn ask_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.asked.is_none() {
             self.asked = Some(now);
@@ -412,12 +413,12 @@ impl SwarmMember {
     }
 }
 
-/// Adds a message to what is to be done.
+/// Append a message to the actions.
 pub(super) fn tell(out: &mut Vec<Action>, to: usize, message: SwarmMessage) {
     out.push(Action::Tell { to, message });
 }
 
-/// Bytes per second; a time too short to be told counts as a microsecond.
+/// Return the speed in bytes per second. Times below a microsecond count as a microsecond.
 fn speed(bytes: usize, time: Duration) -> u64 {
     (bytes as u128 * 1_000_000 / time.as_micros().max(1)) as u64
 }

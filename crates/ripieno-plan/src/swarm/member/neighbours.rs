@@ -1,8 +1,8 @@
-//! Neighbours: what they have, how fast they are, and which block is fetched from whom.
+//! Neighbors of a member: their blocks, their speeds, and the selection of block and source.
 //!
-//! The block that the fewest neighbours have comes first, from a neighbour that is about as fast as the fastest and has
-//! the fewest requests of ours. Nobody is choked. At the end, when nothing is left to ask for, a block that has not
-//! come for long is asked of another neighbour from the byte where it is.
+//! A member fetches the rarest block among its neighbors first. The source is a neighbor of about the highest speed
+//! with the fewest open requests. Members do not choke each other. At the end all missing blocks are requested. Then a
+//! block that is late is requested from another neighbor, starting at the first missing byte.
 //!
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
@@ -16,18 +16,18 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Blocks that are asked for at once, and of one neighbour where there are few.
+/// Limits of concurrent requests: in total, and for one neighbor if a member has few neighbors.
 const FETCHES_MAX: usize = 16;
 const FETCHES_MAX_OF_ONE: usize = 4;
-/// A neighbour is left for another that would have sent a block so many times meanwhile.
+/// A fetch moves to a neighbor that would have sent the block this many times meanwhile.
 const FASTER: u64 = 2;
-/// Neighbours that are remembered.
+/// Largest number of neighbors that a member keeps.
 const NEIGHBOURS_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Neighbour {
     have: Have,
-    /// A running mean of what was observed; 0 if nothing was.
+    /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
     is_greeted: bool,
 }
@@ -35,9 +35,9 @@ struct Neighbour {
 #[derive(Debug)]
 pub(super) struct Neighbours {
     by_rank: BTreeMap<usize, Neighbour>,
-    /// How many neighbours have each block.
+    /// Number of neighbors that have each block.
     counts: Vec<u32>,
-    /// At the root, until all blocks are out.
+    /// Seeding state: present on the root until every block was sent once.
     pub(super) seeding: Option<Seeding>,
     random: u64,
 }
@@ -47,7 +47,7 @@ impl Neighbours {
         Neighbours { by_rank: BTreeMap::new(), counts: Vec::new(), seeding, random: rank as u64 }
     }
 
-    /// How many blocks a neighbour has.
+    /// Return the number of blocks that a neighbor has.
     pub(super) fn have_count(&self, rank: usize) -> usize {
         self.by_rank.get(&rank).map_or(0, |neighbour| neighbour.have.count())
     }
@@ -64,7 +64,7 @@ impl Neighbours {
         }
     }
 
-    /// Forgets a neighbour; whether it was one.
+    /// Remove a neighbor and return whether the rank was one.
     pub(super) fn forget(&mut self, rank: usize) -> bool {
         let Some(neighbour) = self.by_rank.remove(&rank) else { return false };
         self.count(&neighbour.have, |count| *count -= 1);
@@ -72,7 +72,7 @@ impl Neighbours {
         true
     }
 
-    /// A neighbour does not give this block, though it may have it: others do.
+    /// Remove a block from the record of a neighbor that refuses to send it.
     pub(super) fn withdraw(&mut self, rank: usize, block: usize) {
         if let Some(neighbour) = self.by_rank.get_mut(&rank)
             && neighbour.have.has(block)
@@ -105,7 +105,7 @@ impl Neighbours {
 }
 
 impl SwarmMember {
-    /// Makes the acquaintance of neighbours.
+    /// Add neighbors assigned by the tracker.
     pub(super) fn meet(&mut self, meetings: Vec<NeighborOffer>, out: &mut Vec<Action>) {
         for NeighborOffer { with: rank, instead_of } in meetings {
             let is_new = !self.neighbours.by_rank.contains_key(&rank) && !self.lost.contains(&rank);
@@ -116,7 +116,7 @@ impl SwarmMember {
         }
     }
 
-    /// If there are blocks that no neighbour offers any more, asks all of them what they have.
+    /// Ask all neighbors for their blocks if no neighbor offers some missing block any more.
     pub(super) fn greet_again(&mut self, out: &mut Vec<Action>) {
         let is_offered = |block: usize| self.neighbours.counts.get(block).is_some_and(|&count| count > 0);
         if !self.have.missing().all(|block| is_offered(block) || self.fetches.contains_key(&block)) {
@@ -140,7 +140,7 @@ impl SwarmMember {
         }
     }
 
-    /// Answers those that came before this member knew what is broadcast.
+    /// Answer the neighbors that sent offers before this member knew the manifest.
     pub(super) fn greet_early(&mut self, out: &mut Vec<Action>) {
         let early: Vec<usize> =
             self.neighbours.by_rank.iter().filter(|(_, one)| !one.is_greeted).map(|(&rank, _)| rank).collect();
@@ -155,7 +155,7 @@ impl SwarmMember {
         is_answer: bool,
         out: &mut Vec<Action>,
     ) {
-        // Who answers, and is no neighbour any more, has not heard that somebody stands between.
+        // A rank that answers but is no longer a neighbor has not learned yet that another member stands between.
         let has_room = !is_answer && self.neighbours.by_rank.len() < NEIGHBOURS_MAX;
         let is_welcome = has_room || self.neighbours.by_rank.contains_key(&from);
         let is_other_value = self.manifest.is_some() && have.block_count() != self.have.block_count();
@@ -193,14 +193,14 @@ impl SwarmMember {
         }
     }
 
-    /// Requests of ours by neighbour.
+    /// Count this member's open requests per neighbor.
     fn asked(&self) -> BTreeMap<usize, usize> {
         let mut asked = BTreeMap::new();
         self.fetches.values().for_each(|fetch| *asked.entry(fetch.source).or_default() += 1);
         asked
     }
 
-    /// The rarest block that a neighbour can be asked for, and the neighbour. Of those that are equally rare any.
+    /// Return the rarest block that can be requested, and its source. Ties are broken at random.
     fn rarest(&mut self) -> Option<(usize, usize)> {
         let block_count = self.have.block_count();
         let first = next_random(&mut self.neighbours.random) as usize % block_count.max(1);
@@ -213,11 +213,11 @@ impl SwarmMember {
         source_among(&able, block).map(|source| (block, source))
     }
 
-    /// Neighbours that may be asked for another block, the best first, and what they have.
+    /// Return the neighbors that can take another request, best first, with their blocks.
     fn able(&self) -> Vec<(usize, &Have)> {
         let asked = self.asked();
         let best_bytes_per_s = self.neighbours.best_bytes_per_s();
-        // Spread over all of them, so that as many as can send at the same time.
+        // Requests are spread over all neighbors, so as many as possible send at the same time.
         let usual = (FETCHES_MAX / self.neighbours.by_rank.len().max(1)).clamp(1, FETCHES_MAX_OF_ONE);
         let able = self.neighbours.by_rank.iter().filter_map(|(&rank, neighbour)| {
             let asked = asked.get(&rank).copied().unwrap_or(0);
@@ -230,7 +230,7 @@ impl SwarmMember {
         able.into_iter().map(|((.., rank), have)| (rank, have)).collect()
     }
 
-    /// When all that is missing was asked for: what others would have sent long ago is fetched on from there.
+    /// Once every missing block is requested, move late fetches to neighbors that would have finished them long ago.
     fn hurry(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         if self.have.count() + self.fetches.len() < self.have.block_count() {
@@ -253,7 +253,7 @@ impl SwarmMember {
     }
 }
 
-/// The first of them that has a block.
+/// Return the first of the given neighbors that has a block.
 fn source_among(able: &[(usize, &Have)], block: usize) -> Option<usize> {
     able.iter().find(|(_, have)| have.has(block)).map(|(rank, _)| *rank)
 }

@@ -1,7 +1,8 @@
-//! Seeding: the root gives every block out once before it gives any of them twice.
+//! Seeding: the root sends every block once before it sends any block twice.
 //!
-//! It shows each neighbour a few of its blocks, those that the fewest have seen first, and others once one is out. What
-//! is out somewhere comes from there, until all blocks are out. Then everybody may ask the root for any.
+//! The root offers each neighbor a few blocks, least-offered blocks first, and offers others once a block was sent.
+//! Other members fetch a sent block from its receivers, until every block was sent. From then on every member may
+//! request any block from the root.
 //!
 //! Source: Hoffman, "Superseeding", BitTorrent enhancement proposal 16, 2008.
 
@@ -10,14 +11,14 @@ use crate::swarm::{Action, Have, SwarmMessage};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Blocks that a neighbour sees at a time: one that comes to it, and one that it has asked for meanwhile.
+/// Blocks offered to a neighbor at a time: one in transfer, and one that it requests meanwhile.
 const SHOWN_MAX: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Seeding {
-    /// Blocks that are not out, and how many neighbours see them.
+    /// Blocks that were not sent yet, each with the number of neighbors that see it.
     left: BTreeMap<usize, usize>,
-    /// What each neighbour sees of them.
+    /// Unsent blocks offered to each neighbor.
     shown: BTreeMap<usize, BTreeSet<usize>>,
 }
 
@@ -26,7 +27,7 @@ impl Seeding {
         Seeding { left: (0..block_count).map(|block| (block, 0)).collect(), shown: BTreeMap::new() }
     }
 
-    /// Shows a neighbour as much as it is to see at a time: what is new to it.
+    /// Offer a neighbor unsent blocks up to the limit, and return the new ones.
     fn show(&mut self, to: usize) -> Vec<usize> {
         let shown = self.shown.entry(to).or_default();
         let mut new = Vec::new();
@@ -40,7 +41,7 @@ impl Seeding {
         new
     }
 
-    /// What a neighbour may ask for, of `block_count` blocks.
+    /// Return the blocks out of `block_count` that a neighbor may request.
     pub(super) fn seen_by(&mut self, rank: usize, block_count: usize) -> Have {
         self.show(rank);
         let mut have = Have::none(block_count);
@@ -48,20 +49,20 @@ impl Seeding {
         have
     }
 
-    /// A block is out: who has seen it.
+    /// Mark a block as sent and return the neighbors that were offered it.
     fn gave(&mut self, block: usize) -> Vec<usize> {
         self.left.remove(&block);
         self.shown.iter_mut().filter_map(|(&rank, shown)| shown.remove(&block).then_some(rank)).collect()
     }
 
-    /// A neighbour is gone: others see first what it has seen.
+    /// Remove a neighbor. Its offers become available to other neighbors.
     pub(super) fn forget(&mut self, rank: usize) {
         for block in self.shown.remove(&rank).unwrap_or_default() {
             self.left.entry(block).and_modify(|count| *count -= 1);
         }
     }
 
-    /// A neighbour has these from elsewhere.
+    /// Remove blocks that a neighbor already has from another source.
     pub(super) fn skip(&mut self, have: &Have) {
         self.left.retain(|&block, _| !have.has(block));
         self.shown.values_mut().for_each(|shown| shown.retain(|&block| !have.has(block)));
@@ -69,10 +70,10 @@ impl Seeding {
 }
 
 impl SwarmMember {
-    /// A block has gone out: those that have seen it see others instead.
+    /// Handle a sent block: the neighbors that were offered it see other blocks instead.
     pub(super) fn show_more(&mut self, block: usize, out: &mut Vec<Action>) {
         let Some(seeding) = &mut self.neighbours.seeding else { return };
-        // Whoever waits for it gets it from the one that has it now.
+        // Waiting neighbors fetch the block from its new holder.
         self.uploads.pass_on(block).into_iter().for_each(|to| tell(out, to, SwarmMessage::Refused { block }));
         for rank in seeding.gave(block) {
             seeding.show(rank).into_iter().for_each(|block| tell(out, rank, SwarmMessage::Have { block }));
@@ -80,7 +81,7 @@ impl SwarmMember {
         self.show_all_if_out(out);
     }
 
-    /// Once every block is out, offers all of them to everybody.
+    /// Offer all blocks to every neighbor once each block was sent.
     pub(super) fn show_all_if_out(&mut self, out: &mut Vec<Action>) {
         if self.neighbours.seeding.as_ref().is_some_and(|seeding| seeding.left.is_empty()) {
             self.neighbours.seeding = None;

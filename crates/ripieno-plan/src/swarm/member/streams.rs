@@ -1,4 +1,4 @@
-//! Streamed stripes: their blocks come in order from one source each, which passes them on as they come to it.
+//! Streamed stripes: each stripe has one source, which forwards the blocks in order as they arrive.
 
 use super::{SwarmMember, tell};
 use crate::swarm::{Action, Manifest, SwarmMessage};
@@ -6,14 +6,14 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Blocks of a stripe that are asked for ahead, so that the source always has one to send.
+/// Number of blocks of a stripe requested ahead, so that the source always has a block to send.
 const WINDOW: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// Of each stripe.
+    /// Source of each stripe.
     sources: Vec<Option<usize>>,
-    /// All blocks of the stripe before this one have come, or are on their way.
+    /// Next block to request per stripe. All earlier blocks of the stripe have arrived or are requested.
     next: Vec<usize>,
 }
 
@@ -23,7 +23,7 @@ impl Streams {
         self.sources = sources.into_iter().map(Some).collect();
     }
 
-    /// A block has to be fetched again.
+    /// Request a block again.
     pub(super) fn again(&mut self, block: usize) {
         let stripe_count = self.next.len().max(1);
         if let Some(next) = self.next.get_mut(block % stripe_count) {
@@ -36,7 +36,8 @@ impl SwarmMember {
     pub(super) fn fill_streams(&mut self, now: Duration, manifest: &Manifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
-            // The tracker has not said from where, though it, or who speaks like it, has had a block fetched.
+            // The tracker has not assigned the sources yet, although a message in its name has already requested a
+            // fetch.
             return;
         }
         let mut asked = vec![0; stripe_count];
@@ -55,7 +56,7 @@ impl SwarmMember {
         }
     }
 
-    /// The tracker names the source of a stripe: what was asked of the one before is asked of it.
+    /// Set the source of a stripe. Requests to the previous source move to the new source.
     pub(super) fn set_source(&mut self, now: Duration, stripe: usize, source: usize, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe >= stripe_count || self.streams.sources[stripe] == Some(source) {
@@ -75,7 +76,7 @@ impl SwarmMember {
         self.fill(now, out);
     }
 
-    /// `source` streams no more: the tracker names others.
+    /// Drop `source` from all stripes and ask the tracker for other sources.
     pub(super) fn leave_streams(&mut self, source: usize, out: &mut Vec<Action>) {
         for stripe in 0..self.streams.sources.len() {
             if self.streams.sources[stripe] == Some(source) {

@@ -1,7 +1,8 @@
-//! The tracker: who takes part, from whom they get what, and who has everything.
+//! Tracker of a dynamic broadcast: it records the members and assigns their sources.
 //!
-//! It stands at the root. If the root is lost, the lowest rank that lives takes over: it asks all others what they
-//! have. If that is everything together, it names sources block by block; else it is over for all.
+//! The tracker runs on the root and knows which members have the complete value. If the root fails, the lowest live
+//! rank takes over as tracker. It asks all other ranks for their blocks. If together they hold every block, the new
+//! tracker assigns sources block by block; otherwise the broadcast fails on every rank.
 
 mod neighbor_selection;
 mod sharing;
@@ -19,7 +20,7 @@ use neighbor_selection::Acquaintances;
 use sharing::{AssignedFetch, FETCHES, SourceSelection};
 use trees::StripeTrees;
 
-/// Taking over waits for everybody at most so many times as long as for an answer.
+/// Longest wait of a tracker that takes over for the reports of all members, in multiples of the answer timeout.
 const RECOVERY_ANSWERS: u32 = 8;
 
 #[derive(Debug)]
@@ -28,10 +29,10 @@ struct MemberRecord {
     is_done: bool,
     is_lost: bool,
     heard: Duration,
-    /// Since when it owes an answer.
+    /// Time of the probe that the member has not answered yet.
     probed: Option<Duration>,
     stalled: Option<Duration>,
-    /// Who is no source for it.
+    /// Ranks that the tracker must not assign as sources of this member.
     avoided: BTreeSet<usize>,
 }
 
@@ -45,22 +46,22 @@ impl MemberRecord {
 
 pub(super) struct Tracker {
     rank: usize,
-    /// Who had the value first.
+    /// Rank that had the value first.
     root: usize,
     manifest: Option<Manifest>,
     timing: SwarmTiming,
     members: BTreeMap<usize, MemberRecord>,
     trees: Option<StripeTrees>,
     sharing: Option<SourceSelection>,
-    /// What members have who have told so while the tracker takes over.
+    /// Blocks reported by members while the tracker takes over.
     found: BTreeMap<usize, Have>,
     is_recovering: bool,
-    /// Who has not told by then what it has is left behind.
+    /// Deadline of the takeover: members that have not reported their blocks by then are marked as lost.
     recovers_until: Duration,
     is_settled: bool,
-    /// Where members choose their sources.
+    /// Neighbor relation, for disciplines with sources chosen by the members.
     acquaintances: Acquaintances,
-    /// Whose neighbour the root is there.
+    /// Members that have the root as a neighbor.
     seeded: BTreeSet<usize>,
     corruptions: Vec<CorruptBlock>,
     next_check: Duration,
@@ -68,7 +69,7 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// The tracker of the root; `order` has the other members, as a chain runs.
+    /// Create the tracker of the root. `order` lists the other members in chain order.
     pub(super) fn new(
         rank: usize,
         manifest: Manifest,
@@ -112,7 +113,8 @@ impl Tracker {
         }
     }
 
-    /// The tracker of `rank`, which takes over: it asks all others of `size` ranks that are not known to be lost.
+    /// Create the tracker of `rank`, which takes over. It summons all other ranks below `size` that are not known to be
+    /// lost.
     pub(super) fn successor(
         rank: usize,
         root: usize,
@@ -128,7 +130,7 @@ impl Tracker {
         Tracker { members, is_recovering: true, ..Tracker::empty(rank, root, None, timing, now) }
     }
 
-    /// When it wants to be told the time.
+    /// Return when the tracker needs its next [`tick`](Tracker::tick).
     pub(super) fn wake(&self) -> Option<Duration> {
         (!self.is_settled).then_some(self.next_check)
     }
@@ -177,7 +179,7 @@ impl Tracker {
         name(fetches, out);
     }
 
-    /// Whom a member meets.
+    /// Return the neighbors offered to a member that joins.
     fn neighbours(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
@@ -190,7 +192,8 @@ impl Tracker {
     }
 
     fn with_root(&mut self, rank: usize, neighbours: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
-        // The root has as many neighbours as it can feed; others would tell it in vain what they have.
+        // The root has only as many neighbors as it can serve. Further neighbors would report their blocks to it in
+        // vain.
         let living_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
         if self.seeded.contains(&rank) || living_count < neighbours {
             self.seeded.insert(rank);
@@ -199,7 +202,7 @@ impl Tracker {
         met
     }
 
-    /// Others for a member to whom its neighbours give nothing: any.
+    /// Draw random new neighbors for a member that receives nothing from its present neighbors.
     fn strangers(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(Manifest { discipline: Discipline::BitTorrent { neighbours, .. }, .. }) = self.manifest else {
             return Vec::new();
@@ -217,7 +220,7 @@ impl Tracker {
         self.with_root(rank, neighbours, met)
     }
 
-    /// A member has lost, or cannot use, the source that it was told.
+    /// Assign another source to a member which has lost its source or cannot use it.
     fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("who is heard is known");
         record.avoided.insert(instead_of);
@@ -241,7 +244,7 @@ impl Tracker {
         let Some(record) = self.members.get_mut(&receiver) else { return };
         let mut found = sharing.again(receiver, block, &record.avoided);
         if found.is_none() {
-            // Better one that failed before than nobody.
+            // A source that failed before is better than no source.
             record.avoided.clear();
             found = sharing.again(receiver, block, &record.avoided);
         }
@@ -261,7 +264,7 @@ impl Tracker {
         }
         sharing.fetched(from, block, source, bytes_per_s);
         let avoided = &self.members[&from].avoided;
-        // Those that wait come first: a slow member would keep all that a source gives at once.
+        // Waiting members come first. Otherwise a slow member would take all upload slots of a source.
         let mut fetches = sharing.serve(source);
         fetches.extend(sharing.want(from, FETCHES.saturating_sub(sharing.blocks_to(from).len()).min(1), avoided));
         fetches.extend(sharing.serve(from));
@@ -281,8 +284,8 @@ impl Tracker {
         self.fetch_again(receiver, block, out);
     }
 
-    /// A member gets nothing. Its sources are asked whether they live; if they do and it still gets nothing, it gets
-    /// others.
+    /// Handle a member that receives nothing. Its sources are probed. If they respond and the member stalls again, it
+    /// gets other sources.
     fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         tell(out, from, SwarmMessage::Wait);
         let patience = 2 * (self.timing.stall + self.timing.answer);
@@ -311,7 +314,7 @@ impl Tracker {
             }
             _ => {}
         }
-        // While anything is under way, what ends serves those that wait.
+        // The source selection is idle: no finished fetch will serve the waiting members later.
         if let Some(sharing) = self.sharing.as_mut().filter(|sharing| sharing.is_idle()) {
             name(sharing.serve_all(), out);
         }
@@ -325,7 +328,7 @@ impl Tracker {
         }
     }
 
-    /// Looks who is silent.
+    /// Probe silent members and mark members that did not answer as lost.
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         if now < self.next_check || self.is_settled {
             return;
@@ -347,7 +350,7 @@ impl Tracker {
         lost.into_iter().for_each(|rank| self.lose(rank, out));
     }
 
-    /// A member is lost: those that got something from it get it from others.
+    /// Mark a member as lost and assign new sources to its receivers.
     pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
@@ -370,7 +373,7 @@ impl Tracker {
         self.settle(out);
     }
 
-    /// Says once that everybody has the value or is lost.
+    /// Report once that every member has the value or is lost.
     pub(super) fn settle(&mut self, out: &mut Vec<Action>) {
         if self.is_settled || self.is_recovering || !self.members.values().all(|one| one.is_done || one.is_lost) {
             return;
@@ -380,7 +383,7 @@ impl Tracker {
             self.members.iter().filter(|(_, one)| is_one(one)).map(|(&rank, _)| rank).collect::<Vec<_>>()
         };
         let living = ranks(|one| !one.is_lost);
-        // Who passed on what was wrong when it came to it is not to blame.
+        // A source is not to blame if it had received the block already corrupt.
         let is_to_blame = |it: &&CorruptBlock| {
             !self.corruptions.iter().any(|other| (other.receiver, other.block) == (it.source, it.block))
         };
@@ -396,7 +399,8 @@ impl Tracker {
         let record = self.members.get_mut(&from).expect("who is heard is known");
         record.has_joined = true;
         if let Some(manifest) = manifest {
-            // Whatever it was, the tracker knows who has what, and names sources.
+            // Under every original discipline the tracker now knows the blocks of each member, so it assigns the
+            // sources.
             let discipline = Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: FETCHES };
             self.manifest.get_or_insert(Manifest { discipline, stripe_count: 1, ..manifest });
         }
@@ -410,7 +414,7 @@ impl Tracker {
         }
     }
 
-    /// Once everybody has told what it has, goes on with that, or ends it.
+    /// Resume the broadcast, or end it, once every live member has reported its blocks.
     fn recover(&mut self, out: &mut Vec<Action>) {
         let has_told = |(rank, one): (&usize, &MemberRecord)| one.is_lost || self.found.contains_key(rank);
         if !self.is_recovering || !self.members.iter().all(has_told) {
@@ -436,7 +440,7 @@ impl Tracker {
         found.into_iter().for_each(|(rank, have)| self.welcome(rank, Some(have), out));
     }
 
-    /// Without the root a block may be nowhere.
+    /// End the broadcast if the root is lost and no live member has one of the blocks.
     fn give_up_if_missing(&mut self, out: &mut Vec<Action>) -> bool {
         let is_root = self.rank == self.root;
         let (Some(manifest), Some(sharing)) = (self.manifest, &self.sharing) else { return false };

@@ -1,8 +1,9 @@
-//! Who is whose neighbour, where members choose their sources: all have as many, whenever they come.
+//! Neighbor selection for disciplines with sources chosen by the members. All members get equally many neighbors,
+//! whenever they join.
 //!
-//! Whoever comes stands between pairs of neighbours, who are none from then on. So a random graph stays regular. If
-//! newcomers were only named some of those before them, the first would have three times as many neighbours as the last
-//! of 64, and all would ask them for blocks, while the others' links are idle.
+//! A new member is inserted between pairs of neighbors, and each such pair is separated. A random graph thus stays
+//! regular. If a new member were only connected to earlier ones, the first of 64 members would have three times as many
+//! neighbors as the last. All of these would request blocks from it, while other links are idle.
 //!
 //! Source: Bourassa and Holt, "SWAN: small-world wide area networks", SSGRR 2003.
 
@@ -11,7 +12,7 @@ use crate::swarm::NeighborOffer;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// So often a pair is drawn of which no end is met already, for each that is looked for.
+/// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
 const DRAWS_MAX: usize = 8;
 
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ pub(super) struct Acquaintances {
 }
 
 impl Acquaintances {
-    /// Whom a newcomer meets, about `degree` others: all, as long as there are no more.
+    /// Add a member and return about `degree` neighbors for it, or all others if there are no more.
     pub(super) fn join(&mut self, rank: usize, degree: usize, random: &mut u64) -> Vec<NeighborOffer> {
         if !self.members.insert(rank) {
             return Vec::new();
@@ -50,7 +51,7 @@ impl Acquaintances {
         met
     }
 
-    /// A member is lost.
+    /// Remove a lost member.
     pub(super) fn remove(&mut self, rank: usize) {
         if self.members.remove(&rank) {
             self.pairs.retain(|pair| !pair.contains(&rank));

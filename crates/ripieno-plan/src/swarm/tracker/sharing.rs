@@ -1,8 +1,8 @@
-//! Cooperative sharing: the tracker names a source for each block that a member fetches.
+//! Cooperative sharing: the tracker assigns a source to each block that a member fetches.
 //!
-//! Sources stand in a priority queue, by how many fetch from them and how fast they are. A source gives at most a
-//! certain number of blocks at once. Of the blocks that a source has and a member lacks, the one that the fewest have
-//! or are about to have goes first, so the root gives away every block before it gives one twice.
+//! A priority queue orders the sources by running uploads and by speed. Each source has a limit of concurrent uploads.
+//! The selected block is the rarest of the blocks that a source has and a member lacks, including copies on their way.
+//! So the root sends every block once before it sends any block twice.
 //!
 //! Source: Chowdhury et al., Spark's Chained Streaming Broadcast, section 5.2.
 
@@ -11,12 +11,12 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Fetches of a member at once: what comes while words about one of them wait behind bytes.
+/// Concurrent fetches of a member. They keep the link busy while a control message queues behind data.
 pub(super) const FETCHES: usize = 3;
-/// Sources, or waiting members, that are looked at before it is left to the next event.
+/// Largest number of sources or waiting members examined per event.
 const LOOKS_MAX: usize = 32;
 
-/// A fetch that the tracker has named.
+/// A fetch that the tracker has assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AssignedFetch {
     pub(super) receiver: usize,
@@ -28,13 +28,13 @@ pub(super) struct AssignedFetch {
 struct Sharer {
     have: Have,
     leechers: usize,
-    /// A running mean of what was observed; 0 if nothing was.
+    /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
     served: u32,
     key: Option<SourceKey>,
 }
 
-/// Lower comes first.
+/// Position in the queue; lower keys come first.
 type SourceKey = (u32, u32, u32, usize);
 
 #[derive(Debug)]
@@ -44,12 +44,12 @@ pub(super) struct SourceSelection {
     origin: usize,
     sharers: BTreeMap<usize, Sharer>,
     queue: BTreeSet<SourceKey>,
-    /// How many have each block, or are about to, the origin aside.
+    /// Number of members that have each block or are receiving it, without the origin.
     copies: Vec<u32>,
-    /// Blocks of which there is none.
+    /// Number of blocks without any such copy.
     fresh_count: usize,
     assigned: BTreeMap<(usize, usize), usize>,
-    /// Receivers, and sources that have given them wrong blocks.
+    /// Pairs of a receiver and a source that sent it corrupt blocks.
     barred: BTreeSet<(usize, usize)>,
     /// Members that could fetch one more block.
     waiting: VecDeque<usize>,
@@ -73,7 +73,7 @@ impl SourceSelection {
         }
     }
 
-    /// A member has come, with so many blocks.
+    /// Add a member with its blocks.
     pub(super) fn add(&mut self, rank: usize, have: Have) {
         if self.sharers.contains_key(&rank) {
             return;
@@ -86,7 +86,7 @@ impl SourceSelection {
         self.file(rank);
     }
 
-    /// A member that has come had these blocks before.
+    /// Record blocks that a member had before it joined.
     pub(super) fn found(&mut self, rank: usize, have: &Have) {
         let Some(sharer) = self.sharers.get_mut(&rank) else { return };
         let new: Vec<usize> = sharer.have.lacks(have).filter(|&block| block < sharer.have.block_count()).collect();
@@ -95,12 +95,12 @@ impl SourceSelection {
         self.file(rank);
     }
 
-    /// Whether nobody has this block.
+    /// Whether no member has this block.
     pub(super) fn lacks(&self, block: usize) -> bool {
         !self.sharers.values().any(|sharer| sharer.have.has(block))
     }
 
-    /// A member can fetch `count` blocks more.
+    /// Assign up to `count` further fetches to a member.
     pub(super) fn want(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
         for _ in 0..count {
@@ -112,14 +112,14 @@ impl SourceSelection {
         found
     }
 
-    /// A member has a block now, which came so fast.
+    /// Record that a member received a block, with the observed speed.
     pub(super) fn fetched(&mut self, rank: usize, block: usize, source: usize, bytes_per_s: u64) {
         let in_count = self.assigned.range((rank, 0)..=(rank, usize::MAX)).count().max(1) as u64;
         self.release(rank, block);
         if let Some(sharer) = self.sharers.get_mut(&source)
             && bytes_per_s > 0
         {
-            // What others fetched at the same time was the source's speed, too; what came from others the receiver's.
+            // The source also sent its other uploads at this time, and the receiver also received its other fetches.
             let observed = bytes_per_s * in_count.max(sharer.leechers as u64 + 1);
             let old = if sharer.bytes_per_s == 0 { observed } else { sharer.bytes_per_s };
             sharer.bytes_per_s = (3 * old + observed) / 4;
@@ -136,7 +136,7 @@ impl SourceSelection {
         }
     }
 
-    /// A fetch has ended, one way or the other.
+    /// End a fetch, whether it succeeded or failed.
     fn release(&mut self, rank: usize, block: usize) {
         let Some(source) = self.assigned.remove(&(rank, block)) else { return };
         self.copy(block, -1);
@@ -146,7 +146,7 @@ impl SourceSelection {
         }
     }
 
-    /// Another source for a block: the best that has it; where all such are busy, the least busy one.
+    /// Return another source for a block: the one with the fewest running uploads, even if it is at its limit.
     pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         self.release(rank, block);
         let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
@@ -158,7 +158,8 @@ impl SourceSelection {
         Some(self.assign(rank, block, source))
     }
 
-    /// `source` is named to `receiver` no more. The origin goes on to be, and so does everybody where it has not all.
+    /// Stop assigning `source` to `receiver`. The origin cannot be barred, and no source can be barred while the origin
+    /// lacks blocks.
     pub(super) fn bar(&mut self, receiver: usize, source: usize) {
         let has_all = self.sharers.get(&self.origin).is_some_and(|origin| origin.have.is_all());
         if source != self.origin && has_all {
@@ -166,7 +167,7 @@ impl SourceSelection {
         }
     }
 
-    /// What members that wait can fetch now from `source`, which has a new block or one fetch less.
+    /// Assign fetches from `source`, which has a new block or a free upload slot, to waiting members.
     pub(super) fn serve(&mut self, source: usize) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
         for _ in 0..self.waiting.len().min(LOOKS_MAX) {
@@ -183,23 +184,23 @@ impl SourceSelection {
         found
     }
 
-    /// Tries everybody who waits.
+    /// Try to assign a fetch to every waiting member.
     pub(super) fn serve_all(&mut self) -> Vec<AssignedFetch> {
         let waiting = core::mem::take(&mut self.waiting);
         waiting.into_iter().flat_map(|rank| self.want(rank, 1, &BTreeSet::new())).collect()
     }
 
-    /// Whether no fetch is under way.
+    /// Whether no fetch is running.
     pub(super) fn is_idle(&self) -> bool {
         self.assigned.is_empty()
     }
 
-    /// The blocks that are on their way to a member.
+    /// Return the blocks of a member's running fetches.
     pub(super) fn blocks_to(&self, rank: usize) -> Vec<usize> {
         self.assigned.range((rank, 0)..=(rank, usize::MAX)).map(|(&(_, block), _)| block).collect()
     }
 
-    /// A member is lost: the fetches that were to come from it.
+    /// Remove a lost member and return the fetches that it was to serve.
     pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
         self.blocks_to(rank).into_iter().for_each(|block| self.release(rank, block));
         self.waiting.retain(|&waiting| waiting != rank);
@@ -228,7 +229,7 @@ impl SourceSelection {
         Some(self.assign(rank, block, source))
     }
 
-    /// The block that the fewest have, of those that `source` could give to `rank`.
+    /// Return the rarest block that `source` has and `rank` lacks.
     fn block_for(&self, rank: usize, source: usize) -> Option<usize> {
         if rank == source || self.barred.contains(&(rank, source)) {
             return None;
@@ -247,7 +248,7 @@ impl SourceSelection {
         AssignedFetch { receiver, block, source }
     }
 
-    /// Puts a source where it belongs in the queue; one that is busy, or has nothing, is not there.
+    /// Update the queue position of a source. A source that is at its limit or has no block is not queued.
     fn file(&mut self, rank: usize) {
         let Some(sharer) = self.sharers.get_mut(&rank) else { return };
         if let Some(key) = sharer.key.take() {
@@ -262,7 +263,7 @@ impl SourceSelection {
         };
         let leechers = sharer.leechers as u32;
         let served = match (rank == self.origin, self.fresh_count) {
-            // What nobody else has goes first, what others have comes from others.
+            // The origin sends blocks without copies first. Blocks with copies come from other members.
             (true, 0) => u32::MAX,
             (true, _) => 0,
             _ => sharer.served,

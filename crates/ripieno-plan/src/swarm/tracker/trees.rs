@@ -1,23 +1,23 @@
-//! Trees: from whom each member streams each stripe, and from whom instead.
+//! Stripe trees: the source of each member per stripe, and replacements for lost sources.
 
 use crate::algorithms::tree::stripe_parent;
 use crate::swarm::{Discipline, Manifest};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// The trees of one value: as many as stripes. A chain is one tree, in which nobody has two children.
+/// The trees of one value, one per stripe. In a chain each member has at most one child.
 #[derive(Debug)]
 pub(super) struct StripeTrees {
     root: usize,
     discipline: Discipline,
     stripe_count: usize,
-    /// The members other than the root, in the order of the chain, and where each stands.
+    /// The members other than the root in chain order, and the position of each.
     order: Vec<usize>,
     places: BTreeMap<usize, usize>,
-    /// By stripe and member.
+    /// Parent by stripe and member.
     parents: BTreeMap<(usize, usize), usize>,
     children: BTreeMap<(usize, usize), BTreeSet<usize>>,
-    /// Children of a member in all trees, of those who live and have not been left.
+    /// Number of children of a member in all trees. Contains only live members.
     loads: BTreeMap<usize, usize>,
     gone: BTreeSet<usize>,
 }
@@ -41,7 +41,7 @@ impl StripeTrees {
                 let distance = match trees.discipline {
                     Discipline::Chain => place,
                     Discipline::Flat => 0,
-                    // In a binomial tree that of the parent has one binary one less, the lowest.
+                    // In a binomial tree the parent's number is the member's number without its lowest set bit.
                     Discipline::Tree => (place + 1) & place,
                     _ => stripe_parent(place + 1, size, stripe),
                 };
@@ -52,7 +52,7 @@ impl StripeTrees {
         trees
     }
 
-    /// The sources of a member, by stripe; a member that comes late gets some.
+    /// Return the sources of a member by stripe. A member that joins late is linked to new parents.
     pub(super) fn sources(&mut self, rank: usize) -> Vec<usize> {
         if rank != self.root && !self.places.contains_key(&rank) {
             self.places.insert(rank, self.order.len());
@@ -67,13 +67,14 @@ impl StripeTrees {
             .collect()
     }
 
-    /// The source of a member.
+    /// Return the source of a member for a stripe.
     pub(super) fn source(&self, stripe: usize, rank: usize) -> Option<usize> {
         self.parents.get(&(stripe, rank)).copied()
     }
 
-    /// Another source for a member than those that it is to avoid: in a chain the one before; in a flat tree nobody but
-    /// the root; in other trees the one with the fewest children that does not itself stream from the member.
+    /// Link a member to a new source outside of `avoided` and return it. In a chain it is the nearest usable
+    /// predecessor, in a flat tree the root. In other trees it is the member with the fewest children that does not
+    /// stream from this member.
     pub(super) fn replace(&mut self, stripe: usize, rank: usize, avoided: &BTreeSet<usize>) -> usize {
         let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.gone.contains(other);
         let source = match self.discipline {
@@ -94,7 +95,7 @@ impl StripeTrees {
         source
     }
 
-    /// A member is lost: the stripes and members that need another source.
+    /// Remove a lost member and return the stripes and members that need another source.
     pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
         self.gone.insert(rank);
         let mut orphans = Vec::new();
@@ -123,10 +124,11 @@ impl StripeTrees {
         }
     }
 
-    /// Whether `rank` streams from `above`, over others or directly.
+    /// Whether `rank` streams from `above`, directly or through other members.
     fn is_below(&self, stripe: usize, rank: usize, above: usize) -> bool {
         let up = core::iter::successors(Some(rank), |rank| self.parents.get(&(stripe, *rank)).copied());
-        // An orphan's old parent is still noted while the others are linked anew: no way is longer than all members.
+        // An orphan keeps its old parent until all orphans are relinked. The bound ends the walk: no path is longer
+        // than the number of members.
         up.take(self.order.len() + 2).any(|rank| rank == above)
     }
 }
