@@ -121,7 +121,10 @@ macro_rules! collectives {
 
             /// Return the same request with converted extents.
             #[inline]
-            pub fn with<E: Extents<V, C, P>>(self, extents: &mut E) -> CollectiveArguments<E::Vector, E::Chunks, E::Peers> {
+            pub fn with<E: Extents<V, C, P>>(
+                self,
+                extents: &mut E,
+            ) -> CollectiveArguments<E::Vector, E::Chunks, E::Peers> {
                 match self {
                     $(CollectiveArguments::$collective { $($argument),* } => CollectiveArguments::$collective {
                         $($argument: with_extent!(extents, $argument, $kind)),*

@@ -135,7 +135,8 @@ impl GateWord for AtomicU32 {
 static WAITING: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    static COMPANY: Cell<CoLocationDetector> = Cell::new(CoLocationDetector::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
+    static COMPANY: Cell<CoLocationDetector> =
+        Cell::new(CoLocationDetector::of(WAITING.fetch_add(1, Ordering::Relaxed) as usize));
 }
 
 fn note_wait(came_with_the_first_offer: bool) {
