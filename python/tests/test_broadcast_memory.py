@@ -176,8 +176,10 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
 
 def test_wrong_limits_are_told(monkeypatch):
     for text in ("much", "0", "-1"):
-        monkeypatch.setenv(value_memory.VARIABLE, text)
-        with pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size"):
+        told = pytest.raises(InputError, match=f"{value_memory.VARIABLE}='{text}': expected a size")
+        # The process reads it once, here or in another test.
+        with monkeypatch.context() as patch, told:
+            patch.setenv(value_memory.VARIABLE, text)
             value_memory._OfProcess()
     with pytest.raises(InputError, match="limit_bytes=0"):
         value_memory.limited(0, None)
