@@ -8,7 +8,7 @@
 //! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
-use crate::{TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(

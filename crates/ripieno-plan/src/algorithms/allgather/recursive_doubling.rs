@@ -9,7 +9,7 @@
 
 use super::bruck;
 use crate::algorithms::cyclic;
-use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(

@@ -8,7 +8,7 @@
 //! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
-use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory, TheoryCase};
 use core::ops::RangeInclusive;
 
 /// Catalogue entry with the predicted cost and the source.

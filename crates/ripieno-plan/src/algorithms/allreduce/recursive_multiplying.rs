@@ -12,7 +12,7 @@
 
 use super::one_round;
 use crate::theory::exactly;
-use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory, TheoryCase};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 

@@ -11,7 +11,7 @@ use crate::algorithms::{
     tree::{self, RADIX},
 };
 use crate::theory::{ceil_log2, exactly};
-use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(

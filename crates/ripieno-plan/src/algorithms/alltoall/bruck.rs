@@ -11,7 +11,7 @@
 //! Cost and source: see [`ENTRY`].
 
 use crate::theory::{ceil_log2, exactly};
-use crate::{Buffer, TheoryCase, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory};
+use crate::{Buffer, Cost, Entry, Group, Needs, Plan, PlanFunction, Span, Theory, TheoryCase};
 use alloc::vec::Vec;
 
 /// Catalogue entry with the predicted cost and the source.

@@ -10,7 +10,7 @@
 use crate::algorithms::tree::NomialNode;
 use crate::algorithms::{scatter, tree};
 use crate::theory::{ceil_log2, exactly};
-use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(

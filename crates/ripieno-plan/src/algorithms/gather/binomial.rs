@@ -7,7 +7,7 @@
 //! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::tree::{self, NomialNode};
-use crate::{TheoryCase, Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(

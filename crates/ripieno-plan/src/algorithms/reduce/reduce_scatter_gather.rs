@@ -7,7 +7,7 @@
 //! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{cyclic, gather, reduce_scatter, tree};
-use crate::{TheoryCase, Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory};
+use crate::{Cost, Entry, Group, Op, Plan, PlanFunction, Span, Theory, TheoryCase};
 
 /// Catalogue entry with the predicted cost and the source.
 pub const ENTRY: Entry = Entry::new(
