@@ -31,7 +31,7 @@ DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 PUBLIC = ["", "features", "graph", "input", "keyed", "lab", "launch", "launch.engine", "mapreduce", "output", "report"]
 PUBLIC += ["text"]
 # Names that rooms of the package share among themselves.
-SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"Form"}}
+SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"KeyedForm"}}
 
 
 def _pages_tool() -> ModuleType:

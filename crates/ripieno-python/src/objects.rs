@@ -223,7 +223,7 @@ impl<'py> PackedObject<'py> {
         match self {
             PackedObject::Array(_) => Ok(py.None().into_bound(py)),
             PackedObject::Pickle { pickled, buffers } => {
-                PACKED.import(py, "ripieno.wire.packing", "Packed")?.call1((pickled, buffers))
+                PACKED.import(py, "ripieno.wire.packing", "PackedValue")?.call1((pickled, buffers))
             }
         }
     }
