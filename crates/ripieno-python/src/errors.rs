@@ -1,4 +1,4 @@
-//! Errors of the runtime as the classes of `ripieno.errors`.
+//! Conversion of runtime errors to the classes of `ripieno.errors`.
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
@@ -26,7 +26,7 @@ pub fn from_collective(error: Error) -> PyErr {
     }
 }
 
-/// The Python exception for an error of the meeting.
+/// The Python exception for an error while ranks connect.
 pub fn from_meeting(error: NetError) -> PyErr {
     match error {
         NetError::Failed(failure) => from_failure(failure),
@@ -56,12 +56,12 @@ pub fn from_file(error: &io::Error, path: &Path) -> PyErr {
     }
 }
 
-/// A wrong argument, found while parsing.
+/// The exception for an invalid argument, found while parsing.
 pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
 }
 
-/// What came of another rank makes no object.
+/// The exception for data of another rank that cannot be deserialized.
 pub fn serialization(message: String) -> PyErr {
     raise("SerializationError", (message,))
 }

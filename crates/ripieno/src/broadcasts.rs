@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks of the thread.
 const LOOK: Duration = Duration::from_millis(250);
-/// Maximum time for which a closing rank continues to serve values.
+/// Maximum time that a closing rank continues to serve values.
 const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;

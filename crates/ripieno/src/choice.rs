@@ -95,7 +95,7 @@ impl Overrides {
 }
 
 /// Resolve the algorithm for a call that combines by a function: it must keep operands in rank order. [`Overrides`] do
-/// not apply, because they may reorder operands, and the call accepts no order of ranks.
+/// not apply, because they may reorder operands, and an order of ranks is ignored.
 pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<AlgorithmChoice, Error> {
     let named = asked.map(|asked| NamedAlgorithm::parse(collective, asked)).transpose()?.unwrap_or_default();
     let known = choose_in_rank_order(collective)
@@ -110,7 +110,7 @@ pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Resu
 }
 
 impl AlgorithmChoice {
-    /// Number by which ranks compare the order: 0 for the default.
+    /// Return a number for the order, which ranks compare: 0 for the default.
     #[inline]
     pub fn order_hash(&self) -> u32 {
         match self.order {

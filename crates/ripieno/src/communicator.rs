@@ -208,7 +208,7 @@ impl Communicator {
     }
 
     /// Like [`Communicator::run`], for a repeated task of a few short messages, on the thread that makes most calls
-    /// here. `apart` runs the blocking section. Returns `None` for any other task, of which no part was run.
+    /// here. `apart` runs the blocking section. Returns `None` for any other task, and runs no part of it.
     pub fn run_briefly<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -243,8 +243,8 @@ impl Communicator {
     }
 
     /// Start a task and return at once; it makes progress in the background. Several tasks may be in flight. They are
-    /// numbered, together with blocking calls, in the order in which they were started. While a rank has more than one
-    /// call in flight or waiting, a cycle of ranks that wait for each other is not reported.
+    /// numbered in the order of their start, together with blocking calls. While a rank has more than one call in
+    /// flight or waiting, a cycle of ranks that wait for each other is not reported.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,

@@ -102,8 +102,8 @@ impl CommunicatorState {
         ended
     }
 
-    /// Like [`CommunicatorState::run`], for a repeated task of a few short messages; `None` for any other task, of
-    /// which no part was run. `apart` runs the blocking section.
+    /// Like [`CommunicatorState::run`], for a repeated task of a few short messages; `None` for any other task, with no
+    /// part of it run. `apart` runs the blocking section.
     #[inline]
     pub fn run_briefly(
         &mut self,

@@ -39,7 +39,7 @@ impl ElementShape<'_> {
     pub(crate) fn form(&self) -> u32 {
         match self {
             ElementShape::Line => 0,
-            // A description is UTF-8 and cannot begin with this byte, so its hash input differs from that of any array.
+            // A description is UTF-8 and cannot begin with this byte, so no description has the hash input of an array.
             ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
                 form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
             }),

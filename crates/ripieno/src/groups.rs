@@ -64,8 +64,8 @@ impl Communicator {
         let mut known = vec![0u64; members.len()];
         known[rank] = u64::from(core.split_count);
 
-        // The members exchange under an id derived from their world ranks. They have created equally many groups
-        // before.
+        // The members exchange under an id derived from their world ranks. All of them have created this group equally
+        // often before.
         let topology = Arc::new(self.topology().of(members));
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
         let mut place = CommunicatorState::new(meeting_id(&world_ranks), group, world_ranks, self.replica);

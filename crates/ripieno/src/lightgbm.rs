@@ -1,5 +1,5 @@
-//! LightGBM's network on a communicator: the two functions with which its distributed learners exchange histograms and
-//! splits. LightGBM calls them on the training thread, without Python.
+//! LightGBM's network on a communicator: two functions that exchange the histograms and splits of its distributed
+//! learners. LightGBM calls them on the training thread, without Python.
 //!
 //! The reduce-scatter combines in rank order by LightGBM's own function, so the result is bitwise identical in every
 //! run. The functions cannot return an error. After the first failure, they return zeros, and the trainer is asked to

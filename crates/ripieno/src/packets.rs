@@ -4,8 +4,8 @@
 //! ranks. A layer of a sparse reduction has the same pattern, and its ranks also start together. A call with `m`
 //! packets takes `latency + m·T`. A call with a single packet separates the two terms. A call in which all ranks send
 //! to all measures the extra cost of many peers. Sizes grow until the time budget is used. A time is the maximum over
-//! ranks, so all ranks get the same curve. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters",
-//! ICPP 2014, section II.A, figure 2.
+//! ranks, so all ranks get the same curve.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section II.A, figure 2.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};

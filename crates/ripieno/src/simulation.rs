@@ -137,8 +137,8 @@ pub fn simulate_sparse(
     })
 }
 
-/// Above this number of ranks, links serve flows in turn instead of sharing. Exact sharing takes too long: each flow of
-/// a swarm affects all others. With turns, a thousand ranks take only the time of their bytes.
+/// Above this number of ranks, the simulation rebalances the rates of flows periodically, a thousand times within the
+/// transfer time of the value, instead of at each event. Each flow of a swarm affects all others.
 const EXACT_RANKS_MAX: usize = 128;
 
 /// A dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A chain

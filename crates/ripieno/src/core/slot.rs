@@ -1,4 +1,4 @@
-//! Location of a rank's core, and the rule by which it becomes biased to a thread.
+//! Location of a rank's core, and the rule for its bias to a thread.
 
 use super::Core;
 use ripieno_net::can_fence_threads;

@@ -2,9 +2,9 @@
 //!
 //! While there are few keys, all keys and rows are in one table that fits a core's cache. With more keys and several
 //! threads, rows are first partitioned. Integer keys with short rows are scattered to staging buffers, and combined
-//! once many rows are staged. For other keys, only the row numbers are sorted. Threads then process whole parts. The
-//! rows of a key are therefore combined in order of arrival, for any number of threads. Source: Müller et al.,
-//! "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
+//! once many rows are staged. For other keys, only the row numbers are sorted. Threads then process whole parts. Rows
+//! of a key are therefore combined in order of arrival, for any number of threads.
+//! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
 use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
 use super::columns::{KeyColumn, KeyKind};
@@ -33,9 +33,8 @@ const MOST_THREADS: usize = PART_COUNT;
 
 /// Rows under keys, with equal keys combined.
 ///
-/// The key determines the part, `part_of(hash, part_count)`, and the part determines its owner, `part /
-/// parts_per_rank`. Rows of a key are combined in the order in which they are added, for any number of threads and any
-/// memory limit.
+/// The key determines the part, `part_of(hash, part_count)`. The part determines its owner, `part / parts_per_rank`.
+/// Rows of a key are combined in order of arrival, for any number of threads and any memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) form: KeyedForm,

@@ -37,7 +37,7 @@ pub struct KeyedForm {
     pub width: usize,
     /// Rule for rows of equal keys.
     pub combine: KeyedCombine,
-    /// A number with which the caller distinguishes its own forms; ranks compare it with the rest.
+    /// A number that distinguishes forms of the caller; ranks compare it with the rest.
     pub label: u64,
 }
 
@@ -80,17 +80,17 @@ impl KeyedForm {
         self.width * self.element.size_bytes()
     }
 
-    /// The type in which rows are held until all rows of a key have arrived.
+    /// Return the held type: the type of rows in memory until all rows of a key have arrived.
     pub(super) fn held_element(&self) -> Element {
         self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
     }
 
-    /// Size of a row in the type in which it is held.
+    /// Return the size of a row in its held type.
     pub(super) fn held_row_bytes(&self) -> usize {
         self.width * self.held_element().size_bytes()
     }
 
-    /// The reduction of rows with equal keys, in the type in which they are held; `None` if all rows are kept.
+    /// Return the reduction of rows with equal keys, in the held type; `None` if all rows are kept.
     ///
     /// # Errors
     /// The operation is not defined for the element type.

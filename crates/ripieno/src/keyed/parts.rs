@@ -134,7 +134,7 @@ impl Parts {
         Ok(self.take_held(part)?.converted(held, element))
     }
 
-    /// Take part `part` like [`Parts::take`], with rows in the type in which they are held.
+    /// Take part `part` like [`Parts::take`], with rows in the held type.
     pub(super) fn take_held(&mut self, part: usize) -> Result<KeyedBlock, Error> {
         match std::mem::replace(&mut self.sealed[part], SealedParts::Taken) {
             SealedParts::Held(block) => Ok(block),

@@ -2,8 +2,8 @@
 //!
 //! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two
 //! messages to each of `d - 1` members of the group, the first of 16 bytes, the second with the encoded keys of its
-//! range; at the end an allreduce of 8 bytes, unless missing indices are zero. Source: Zhao and Canny, "Kylix: a sparse
-//! allreduce for commodity clusters", ICPP 2014, section III.A.
+//! range; at the end an allreduce of 8 bytes, unless missing indices are zero.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A.
 
 use super::indices::{self, IndexRows, sorted};
 use super::parcels::Parcels;

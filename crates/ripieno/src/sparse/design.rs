@@ -1,8 +1,8 @@
 //! Design of degrees for the sets of all ranks, from a sample of their keys and from packet costs.
 //!
 //! Keys are mixed, so the keys below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of
-//! each set of each rank. Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014,
-//! section IV.
+//! each set of each rank.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 use crate::agree::words;
 use crate::communicator::Communicator;

@@ -2,8 +2,8 @@
 //!
 //! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends
 //! them down the layers of a nested butterfly once and makes a plan from them. [`SparseReduce::reduce`] runs the plan
-//! on any rows. [`Communicator::sparse_reduce`] does both in one pass. Source: Zhao and Canny, "Kylix: a sparse
-//! allreduce for commodity clusters", ICPP 2014, section III.
+//! on any rows. [`Communicator::sparse_reduce`] does both in one pass.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 //!
 //! [`Communicator::sparse`]: crate::Communicator::sparse
 //! [`Communicator::sparse_reduce`]: crate::Communicator::sparse_reduce

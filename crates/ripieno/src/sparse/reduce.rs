@@ -1,8 +1,8 @@
 //! Reduction: values descend through the layers, combined at each, and results return by the same ranks.
 //!
 //! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The
-//! plan fixes the order in which rows are combined, so the result is bitwise identical in every run. Source: Zhao and
-//! Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
+//! plan fixes the order of combination, so the result is bitwise identical in every run.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
 use super::indices::{Giving, Wanting};

@@ -35,7 +35,8 @@ impl WorkTeam for RankThreads {
     }
 }
 
-/// Fill `rows` in parallel: `fill` computes one piece of them. The cost is that of moving `moved_count` rows.
+/// Fill `rows` in parallel: `fill` computes one piece of them. The cost is estimated as
+/// moving `moved_count` rows.
 pub(super) fn fill_rows(
     team: &dyn WorkTeam,
     rows: &mut [u8],

@@ -1,7 +1,7 @@
 //! Wire encoding of blocks: keys, then counts if rows are kept, then rows.
 //!
-//! Rows are sent in the type in which they are held, so partial sums of short floats are sent as float64. Integers have
-//! their memory representation. For strings, the lengths come first, 4 bytes each, then the bytes of all strings.
+//! Rows are sent in their held type, so partial sums of short floats are sent as float64. Integers have their memory
+//! representation. For strings, the lengths come first, 4 bytes each, then the bytes of all strings.
 
 use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::{KeyKind, OwnedKeys};

@@ -7,9 +7,9 @@
 //!
 //! Cost: messages of 24 bytes per part to its owner (twice if balanced), 40 bytes to each rank, and the blocks of the
 //! parts. Blocks that stay on their rank use no link. If one wave is not enough, or parts are balanced, an allgather of
-//! 8 bytes per part is added. A small regroup is therefore two collectives. Source: Zhang and Qiu, "Clustering social
-//! images with MapReduce and high performance collective communication" (Twister), section 5; Zhang, Ruan and Qiu,
-//! "Harp: collective communication on Hadoop", IC2E 2015, section IV.
+//! 8 bytes per part is added. A small regroup is therefore two collectives.
+//! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
+//! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 
 mod agreement;
 mod encoding;

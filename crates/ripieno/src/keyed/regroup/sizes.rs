@@ -14,7 +14,7 @@ use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
 use ripieno_plan::{Buffer, Op, Span};
 use ripieno_run::BufferMemory;
 
-/// Encoded size of a `PartSize` message.
+/// Encoded size of a `PartSize`.
 const TOLD_BYTES: usize = 24;
 
 /// The part sizes: the waves that all ranks know, and the details of the parts that this rank owns.
