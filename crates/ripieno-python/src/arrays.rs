@@ -30,7 +30,7 @@ unsafe impl Send for ArrayBytes {}
 unsafe impl Sync for ArrayBytes {}
 
 impl ArrayBytes {
-    /// The memory of `array`, which must be C-contiguous.
+    /// Return the memory of `array`, which must be C-contiguous.
     pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrayBytes> {
         if !array.is_c_contiguous() {
             return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
@@ -54,7 +54,7 @@ impl ArrayBytes {
         ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
     }
 
-    /// The same for reading.
+    /// Return the same for reading.
     #[inline]
     pub fn plain_to_read<'a, 'py>(
         value: &'a Bound<'py, PyAny>,
@@ -71,7 +71,7 @@ impl ArrayBytes {
         Some((ArrayBytes::of_elements(array, element), array))
     }
 
-    /// Whether the array has at most [`SHORT_BYTES`].
+    /// Return whether the array has at most [`SHORT_BYTES`].
     pub fn is_short(self) -> bool {
         self.length_bytes <= SHORT_BYTES
     }
@@ -83,13 +83,13 @@ impl ArrayBytes {
         unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
     }
 
-    /// The bytes for reading.
+    /// Return the bytes for reading.
     pub fn read<'a>(self) -> &'a [u8] {
         // SAFETY: see `Send`; the memory is contiguous and `length_bytes` long.
         unsafe { std::slice::from_raw_parts(self.data, self.length_bytes) }
     }
 
-    /// The bytes for writing.
+    /// Return the bytes for writing.
     pub fn write<'a>(self) -> PyResult<&'a mut [u8]> {
         if !self.writable {
             return Err(errors::input("the array is read-only: expected one to write the result to".to_string()));
@@ -98,7 +98,7 @@ impl ArrayBytes {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.length_bytes) })
     }
 
-    /// The bytes for reading if `read_only`, else for writing.
+    /// Return the bytes for reading if `read_only`, else for writing.
     pub fn memory<'a>(self, read_only: bool) -> PyResult<BufferMemory<'a>> {
         if read_only { Ok(BufferMemory::Read(self.read())) } else { Ok(BufferMemory::Write(self.write()?)) }
     }
@@ -120,19 +120,19 @@ pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResul
     }
 }
 
-/// The bytes of numbers for reading.
+/// Return the bytes of numbers for reading.
 pub fn bytes_of(numbers: &[f64]) -> &[u8] {
     // SAFETY: a number has no padding, and bytes need no alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// The bytes of numbers for writing.
+/// Return the bytes of numbers for writing.
 pub fn bytes_of_mut(numbers: &mut [f64]) -> &mut [u8] {
     // SAFETY: as above, and any eight bytes are a number.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// The element type of an array, if it is a built-in NumPy type in native byte order.
+/// Return the element type of an array, if it is a built-in NumPy type in native byte order.
 #[inline]
 fn number(dtype: &Bound<'_, PyArrayDescr>) -> Option<Element> {
     let element = match (dtype.kind(), dtype.itemsize()) {

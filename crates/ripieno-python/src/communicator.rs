@@ -581,8 +581,8 @@ impl Communicator {
         }
     }
 
-    /// The exception that a signal handler raised while the world was closed. Closing a part of the world does not
-    /// wait.
+    /// Return the exception that a signal handler raised while the world was closed. Closing a part of the world does
+    /// not wait.
     fn interruption_of_close(&self) -> Option<PyErr> {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
@@ -682,7 +682,8 @@ impl Drop for Communicator {
     }
 }
 
-/// The exception for an error of a collective: the exception of a signal handler, or the error with the last records.
+/// Return the exception for an error of a collective: the exception of a signal handler, or the error with the last
+/// records.
 pub(crate) fn raised(
     py: Python<'_>,
     error: Error,

@@ -70,7 +70,7 @@ impl Frames<'_, '_> {
         Ok(frames)
     }
 
-    /// The rank of this process.
+    /// Return the rank of this process.
     pub fn rank(&self) -> usize {
         self.comm.inner().rank()
     }

@@ -21,7 +21,8 @@ impl Interruption {
         }
     }
 
-    /// The exception for an error of a collective. For an interrupted collective, it is the exception of the handler.
+    /// Return the exception for an error of a collective. For an interrupted collective, it is the exception of the
+    /// handler.
     pub fn exception(&self, error: Error) -> PyErr {
         let raised = if error == Error::Interrupted { self.take() } else { None };
         raised.unwrap_or_else(|| errors::from_collective(error))

@@ -40,7 +40,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         Some(Leaf::Array(bytes, array))
     }
 
-    /// The type of its elements.
+    /// Return the type of its elements.
     pub fn element(&self) -> Element {
         match self {
             Leaf::Float(..) => Element::F64,
@@ -49,7 +49,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// The size of its elements in bytes.
+    /// Return the size of its elements in bytes.
     pub fn length_bytes(&self) -> usize {
         match self {
             Leaf::Float(..) => 8,
@@ -111,7 +111,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
     }
 }
 
-/// The form of leaves in a tuple or a list.
+/// Return the form of leaves in a tuple or a list.
 pub fn form_of(leaves: &[Leaf], is_tuple: bool) -> String {
     let mut form = String::from(if is_tuple { "(" } else { "[" });
     for (at, leaf) in leaves.iter().enumerate() {

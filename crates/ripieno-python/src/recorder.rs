@@ -23,7 +23,7 @@ pub struct Whose {
 }
 
 impl Whose {
-    /// The identity of the rank at `endpoint`, with the destination of its records, if any.
+    /// Create the identity of the rank at `endpoint`, with the destination of its records, if any.
     pub fn new(endpoint: &Endpoint, folder: Option<String>) -> Whose {
         let config = endpoint.config();
         Whose {
@@ -35,7 +35,7 @@ impl Whose {
         }
     }
 
-    /// The identity of the same process in another world.
+    /// Return the identity of the same process in another world.
     pub fn in_world(&self, job: String, rank: usize, world_size: usize) -> Whose {
         Whose { job, rank, world_size, ..self.clone() }
     }
@@ -48,7 +48,7 @@ impl Whose {
         }
     }
 
-    /// The number of records that an error needs; `None` for all, if they are written to a file.
+    /// Return the number of records that an error needs; `None` for all, if they are written to a file.
     pub fn count_for_error(&self) -> Option<usize> {
         self.folder.is_none().then_some(CARRIED_COUNT)
     }

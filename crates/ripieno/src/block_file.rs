@@ -46,7 +46,7 @@ impl BlockFile {
         Ok(BlockFile { memory, blocks, have })
     }
 
-    /// The offsets of the missing blocks.
+    /// Return the offsets of the missing blocks.
     pub fn missing(&self) -> Vec<usize> {
         let lacks = |block: &usize| !self.have.has(*block);
         (0..self.blocks.digests.len()).filter(lacks).map(|block| block * self.blocks.block_bytes).collect()
@@ -63,12 +63,12 @@ impl BlockFile {
         is_right
     }
 
-    /// The digests of the blocks.
+    /// Return the digests of the blocks.
     pub fn blocks(&self) -> &BlockDigests {
         &self.blocks
     }
 
-    /// The number of bytes present.
+    /// Return the number of bytes present.
     pub fn found_bytes(&self) -> usize {
         self.blocks.bytes_of(&self.have)
     }

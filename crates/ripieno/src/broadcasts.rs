@@ -255,12 +255,12 @@ impl Variable {
         state.is_closed || state.ended.contains_key(&self.number)
     }
 
-    /// Progress of the fetch.
+    /// Return the progress of the fetch.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// The record of the fetch, if enabled, with times since the variable began on this rank.
+    /// Return the record of the fetch, if enabled, with times since the variable began on this rank.
     pub fn record(&self) -> FetchRecord {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {
@@ -275,17 +275,17 @@ impl Variable {
         self.shared.tell(Command::Tell { number: self.number, to, bytes });
     }
 
-    /// The latest message of each other rank about the variable.
+    /// Return the latest message of each other rank about the variable.
     pub fn told(&self) -> BTreeMap<usize, Vec<u8>> {
         lock(&self.shared.state).told.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// Ranks to which the connection is lost.
+    /// Return the ranks to which the connection is lost.
     pub fn lost(&self) -> BTreeSet<usize> {
         lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// The latest report of the tracker; only on the rank that runs it.
+    /// Return the latest report of the tracker; only on the rank that runs it.
     pub fn delivery(&self) -> Option<VariableDelivery> {
         lock(&self.shared.state).deliveries.get(&self.number).cloned()
     }

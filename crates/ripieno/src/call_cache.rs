@@ -65,7 +65,7 @@ enum KeptShape {
 }
 
 impl<'a> CallKey<'a> {
-    /// The key of a call; `None` for tasks that depend on more than a key compares.
+    /// Return the key of a call; `None` for tasks that depend on more than a key compares.
     #[inline]
     pub fn of(
         task: &'a CollectiveTask<'a>,
@@ -85,7 +85,7 @@ impl<'a> CallKey<'a> {
         (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)).wrapping_add(ranks) % PLACE_COUNT
     }
 
-    /// An owned copy of the key, with its resolved call.
+    /// Return an owned copy of the key, with its resolved call.
     fn kept(&self, found: ResolvedCall) -> CachedCall {
         CachedCall {
             asked: self.asked,

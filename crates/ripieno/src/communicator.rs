@@ -93,33 +93,33 @@ impl Communicator {
         self.shared.set_interrupt(Arc::new(interrupt))
     }
 
-    /// The rank of this process.
+    /// Return the rank of this process.
     pub fn rank(&self) -> usize {
         self.group.rank()
     }
 
-    /// The number of ranks.
+    /// Return the number of ranks.
     pub fn world_size(&self) -> usize {
         self.group.size()
     }
 
-    /// Whether the communicator has all ranks, and is no part made by [`Communicator::split`].
+    /// Return whether the communicator has all ranks, and is no part made by [`Communicator::split`].
     pub fn is_world(&self) -> bool {
         self.number == 0
     }
 
-    /// The world rank of every rank; with replicas, the world rank of the first replica.
+    /// Return the world rank of every rank; with replicas, the world rank of the first replica.
     pub fn world_ranks(&self) -> &[usize] {
         &self.world_ranks
     }
 
-    /// The placement of ranks on nodes.
+    /// Return the placement of ranks on nodes.
     pub fn topology(&self) -> &Topology {
         self.group.topology()
     }
 
-    /// Cost of packets between the ranks: the curve [kept](Communicator::keep_packets), or a default for the memory of
-    /// one node or for links between nodes.
+    /// Return the cost of packets between the ranks: the curve [kept](Communicator::keep_packets), or a default for the
+    /// memory of one node or for links between nodes.
     pub fn packets(&self) -> PacketCurve {
         let kept = lock(&self.packets).clone();
         kept.unwrap_or_else(|| match self.topology().node_count() {
@@ -134,15 +134,17 @@ impl Communicator {
         *lock(&self.packets) = Some(packets);
     }
 
-    /// The algorithm for calls of `collective` that name none, for a vector (all chunks together) of `size_bytes`.
+    /// Return the algorithm for calls of `collective` that name none, for a vector (all chunks together) of
+    /// `size_bytes`.
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
         Ok(runtime.overrides.unasked(collective, &self.group, state.preferred(), size_bytes).algorithm)
     }
 
-    /// The algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the vector;
-    /// the size of a rank's block for allgather, gather and scatter; or all bytes that a rank sends for alltoall.
+    /// Return the algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the
+    /// vector; the size of a rank's block for allgather, gather and scatter; or all bytes that a rank sends for
+    /// alltoall.
     pub fn distinct_algorithms(&self, collective: Collective, bytes: usize) -> Vec<Vec<&'static str>> {
         preferred::distinct(collective, &self.group, bytes)
     }
@@ -164,15 +166,15 @@ impl Communicator {
         Ok(())
     }
 
-    /// The latest `count` collectives of this rank on all communicators, or all recorded ones (some thousands).
+    /// Return the latest `count` collectives of this rank on all communicators, or all recorded ones (some thousands).
     pub fn flight(&self, count: Option<usize>) -> Result<FlightRecorder, Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
         Ok(FlightRecorder::of(&core.executor.recorder, count, core.fabric.now()))
     }
 
-    /// The communication counters of this rank over all communicators, since the first call of this method. `now` is a
-    /// time on the host's monotonic clock. The method never waits for a call in progress, and includes it.
+    /// Return the communication counters of this rank over all communicators, since the first call of this method.
+    /// `now` is a time on the host's monotonic clock. The method never waits for a call in progress, and includes it.
     pub fn reading(&self, now: Duration) -> Reading {
         self.shared.gauge.read(now)
     }
@@ -184,7 +186,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// The world's links in use that are a fallback, by rank: the kind of the link, and the reason.
+    /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
     pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
         Ok(self.shared.hold()?.core().fabric.second_choices())
     }
@@ -237,7 +239,7 @@ impl Communicator {
         state.run_once(&mut runtime, task, element, memory)
     }
 
-    /// The core, and the index of this communicator in it.
+    /// Return the core, and the index of this communicator in it.
     pub(crate) fn place(&self) -> (&Arc<CoreShared>, usize) {
         (&self.shared, self.number)
     }

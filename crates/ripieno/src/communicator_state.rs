@@ -68,7 +68,7 @@ impl CommunicatorState {
         self.sequence = sequence;
     }
 
-    /// The number of the communicator, the same on every rank.
+    /// Return the number of the communicator, the same on every rank.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -122,7 +122,7 @@ impl CommunicatorState {
         Some(run_found(runtime, found, memory, sequence, &mut self.statistics, apart))
     }
 
-    /// The preferred algorithms for calls that name none.
+    /// Return the preferred algorithms for calls that name none.
     pub fn preferred(&self) -> &Preferred {
         &self.preferred
     }
@@ -290,7 +290,7 @@ impl CommunicatorState {
     }
 }
 
-/// The number of the next such call, equal on all ranks that take part in it.
+/// Return the number of the next such call, equal on all ranks that take part in it.
 #[inline]
 fn next_of<'a>(
     task: &CollectiveTask<'_>,
@@ -349,7 +349,7 @@ fn execute(
     Ok(())
 }
 
-/// The schedule of a plan in communicator ranks, translated to world ranks by `world_ranks` and `replica`.
+/// Return the schedule of a plan in communicator ranks, translated to world ranks by `world_ranks` and `replica`.
 pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replica>) -> Schedule {
     let plan = plan.with_peers(|rank| world_ranks[rank]);
     match replica {
@@ -369,7 +369,7 @@ fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveT
     }
 }
 
-/// The span of all of `memory`, in whole elements.
+/// Return the span of all of `memory`, in whole elements.
 #[inline]
 fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
     let element_bytes = element.size_bytes();

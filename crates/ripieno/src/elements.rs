@@ -34,7 +34,7 @@ impl From<Element> for ElementType<'_> {
 }
 
 impl ElementShape<'_> {
-    /// The hash; 0 for a line.
+    /// Return the hash; 0 for a line.
     #[inline]
     pub(crate) fn form(&self) -> u32 {
         match self {
@@ -47,7 +47,7 @@ impl ElementShape<'_> {
         }
     }
 
-    /// The description that the hash represents.
+    /// Return the description that the hash represents.
     pub(crate) fn words(&self) -> String {
         match self {
             ElementShape::Line => String::new(),
@@ -60,14 +60,14 @@ impl ElementShape<'_> {
     }
 }
 
-/// The hash of a call's form: the arrangement, the counts per rank if equal on all ranks, and the order.
+/// Return the hash of a call's form: the arrangement, the counts per rank if equal on all ranks, and the order.
 #[inline]
 pub(crate) fn form(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
     shape.form() ^ counts_hash ^ choice.order_hash()
 }
 
-/// The description of a call's form.
+/// Return the description of a call's form.
 pub(crate) fn words(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> String {
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();

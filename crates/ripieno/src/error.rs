@@ -100,7 +100,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether no later call on this communicator can succeed.
+    /// Return whether no later call on this communicator can succeed.
     pub fn ends_job(&self) -> bool {
         matches!(self, Error::Failed(_) | Error::Interrupted)
     }

@@ -47,7 +47,7 @@ impl MessageFrame {
         Some(frame)
     }
 
-    /// The kind of the frame, and its content.
+    /// Return the kind of the frame, and its content.
     pub fn read(&self) -> (u64, Content<'_>) {
         let (words, room) = self.0.split_at(2 * WORD_BYTES);
         let (kind, length) = words.split_at(WORD_BYTES);
@@ -56,12 +56,12 @@ impl MessageFrame {
         (word(kind), here.map_or(Content::Later(!length), Content::Here))
     }
 
-    /// The wire encoding.
+    /// Return the wire encoding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The wire encoding of several consecutive frames.
+    /// Return the wire encoding of several consecutive frames.
     pub fn bytes_of_mut(frames: &mut [MessageFrame]) -> &mut [u8] {
         // SAFETY: a frame consists of its bytes only, and every byte sequence is a valid frame.
         unsafe { std::slice::from_raw_parts_mut(frames.as_mut_ptr().cast(), size_of_val(frames)) }

@@ -17,7 +17,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Provides the communicator of this thread's training, and stops the training.
 pub trait Trainer {
-    /// The communicator that carries the histograms.
+    /// Return the communicator that carries the histograms.
     fn communicator(&self) -> &Communicator;
     /// Stop the training of this thread as soon as possible.
     fn stop(&self);

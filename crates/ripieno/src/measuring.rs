@@ -52,8 +52,8 @@ pub fn measure(
     (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
 }
 
-/// Seconds per call after a barrier, the maximum over ranks. Not for logical ranks: their replicas would get different
-/// times.
+/// Measure the seconds per call after a barrier, the maximum over ranks. Not for logical ranks: their replicas would
+/// get different times.
 pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,

@@ -12,7 +12,7 @@ pub const NO_MEMORY: BufferMemory<'static> = BufferMemory::Read(&[]);
 /// The bytes must stay in place while the owner lives, also when the owner is moved. No other code may use them
 /// meanwhile, except to read the buffers that are only read.
 pub unsafe trait OwnedBuffers: Send + 'static {
-    /// The buffers; empty for a buffer that the task does not use.
+    /// Return the buffers; empty for a buffer that the task does not use.
     fn buffers(&mut self) -> [BufferMemory<'_>; 2];
 }
 

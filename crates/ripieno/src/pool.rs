@@ -65,7 +65,7 @@ impl BufferPool {
         Ok(PooledBuffer { memory, length_bytes, pool: self.clone() })
     }
 
-    /// Bytes of idle buffers.
+    /// Return the bytes of idle buffers.
     pub fn kept_bytes(&self) -> usize {
         self.kept().bytes()
     }
@@ -136,7 +136,7 @@ impl DerefMut for PooledMemory {
 }
 
 impl PooledBuffer {
-    /// The memory.
+    /// Return the memory.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.length_bytes]
     }

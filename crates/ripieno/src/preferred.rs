@@ -36,7 +36,7 @@ impl Preferred {
         Ok(())
     }
 
-    /// The preferred algorithm for a vector (all chunks together) of `bytes`, if any.
+    /// Return the preferred algorithm for a vector (all chunks together) of `bytes`, if any.
     #[inline]
     pub fn find(&self, collective: Collective, bytes: usize) -> Option<&'static Algorithm> {
         let rows = &self.by_collective[collective as usize];
@@ -45,7 +45,7 @@ impl Preferred {
     }
 }
 
-/// The algorithms that support every call of `collective` by this group.
+/// Return the algorithms that support every call of `collective` by this group.
 fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> {
     let suits = |algorithm: &&Algorithm| match algorithm.needs {
         // No algorithm declares `CommutativeOp` itself.
@@ -56,8 +56,8 @@ fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> 
     Algorithm::of(collective).filter(suits).collect()
 }
 
-/// The algorithms that may be preferred, grouped by equal plans on all ranks: one measurement holds for the group.
-/// `bytes` is defined as in [`SimulationRequest`].
+/// Return the algorithms that may be preferred, grouped by equal plans on all ranks: one measurement holds for the
+/// group. `bytes` is defined as in [`SimulationRequest`].
 pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
     let asked = SimulationRequest::new(collective, group.size(), bytes, 0);
     let group = group.in_order(ripieno_plan::Order::Racks);

@@ -40,17 +40,17 @@ impl Communicator {
         Ok(Communicator::among(&self.shared, core, id, group, world_ranks, Some(replica)))
     }
 
-    /// The number of replicas of each rank.
+    /// Return the number of replicas of each rank.
     pub fn replicas(&self) -> usize {
         self.replica.map_or(1, |replica| replica.replicas.count())
     }
 
-    /// The index of this replica of its rank, from 0 on.
+    /// Return the index of this replica of its rank, from 0 on.
     pub fn replica(&self) -> usize {
         self.replica.map_or(0, |replica| replica.rank / replica.replicas.logical_count())
     }
 
-    /// The failures of world ranks that have a live replica, lowest rank first.
+    /// Return the failures of world ranks that have a live replica, lowest rank first.
     pub fn losses(&self) -> Result<Vec<JobFailure>, Error> {
         Ok(self.hold()?.core().fabric.losses())
     }

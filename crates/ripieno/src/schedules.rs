@@ -26,7 +26,7 @@ struct ScheduleKey {
 }
 
 impl Schedules {
-    /// The schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
+    /// Return the schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
     pub fn get<E>(
         &mut self,
         call: Call,

@@ -66,7 +66,7 @@ pub fn simulate(
     })
 }
 
-/// The algorithms to try if none is named: the default, then the others, cheapest first.
+/// Return the algorithms to try if none is named: the default, then the others, cheapest first.
 fn usual_first(asked: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
     let others = priced(asked, cluster).into_iter().map(|(algorithm, _)| algorithm);
     std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
@@ -141,8 +141,8 @@ pub fn simulate_sparse(
 /// transfer time of the value, instead of at each event. Each flow of a swarm affects all others.
 const EXACT_RANKS_MAX: usize = 128;
 
-/// A dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A chain
-/// is ordered by rack.
+/// Create a dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A
+/// chain is ordered by rack.
 pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<Casting, Error> {
     let p = cluster.topology.size();
     asked(cluster, Collective::Broadcast, bytes, root)?;

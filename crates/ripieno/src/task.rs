@@ -28,7 +28,7 @@ pub(crate) enum TaskExtent<'a> {
 }
 
 impl<'a> TaskExtent<'a> {
-    /// The extents of the first and second buffer of `task`.
+    /// Return the extents of the first and second buffer of `task`.
     #[inline]
     pub fn all_of(task: &CollectiveTask<'a>) -> [TaskExtent<'a>; 2] {
         let mut noted = ExtentRecorder::default();
@@ -36,7 +36,7 @@ impl<'a> TaskExtent<'a> {
         noted.extents
     }
 
-    /// The number of entries of the extent, followed by the entries.
+    /// Return the number of entries of the extent, followed by the entries.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
             TaskExtent::Whole => (None, &[], &[]),
@@ -57,7 +57,7 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// The number of elements for or from `rank`, if the extent states it.
+    /// Return the number of elements for or from `rank`, if the extent states it.
     fn count_of(&self, rank: usize) -> Option<usize> {
         match self {
             TaskExtent::Whole | TaskExtent::One(_) => None,
@@ -66,7 +66,7 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// The spans that divide `whole`.
+    /// Return the spans that divide `whole`.
     fn spans(&self, whole: Span) -> Spans {
         match *self {
             TaskExtent::Whole | TaskExtent::One(_) => Spans::default(),
@@ -207,7 +207,7 @@ pub(crate) fn call(
     Call { kind, element, form: 0 }
 }
 
-/// The counts per rank among `extents` that must be equal on all ranks.
+/// Return the counts per rank among `extents` that must be equal on all ranks.
 #[inline]
 pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     match *extents {
@@ -216,7 +216,7 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// The data that a plan depends on beside the call: the `extents`, or a substitute if they are the whole buffer.
+/// Return the data that a plan depends on beside the call: the `extents`, or a substitute if they are the whole buffer.
 #[inline]
 pub(crate) fn depends_on<'a>(
     task: &CollectiveTask<'a>,

@@ -36,7 +36,7 @@ impl<M> ResultSlot<M> {
         Completion { ticket: Some(ticket.clone()), waiters: waiters.clone() }
     }
 
-    /// The result, once the run has ended.
+    /// Return the result, once the run has ended.
     pub fn ended(&self) -> Option<Result<(), Error>> {
         self.ended.get().cloned()
     }

@@ -269,17 +269,17 @@ impl CoreShared {
         self.wanted.load(Ordering::SeqCst) > 0
     }
 
-    /// This rank in the world.
+    /// Return this rank in the world.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The part of the fabric that works while another thread holds the core.
+    /// Return the part of the fabric that works while another thread holds the core.
     pub fn remote(&self) -> &dyn Remote {
         &*self.remote
     }
 
-    /// The same as an owned reference, for callers that outlive `self`.
+    /// Return the same as an owned reference, for callers that outlive `self`.
     pub fn remote_of_all(&self) -> Arc<dyn Remote> {
         self.remote.clone()
     }

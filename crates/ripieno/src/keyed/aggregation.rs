@@ -70,12 +70,12 @@ impl Aggregation {
         })
     }
 
-    /// The form of the data.
+    /// Return the form of the data.
     pub fn form(&self) -> &KeyedForm {
         &self.form
     }
 
-    /// The number of parts per rank.
+    /// Return the number of parts per rank.
     pub fn parts_per_rank(&self) -> usize {
         self.homes.parts_per_rank
     }
@@ -146,7 +146,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// The first of `rows` that are added together: `most`, or as many as the memory limit allows.
+    /// Return the first of `rows` that are added together: `most`, or as many as the memory limit allows.
     fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
         let mut count = rows.len().min(most);
         if let Some(limited) = &self.limited {
@@ -193,7 +193,8 @@ impl Aggregation {
         });
     }
 
-    /// Number of staged bytes at which rows are combined: enough to justify loading the tables into the cache.
+    /// Return the number of staged bytes at which rows are combined: enough to justify loading the tables into the
+    /// cache.
     fn most_staged_bytes(&self) -> usize {
         let [least, most] = STAGED_BYTES;
         let table_bytes: usize = self.parts.iter().map(KeyedPart::size_bytes).sum();
@@ -274,7 +275,8 @@ impl Aggregation {
         })
     }
 
-    /// Maximum memory that adding a row for each of these keys may take: tables and rows double when they grow.
+    /// Return the maximum memory that adding a row for each of these keys may take: tables and rows double when they
+    /// grow.
     fn growth_bytes(&self, keys: KeyColumn<'_>) -> usize {
         let table_bytes = match self.form.keys {
             KeyKind::Int64 => 64,
@@ -299,12 +301,12 @@ impl Aggregation {
         Parts::sealed(self.form, self.homes, self.parts, self.limited, threads)
     }
 
-    /// Bytes written to files so far.
+    /// Return the bytes written to files so far.
     pub fn spilled_bytes(&self) -> u64 {
         self.limited.as_ref().map_or(0, Limited::spilled_bytes)
     }
 
-    /// Memory held in bytes.
+    /// Return the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
         let parts: usize = self.parts.iter().chain(&self.front).map(KeyedPart::size_bytes).sum();
         let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();

@@ -17,7 +17,7 @@ pub enum KeyedCombine {
 }
 
 impl KeyedCombine {
-    /// The operation, if there is one.
+    /// Return the operation, if there is one.
     pub fn op(self) -> Option<Op> {
         match self {
             KeyedCombine::Op(op) => Some(op),
@@ -75,7 +75,7 @@ pub struct PartSize {
 }
 
 impl KeyedForm {
-    /// Size of a row.
+    /// Return the size of a row.
     pub fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
@@ -137,7 +137,7 @@ impl KeyedBlock {
         BlockView { keys: self.keys.view(), counts: self.counts.as_deref(), values: &self.values }
     }
 
-    /// The size of the block.
+    /// Return the size of the block.
     pub fn size(&self) -> PartSize {
         let key_bytes = match &self.keys {
             OwnedKeys::Int64(keys) => size_of_val(&keys[..]),
@@ -146,7 +146,7 @@ impl KeyedBlock {
         PartSize { keys: self.keys.len() as u64, key_bytes: key_bytes as u64, rows: self.view().row_count() }
     }
 
-    /// Memory used by the block.
+    /// Return the memory used by the block.
     pub(super) fn size_bytes(&self) -> usize {
         let key_bytes = match &self.keys {
             OwnedKeys::Int64(keys) => keys.capacity() * size_of::<i64>(),
@@ -186,7 +186,7 @@ impl KeyedBlock {
         KeyedBlock { values, ..self }
     }
 
-    /// An empty block for data of this form.
+    /// Create an empty block for data of this form.
     pub fn none(form: &KeyedForm) -> KeyedBlock {
         let counts = (form.combine == KeyedCombine::Concat).then(Vec::new);
         KeyedBlock { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
@@ -194,7 +194,7 @@ impl KeyedBlock {
 }
 
 impl BlockView<'_> {
-    /// Number of rows of all keys, saturated if the counts are invalid.
+    /// Return the number of rows of all keys, saturated if the counts are invalid.
     pub fn row_count(&self) -> u64 {
         let sum = |counts: &[u64]| counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
         self.counts.map_or(self.keys.len() as u64, sum)

@@ -14,7 +14,7 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// The name in messages.
+    /// Return the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             KeyKind::Int64 => "int64",
@@ -47,7 +47,7 @@ pub enum OwnedKeys {
 }
 
 impl KeyColumn<'_> {
-    /// The number of keys.
+    /// Return the number of keys.
     pub fn len(&self) -> usize {
         match self {
             KeyColumn::Int64(keys) => keys.len(),
@@ -55,12 +55,12 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Whether the column is empty.
+    /// Return whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The kind of the keys.
+    /// Return the kind of the keys.
     pub fn kind(&self) -> KeyKind {
         match self {
             KeyColumn::Int64(_) => KeyKind::Int64,
@@ -68,7 +68,7 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Size of the keys in bytes: 8 for an integer, 8 and its own length for a string.
+    /// Return the size of the keys in bytes: 8 for an integer, 8 and its own length for a string.
     pub fn size_bytes(&self) -> usize {
         match self {
             KeyColumn::Int64(keys) => size_of_val(*keys),
@@ -76,7 +76,7 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// The keys `rows`.
+    /// Return the keys `rows`.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -97,7 +97,7 @@ impl KeyColumn<'_> {
 }
 
 impl OwnedKeys {
-    /// An empty column.
+    /// Create an empty column.
     pub fn none(kind: KeyKind) -> OwnedKeys {
         match kind {
             KeyKind::Int64 => OwnedKeys::Int64(Vec::new()),
@@ -142,7 +142,7 @@ impl OwnedKeys {
         }
     }
 
-    /// The number of keys.
+    /// Return the number of keys.
     pub fn len(&self) -> usize {
         match self {
             OwnedKeys::Int64(keys) => keys.len(),
@@ -150,12 +150,12 @@ impl OwnedKeys {
         }
     }
 
-    /// Whether the column is empty.
+    /// Return whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The kind of the keys.
+    /// Return the kind of the keys.
     pub fn kind(&self) -> KeyKind {
         match self {
             OwnedKeys::Int64(_) => KeyKind::Int64,

@@ -45,7 +45,7 @@ impl Limited {
         usize::try_from(self.limit.bytes).unwrap_or(usize::MAX)
     }
 
-    /// Maximum size of rows that are added together.
+    /// Return the maximum size of rows that are added together.
     pub fn chunk_bytes(&self) -> usize {
         self.bytes() / 8
     }
@@ -113,7 +113,7 @@ fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Ran
     }
 }
 
-/// Whether a combined row depends on the order of combination.
+/// Return whether a combined row depends on the order of combination.
 fn order_shows(form: &KeyedForm) -> bool {
     form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

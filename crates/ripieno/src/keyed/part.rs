@@ -70,12 +70,12 @@ impl KeyedPart {
         KeyedPart { table, width, element, reduction, values: Vec::new(), owners: Vec::new() }
     }
 
-    /// Whether the part is empty.
+    /// Return whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
-    /// Memory used by the part.
+    /// Return the memory used by the part.
     pub fn size_bytes(&self) -> usize {
         let table = match &self.table {
             KeyTable::Ints(table) => table.size_bytes(),
@@ -84,7 +84,7 @@ impl KeyedPart {
         table + self.values.capacity() + self.owners.capacity() * size_of::<u32>()
     }
 
-    /// The contents of the part.
+    /// Return the contents of the part.
     pub fn held(&self) -> PartColumns<'_> {
         let owners = self.reduction.is_none().then_some(self.owners.as_slice());
         PartColumns { keys: self.table.keys(), owners, values: &self.values }
@@ -213,14 +213,14 @@ impl KeyedPart {
         KeyedBlock { keys, counts: Some(counts), values }
     }
 
-    /// Size of a row in the type of this part.
+    /// Return the size of a row in the type of this part.
     fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 }
 
 impl<'a> Rows<'a> {
-    /// The same rows in type `held`; uses `converted` as storage if a conversion is needed.
+    /// Return the same rows in type `held`; uses `converted` as storage if a conversion is needed.
     fn held_in(self, held: Element, converted: &'a mut Vec<u8>) -> &'a [u8] {
         if self.element == held {
             return self.bytes;

@@ -80,7 +80,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The form of the data.
+    /// Return the form of the data.
     pub fn form(&self) -> &KeyedForm {
         &self.form
     }
@@ -90,27 +90,27 @@ impl Parts {
         self.form = form;
     }
 
-    /// The number of ranks that own parts.
+    /// Return the number of ranks that own parts.
     pub fn rank_count(&self) -> usize {
         self.homes.rank_count
     }
 
-    /// The number of parts; part `p` belongs to rank `p / (part_count / rank_count)`.
+    /// Return the number of parts; part `p` belongs to rank `p / (part_count / rank_count)`.
     pub fn part_count(&self) -> usize {
         self.sealed.len()
     }
 
-    /// Bytes written to files.
+    /// Return the bytes written to files.
     pub fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes
     }
 
-    /// Memory held in bytes.
+    /// Return the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
         self.sealed.iter().map(|sealed| size_bytes(&None, sealed)).sum()
     }
 
-    /// The size of part `part`; empty after it is taken.
+    /// Return the size of part `part`; empty after it is taken.
     ///
     /// # Panics
     /// If there is no such part.
@@ -151,7 +151,7 @@ impl Parts {
     }
 }
 
-/// Memory used by a part, sealed or not.
+/// Return the memory used by a part, sealed or not.
 fn size_bytes(part: &Option<KeyedPart>, sealed: &SealedParts) -> usize {
     match (part, sealed) {
         (Some(part), _) => part.size_bytes(),

@@ -64,7 +64,7 @@ impl SpillFile {
         SpillFile { file, directory: directory.to_path_buf(), end: 0 }
     }
 
-    /// Number of bytes written.
+    /// Return the number of bytes written.
     pub fn size_bytes(&self) -> u64 {
         self.end
     }
@@ -145,7 +145,7 @@ impl SpillFile {
 }
 
 impl SpillRecord {
-    /// File offset of the links, after the keys.
+    /// Return the file offset of the links, after the keys.
     fn links_at(&self, kind: KeyKind) -> u64 {
         let numbers = match kind {
             KeyKind::Int64 => self.key_count,
@@ -154,13 +154,13 @@ impl SpillRecord {
         self.at + (numbers * size_of::<i64>() + self.data_bytes) as u64
     }
 
-    /// Number of links of type `T`.
+    /// Return the number of links of type `T`.
     pub fn link_count<T: Plain>(&self) -> usize {
         self.link_bytes / size_of::<T>()
     }
 }
 
-/// Offsets from 0 on, and the bytes that they refer to.
+/// Return offsets from 0 on, and the bytes that they refer to.
 fn columns(keys: Strings<'_>) -> (Vec<i64>, &[u8]) {
     let (offsets, data) = keys.columns();
     let [first, .., last] = offsets else { return (vec![0], &[]) };

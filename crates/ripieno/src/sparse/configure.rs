@@ -109,7 +109,7 @@ fn packets(comm: &Communicator, options: &SparseOptions) -> String {
     format!(", packets #{:08x}", hash(&bytes))
 }
 
-/// The error for invalid keys from a peer.
+/// Return the error for invalid keys from a peer.
 pub(super) fn malformed(error: MalformedKeySets) -> Error {
     Error::Malformed { cause: error.to_string() }
 }

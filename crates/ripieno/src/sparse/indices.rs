@@ -116,17 +116,17 @@ pub(super) fn sorted(
 }
 
 impl IndexRows {
-    /// The number of the caller's indices.
+    /// Return the number of the caller's indices.
     pub fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// The number of distinct indices.
+    /// Return the number of distinct indices.
     pub fn key_count(&self) -> usize {
         self.key_count
     }
 
-    /// The conversion for contributed rows.
+    /// Return the conversion for contributed rows.
     pub fn giving(&self, team: &dyn WorkTeam) -> Giving {
         if self.key_count < self.rows.len() {
             let mut rows = vec![0; self.rows.len()];

@@ -83,27 +83,27 @@ impl SparseReduce {
         })
     }
 
-    /// Exclusive upper bound of the indices.
+    /// Return the exclusive upper bound of the indices.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// The number of ranks that exchange at each layer.
+    /// Return the number of ranks that exchange at each layer.
     pub fn degrees(&self) -> &Degrees {
         &self.degrees
     }
 
-    /// The number of this rank's out-indices, and so of rows of values.
+    /// Return the number of this rank's out-indices, and so of rows of values.
     pub fn out_count(&self) -> usize {
         self.out_count
     }
 
-    /// The number of this rank's in-indices, and so of rows of a result.
+    /// Return the number of this rank's in-indices, and so of rows of a result.
     pub fn in_count(&self) -> usize {
         self.in_count
     }
 
-    /// The data volume of this rank before the first layer and after each.
+    /// Return the data volume of this rank before the first layer and after each.
     pub fn volumes(&self) -> &[Volume] {
         self.routes.volumes()
     }
@@ -119,7 +119,7 @@ fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -
     result
 }
 
-/// The buffer pool of a communicator, and the number of its next configuration.
+/// Return the buffer pool of a communicator, and the number of its next configuration.
 fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
     let (shared, communicator) = comm.place();
     let mut held = shared.hold()?;

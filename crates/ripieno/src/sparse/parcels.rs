@@ -62,12 +62,12 @@ impl Parcels {
         Ok(arrived)
     }
 
-    /// The keys by peer.
+    /// Return the keys by peer.
     pub fn keys(&self) -> Vec<(usize, &[u8])> {
         self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.keys.clone()])).collect()
     }
 
-    /// The rows by peer.
+    /// Return the rows by peer.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.rows.clone()]))
     }

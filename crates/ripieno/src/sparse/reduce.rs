@@ -37,12 +37,12 @@ pub struct SparseForm<'a> {
 pub(super) type Planned = (Element, usize, Op);
 
 impl SparseForm<'_> {
-    /// Size of a row. [`SparseForm::reduction`] checks that it does not overflow.
+    /// Return the size of a row. [`SparseForm::reduction`] checks that it does not overflow.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 
-    /// The reduction of rows, if it is defined.
+    /// Return the reduction of rows, if it is defined.
     pub(super) fn reduction(&self) -> Result<&'static Reduction, Error> {
         match self.width.checked_mul(self.element.size_bytes()) {
             Some(0) => Err(argument("width", 0, "at least one element in a row")),
@@ -51,7 +51,7 @@ impl SparseForm<'_> {
         }
     }
 
-    /// The call that ranks compare. Its description is passed to `fabric`.
+    /// Return the call that ranks compare. Its description is passed to `fabric`.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
         fabric.note_form(self.row.form(), &|| self.row.words());
         let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };

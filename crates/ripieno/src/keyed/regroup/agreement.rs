@@ -59,7 +59,7 @@ impl Announcement {
         Some(Announcement { call, balanced, form, merge: decode(merge)?, size_bytes })
     }
 
-    /// The fields that must be equal on all ranks. The form of the rows only counts if the rank has rows.
+    /// Return the fields that must be equal on all ranks. The form of the rows only counts if the rank has rows.
     fn compared(&self) -> (u64, bool, Option<(KeyedForm, KeyedCombine)>) {
         (self.call, self.balanced, (self.size_bytes > 0).then_some((self.form, self.merge)))
     }

@@ -43,7 +43,7 @@ pub struct Regroup {
 }
 
 impl Regroup {
-    /// The default options: one thread, and rows of equal keys combined by `merge`.
+    /// Create the default options: one thread, and rows of equal keys combined by `merge`.
     pub fn new(merge: KeyedCombine) -> Regroup {
         let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
         Regroup {
@@ -58,19 +58,19 @@ impl Regroup {
         }
     }
 
-    /// The same options with waves that fit into `memory_bytes`, half of which stays free for waiting data. A rank
-    /// holds one wave that it merges and one in flight, together with the bytes that it sends, which may be twice as
-    /// large.
+    /// Return the same options with waves that fit into `memory_bytes`, half of which stays free for waiting data. A
+    /// rank holds one wave that it merges and one in flight, together with the bytes that it sends, which may be twice
+    /// as large.
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }
 
-    /// The same options with waves of exactly `wave_bytes`, and a single wave if all ranks have fewer bytes.
+    /// Return the same options with waves of exactly `wave_bytes`, and a single wave if all ranks have fewer bytes.
     pub fn in_waves_of(self, wave_bytes: u64) -> Regroup {
         Regroup { wave_bytes, wave_count: NonZeroU64::MIN, ..self }
     }
 
-    /// Bytes that a wave brings to a rank if the rank that receives most receives `most_bytes` in total.
+    /// Return the bytes that a wave brings to a rank if the rank that receives most receives `most_bytes` in total.
     pub(super) fn wave_bytes_of(&self, most_bytes: u64) -> u64 {
         most_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
     }
@@ -118,7 +118,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The steps of a regroup of rows in `part_count` parts.
+    /// Create the steps of a regroup of rows in `part_count` parts.
     pub fn new(part_count: usize, options: &Regroup) -> Steps {
         let Regroup { wave_bytes, wave_count, eager_bytes, pulls, .. } = *options;
         let words = format!(

@@ -81,7 +81,7 @@ impl RegroupSizes {
         Ok((RegroupSizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
     }
 
-    /// The size of the rows that rank `from` sends for `part`, which this rank owns.
+    /// Return the size of the rows that rank `from` sends for `part`, which this rank owns.
     pub fn incoming(&self, from: usize, part: usize) -> PartSize {
         let place = self.own.parts.binary_search(&part).expect("the part is at home here");
         self.own.sizes[from][place]
@@ -166,7 +166,7 @@ impl Own {
         Ok((Own { parts: own, sizes: all_sizes }, all_ahead))
     }
 
-    /// The size of each part, summed over all ranks. Fails if the total is larger than memory could hold.
+    /// Return the size of each part, summed over all ranks. Fails if the total is larger than memory could hold.
     fn bytes(&self, form: &KeyedForm) -> Result<Vec<u64>, Error> {
         let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
         for (rank, sizes) in self.sizes.iter().enumerate() {

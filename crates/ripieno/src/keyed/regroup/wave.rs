@@ -112,7 +112,7 @@ impl Regrouping<'_> {
 }
 
 impl Wave {
-    /// The received blocks, ordered by rank.
+    /// Return the received blocks, ordered by rank.
     pub fn blocks(&mut self) -> Vec<&[u8]> {
         let (bytes, blocks): (&[u8], _) = (self.buffer.bytes_mut(), &self.blocks);
         (0..blocks.rank_count()).map(|rank| &bytes[range(blocks.span(rank))]).collect()
