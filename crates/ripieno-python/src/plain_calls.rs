@@ -41,8 +41,8 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: Whole })
     }
 
-    /// Return the allreduce of a float, of a Python integer to be summed, of a short array, which stays unchanged, or
-    /// of a tuple or a list of these.
+    /// Return the allreduce of a float, a Python integer to be summed, a short array, or a tuple or a list of these.
+    /// The value stays unchanged.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {

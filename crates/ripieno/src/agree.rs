@@ -9,7 +9,7 @@ use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
 use ripieno_run::{BufferMemory, Element};
 
-/// Shape of these internal exchanges. It marks them as no user call, which may have as many numbers.
+/// Shape of these internal exchanges. It distinguishes them from user calls with equally many numbers.
 const NUMBERS: ElementType<'static> =
     ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
 /// Size of the text that describes a rank's options.

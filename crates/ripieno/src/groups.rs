@@ -124,7 +124,7 @@ fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32,
     Ok(number as u32)
 }
 
-/// Return the id under which the members of a group exchange, apart from the ids of all communicators.
+/// Return the id under which the members of a group exchange, outside the range of communicator numbers.
 fn meeting_id(world_ranks: &[usize]) -> u32 {
     let bytes: Vec<u8> = world_ranks.iter().flat_map(|&rank| (rank as u64).to_le_bytes()).collect();
     u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % MEETING_NUMBERS)

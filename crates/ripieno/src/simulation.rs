@@ -137,8 +137,8 @@ pub fn simulate_sparse(
     })
 }
 
-/// Above this number of ranks, the simulation rebalances the rates of flows periodically, a thousand times within the
-/// transfer time of the value, instead of at each event. Each flow of a swarm affects all others.
+/// Above this number of ranks, the simulation does not rebalance the rates of flows at each event, because each flow of
+/// a swarm affects all others. It rebalances them a thousand times within the transfer time of the value.
 const EXACT_RANKS_MAX: usize = 128;
 
 /// Create a dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A
