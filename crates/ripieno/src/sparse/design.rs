@@ -16,7 +16,7 @@ use ripieno_run::{BufferMemory, Element};
 
 /// Expected sample size of the largest set.
 const SAMPLE_KEYS: u64 = 512;
-/// Maximum sample size. A random sample is ten standard deviations below it.
+/// Maximum sample size. The expected sample size is ten standard deviations below it.
 const MOST_KEYS: u64 = 740;
 
 /// The keys of a rank that are below a limit.
