@@ -1,4 +1,4 @@
-//! NumPy arrays as the bytes that collectives work on.
+//! Access to the bytes of NumPy arrays for collectives.
 
 use crate::errors;
 use numpy::npyffi::flags::{NPY_ARRAY_CARRAY_RO, NPY_ARRAY_WRITEABLE};
@@ -9,10 +9,10 @@ use pyo3::sync::PyOnceLock;
 use ripieno::{BufferMemory, Element};
 use std::ffi::c_int;
 
-/// So many bytes are copied in some microseconds, for which the interpreter need not be released.
+/// Up to this size, a copy takes a few microseconds, and the interpreter need not be released.
 pub const SHORT_BYTES: usize = 64 << 10;
 
-/// The memory of an array, for as long as the call that it was passed to.
+/// The memory of an array, valid during the call that received the array.
 #[derive(Clone, Copy)]
 pub struct ArrayBytes {
     data: *mut u8,
@@ -22,15 +22,15 @@ pub struct ArrayBytes {
     pub element: Element,
 }
 
-// SAFETY: the memory belongs to an array that the calling thread holds a reference to until the call returns, and NumPy
-// does not move it. As for any NumPy function that releases the interpreter, not writing to an array that another
-// thread works on is up to the program.
+// SAFETY: the memory belongs to an array that the calling thread references until the call returns, and NumPy does not
+// move it. As for any NumPy function that releases the interpreter, the program must not write to an array that another
+// thread uses.
 unsafe impl Send for ArrayBytes {}
 // SAFETY: as above; shared references only read.
 unsafe impl Sync for ArrayBytes {}
 
 impl ArrayBytes {
-    /// The memory of `array`, which must be C-contiguous.
+    /// Return the memory of `array`, which must be C-contiguous.
     pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrayBytes> {
         if !array.is_c_contiguous() {
             return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
@@ -40,56 +40,56 @@ impl ArrayBytes {
 
     fn of_elements(array: &Bound<'_, PyUntypedArray>, element: Element) -> ArrayBytes {
         let length_bytes = array.len() * element.size_bytes();
-        // SAFETY: the pointer is that of a live array object.
+        // SAFETY: the pointer refers to a live array object.
         let fields = unsafe { &(*array.as_array_ptr()).fields };
-        // An empty array may have any pointer, a slice may not be made of a null one.
+        // An empty array may have any pointer, but a slice must not have a null pointer.
         let data = if length_bytes == 0 { std::ptr::dangling_mut() } else { fields.data.cast() };
         ArrayBytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
     }
 
-    /// The memory of `value`, to change, if it is an array of NumPy's own class and of numbers as this machine has
-    /// them, which lie one after the other.
+    /// Return the memory of `value` for writing, if it is exactly a NumPy array, contiguous, with numbers in native
+    /// byte order.
     #[inline]
     pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
         ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
     }
 
-    /// The same, to read.
+    /// Return the same for reading.
     #[inline]
     pub fn plain_to_read<'a, 'py>(
         value: &'a Bound<'py, PyAny>,
     ) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
-        // SAFETY: the pointer is that of a live object.
+        // SAFETY: the pointer refers to a live object.
         if unsafe { PyArray_CheckExact(value.py(), value.as_ptr()) } == 0 {
             return None;
         }
-        // SAFETY: the object is an array, as has just been seen.
+        // SAFETY: the object has just been checked to be an array.
         let array = unsafe { value.cast_unchecked::<PyUntypedArray>() };
-        // SAFETY: the pointer is that of a live array object.
+        // SAFETY: the pointer refers to a live array object.
         let flags = unsafe { (*array.as_array_ptr()).fields.flags };
         let element = number(&array.dtype()).filter(|_| flags & NPY_ARRAY_CARRAY_RO == NPY_ARRAY_CARRAY_RO)?;
         Some((ArrayBytes::of_elements(array, element), array))
     }
 
-    /// Whether there are at most [`SHORT_BYTES`].
+    /// Return whether the array has at most [`SHORT_BYTES`].
     pub fn is_short(self) -> bool {
         self.length_bytes <= SHORT_BYTES
     }
 
-    /// Copies them to `other`, which has as many and may be changed.
+    /// Copy the bytes to `other`, which must have the same length and be writable.
     pub fn copy_to(self, other: ArrayBytes) {
         assert!(other.writable && self.length_bytes == other.length_bytes);
         // SAFETY: see `Send`; both are `length_bytes` long, and may overlap.
         unsafe { std::ptr::copy(self.data, other.data, self.length_bytes) };
     }
 
-    /// The bytes, to read.
+    /// Return the bytes for reading.
     pub fn read<'a>(self) -> &'a [u8] {
         // SAFETY: see `Send`; the memory is contiguous and `length_bytes` long.
         unsafe { std::slice::from_raw_parts(self.data, self.length_bytes) }
     }
 
-    /// The bytes, to change.
+    /// Return the bytes for writing.
     pub fn write<'a>(self) -> PyResult<&'a mut [u8]> {
         if !self.writable {
             return Err(errors::input("the array is read-only: expected one to write the result to".to_string()));
@@ -98,21 +98,21 @@ impl ArrayBytes {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.length_bytes) })
     }
 
-    /// The bytes, to read only if `read_only`, else to change.
+    /// Return the bytes for reading if `read_only`, else for writing.
     pub fn memory<'a>(self, read_only: bool) -> PyResult<BufferMemory<'a>> {
         if read_only { Ok(BufferMemory::Read(self.read())) } else { Ok(BufferMemory::Write(self.write()?)) }
     }
 }
 
-/// A new array, whose elements are yet to be written.
+/// Create an array with uninitialized elements.
 pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     static TYPES: [PyOnceLock<Py<PyArrayDescr>>; Element::ALL.len()] =
         [const { PyOnceLock::new() }; Element::ALL.len()];
     let known =
         TYPES[element as usize].get_or_try_init(py, || PyArrayDescr::new(py, element.name()).map(Bound::unbind))?;
     let mut axes: Vec<npy_intp> = shape.iter().map(|&axis| axis as npy_intp).collect();
-    // SAFETY: as many axes as are said, and a reference to the type that the array keeps; what comes of it is a new
-    // reference or none.
+    // SAFETY: the shape has the given number of axes, and the array takes over a reference to the type. The result is a
+    // new reference or null.
     unsafe {
         let descr = known.bind(py).clone().into_dtype_ptr();
         let array = PY_ARRAY_API.PyArray_Empty(py, axes.len() as c_int, axes.as_mut_ptr(), descr, 0);
@@ -120,19 +120,19 @@ pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResul
     }
 }
 
-/// The bytes of numbers.
+/// Return the bytes of numbers for reading.
 pub fn bytes_of(numbers: &[f64]) -> &[u8] {
-    // SAFETY: the bytes of a number are all its own, and a byte may lie anywhere.
+    // SAFETY: a number has no padding, and bytes need no alignment.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// The bytes of numbers, to change.
+/// Return the bytes of numbers for writing.
 pub fn bytes_of_mut(numbers: &mut [f64]) -> &mut [u8] {
     // SAFETY: as above, and any eight bytes are a number.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// The type of the numbers of an array that NumPy knows itself and that are as this machine has them.
+/// Return the element type of an array, if it is a built-in NumPy type in native byte order.
 #[inline]
 fn number(dtype: &Bound<'_, PyArrayDescr>) -> Option<Element> {
     let element = match (dtype.kind(), dtype.itemsize()) {
@@ -157,7 +157,7 @@ fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
     if let Some(element) = number(&dtype) {
         return Ok(element);
     }
-    // A type that NumPy does not know itself; only its name tells.
+    // A type that is not built into NumPy can only be identified by name.
     if dtype.itemsize() == 2
         && dtype.is_native_byteorder() != Some(false)
         && dtype.getattr("name")?.eq(Element::Bf16.name())?

@@ -1,4 +1,4 @@
-//! Files of which the blocks are known, for Python.
+//! Files with known block digests, for Python.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -18,13 +18,13 @@ pub struct BlockFile {
 
 #[pymethods]
 impl BlockFile {
-    /// A file that is whole, which is read from end to end.
+    /// Open a complete file, and read all of it.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf, block_bytes: Option<usize>) -> PyResult<BlockFile> {
         made(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes)))
     }
 
-    /// The same of a file that may have these blocks: None if it has not, or is not there.
+    /// Open a file that may have these blocks; None if its blocks differ, or if it does not exist.
     #[staticmethod]
     fn find(
         py: Python<'_>,
@@ -38,7 +38,7 @@ impl BlockFile {
         found.map(|found| made(&path, found)).transpose()
     }
 
-    /// A file to be filled with these blocks; what it has of them stays.
+    /// Open a file to be filled with these blocks. Blocks that it already has are kept.
     #[staticmethod]
     fn fill(
         py: Python<'_>,
@@ -51,17 +51,17 @@ impl BlockFile {
         made(&path, py.detach(|| block_file::BlockFile::fill(&path, blocks)))
     }
 
-    /// Where the blocks begin that it lacks.
+    /// Return the offsets of the missing blocks.
     fn missing(&self) -> PyResult<Vec<usize>> {
         self.with(|file| file.missing())
     }
 
-    /// Takes the block that begins at `start`, one that it lacks, if these are its bytes; whether they are.
+    /// Store the missing block at offset `start` if its digest matches, and return whether it does.
     fn put(&self, py: Python<'_>, start: usize, bytes: &[u8]) -> PyResult<bool> {
         py.detach(|| self.with(|file| file.put(start, bytes)))
     }
 
-    /// The length of the file and of its blocks, and the digests of these in a row.
+    /// Return the length of the file, the length of a block, and the concatenated digests of the blocks.
     fn blocks(&self) -> (usize, usize, Vec<u8>) {
         (self.blocks.bytes, self.blocks.block_bytes, self.blocks.digests.concat())
     }

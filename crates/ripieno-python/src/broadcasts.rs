@@ -1,4 +1,4 @@
-//! Broadcast variables for Python: their bytes as memory that is only read.
+//! Broadcast variables for Python, with their bytes as read-only memory.
 
 use crate::arrays::ArrayBytes;
 use crate::block_files::BlockFile;
@@ -17,7 +17,7 @@ use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The memory for values of this process, and where they go beyond.
+/// Memory for the values of this process, and the directory for values beyond its bound.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct ValueMemory {
     inner: links::ValueMemory,
@@ -25,19 +25,19 @@ pub struct ValueMemory {
 
 #[pymethods]
 impl ValueMemory {
-    /// Without a bound it is half of what is free, `most_bytes` at most.
+    /// Create the memory. Without a bound, the bound is half of the free memory, but at most `most_bytes`.
     #[new]
     fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
         ValueMemory { inner: links::ValueMemory::new(bound(bound_bytes, most_bytes), directory) }
     }
 
-    /// Holds to another bound from now on.
+    /// Change the bound.
     fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
         self.inner.set_bound(bound(bound_bytes, most_bytes), directory);
     }
 
-    /// The bound and what is held, in bytes; the values that have gone to disk, and their bytes; where; and why the
-    /// last that was to go stays.
+    /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;
+    /// and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
         let it = self.inner.tally();
         (it.bound_bytes, it.held_bytes, it.spilled_count, it.spilled_bytes, it.directory.into(), it.failure)
@@ -48,7 +48,7 @@ fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
     bound_bytes.map_or(links::Bound::HalfOfFree { most_bytes }, links::Bound::Bytes)
 }
 
-/// A rank that listens, and whose address the others have still to learn.
+/// A listening rank, with an address that the other ranks do not know yet.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Invited {
     inner: Mutex<Option<mesh::MeshMember>>,
@@ -70,7 +70,7 @@ impl Invited {
 
 #[pymethods]
 impl Invited {
-    /// Begins to serve, once, with values in `memory`; `addresses` are those of all ranks.
+    /// Start serving, once, with values in `memory`; `addresses` belong to all ranks.
     fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let invited = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
         let invited = invited.ok_or_else(|| errors::input("it has met already".to_string()))?;
@@ -82,7 +82,7 @@ impl Invited {
     }
 }
 
-/// One rank's part in the broadcasts of a communicator.
+/// The broadcast service of one rank in a communicator.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Broadcasts {
     inner: broadcasts::Broadcasts,
@@ -91,7 +91,7 @@ pub struct Broadcasts {
 
 #[pymethods]
 impl Broadcasts {
-    /// Gives out `length_bytes` bytes, made of pieces with their offsets.
+    /// Offer a value of `length_bytes`, made of pieces with their offsets.
     fn offer(
         &self,
         py: Python<'_>,
@@ -114,24 +114,24 @@ impl Broadcasts {
         Ok(self.variable(offered.map_err(failed)?))
     }
 
-    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host, and records what comes
-    /// from whom if that `is_recorded`.
+    /// Expect a value from `root`, fetched by `leader` if another rank of this host does so. If `is_recorded`, record
+    /// the sender of each block.
     #[pyo3(signature = (root, leader, *, is_recorded=false))]
     fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
         self.variable(self.inner.expect(root, leader, is_recorded))
     }
 
-    /// Gives out a file to those in `order`, which call `fetch`.
+    /// Offer a file to the ranks in `order`, which call `fetch`.
     fn offer_file(&self, file: &BlockFile, strategy: &str, order: Vec<usize>) -> PyResult<Variable> {
         Ok(self.variable(self.inner.offer_file(file.take()?, discipline(strategy)?, order)))
     }
 
-    /// Fetches what a file lacks from `root`, which offers a file of the same blocks.
+    /// Fetch the missing blocks of a file from `root`, which offers a file with the same blocks.
     fn fetch(&self, root: usize, file: &BlockFile) -> PyResult<Variable> {
         Ok(self.variable(self.inner.fetch(root, file.take()?)))
     }
 
-    /// Gives values to those who are fetching them, for a while, and ends.
+    /// Continue to serve ranks that are fetching values for a limited time, then stop.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }
@@ -147,7 +147,7 @@ impl Broadcasts {
     }
 }
 
-/// Sender, block, bytes, and the seconds when the first and the last bytes came.
+/// Sender, block, bytes, and the arrival times in seconds of the first and the last byte.
 type FetchTuple = (usize, usize, usize, f64, f64);
 
 /// A value of a communicator's ranks, released when it is dropped.
@@ -159,12 +159,12 @@ pub struct Variable {
 
 #[pymethods]
 impl Variable {
-    /// Begins to fetch the value, if that has not begun.
+    /// Start fetching the value, unless this has already begun.
     fn want(&self) {
         self.inner.want();
     }
 
-    /// The bytes of the value, once they are here.
+    /// Wait for the value, and return its bytes.
     fn wait(&self, py: Python<'_>) -> PyResult<Shown> {
         let check = self.interruption.clone().check();
         let waited = py.detach(|| self.inner.wait(&check));
@@ -176,24 +176,24 @@ impl Variable {
         })
     }
 
-    /// The value, which is here, is used again.
+    /// Record another use of the value, which must be complete.
     fn note_use(&self) {
         self.inner.note_use();
     }
 
-    /// Whether `wait` would return at once.
+    /// Return whether `wait` would return at once.
     fn has_ended(&self) -> bool {
         self.inner.has_ended()
     }
 
-    /// Bytes that have come here, that were given from here, and of the value; and whether everybody who lives has all.
+    /// Return the bytes received, the bytes sent and the size of the value; and whether all live ranks have it.
     fn progress(&self) -> (u64, u64, u64, bool) {
         let meter = self.inner.meter();
         (meter.came_bytes(), meter.gave_bytes(), meter.value_bytes(), meter.is_released())
     }
 
-    /// What was recorded: senders, blocks, bytes, and the seconds since the variable began here when the first and the
-    /// last bytes came; and the bytes for which the record had no room.
+    /// Return the record: senders, blocks, bytes, and the arrival times of the first and the last byte, in seconds
+    /// since the variable began on this rank; and the number of bytes beyond the capacity of the record.
     fn record(&self) -> (Vec<FetchTuple>, usize) {
         let record = self.inner.record();
         let told = |it: &broadcasts::MeteredBlock| {
@@ -202,23 +202,23 @@ impl Variable {
         (record.fetches.iter().map(told).collect(), record.left_out_bytes)
     }
 
-    /// Tells another rank something about the variable.
+    /// Send a message about the variable to another rank.
     fn tell(&self, to: usize, bytes: Vec<u8>) {
         self.inner.tell(to, bytes);
     }
 
-    /// What other ranks have told last of it.
+    /// Return the latest message of each other rank about the variable.
     fn told(&self) -> BTreeMap<usize, Vec<u8>> {
         self.inner.told()
     }
 
-    /// The ranks to which the connection has been lost.
+    /// Return the ranks to which the connection is lost.
     fn lost(&self) -> Vec<usize> {
         self.inner.lost().into_iter().collect()
     }
 
-    /// At the root: who has the value, who was lost before, and the blocks that came wrong as (block, source,
-    /// receiver); None as long as somebody fetches it.
+    /// Return, at the root, the ranks that have the value, the ranks that were lost before, and the corrupt blocks as
+    /// (block, source, receiver); None while any rank fetches it.
     fn delivery<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(delivery) = self.inner.delivery() else { return Ok(None) };
         let corruptions: Vec<_> = delivery.corruptions.iter().map(|it| (it.block, it.source, it.receiver)).collect();
@@ -230,7 +230,7 @@ impl Variable {
     }
 }
 
-/// The bytes of a value, under Python's buffer protocol, to read only.
+/// The bytes of a value, read-only under Python's buffer protocol.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Shown {
     value: Arc<HostMemory>,
@@ -238,19 +238,19 @@ pub struct Shown {
 
 #[pymethods]
 impl Shown {
-    /// Waits until the bytes, which are a file's, are on its disk.
+    /// Wait until the bytes of a file are on its disk.
     fn sync(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.value.sync()).map_err(|error| errors::from_file(&error, &path))
     }
 
-    /// Shows the bytes to whoever asks, for as long as it holds a reference to this object.
+    /// Export the bytes as a buffer, which holds a reference to this object.
     ///
     /// # Safety
-    /// `view` is a buffer that the interpreter wants filled.
+    /// `view` must be a buffer that the interpreter wants filled.
     unsafe fn __getbuffer__(slf: PyRef<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (data, length) = (slf.value.as_ptr().cast_mut().cast(), slf.value.len() as ffi::Py_ssize_t);
-        // SAFETY: the memory stays where it is as long as this object lives, and the view, which is read-only, holds a
-        // reference to it.
+        // SAFETY: the memory stays in place while this object lives. The view is read-only and holds a reference to the
+        // object.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, length, 1, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

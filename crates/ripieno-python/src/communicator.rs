@@ -26,10 +26,10 @@ use std::time::Duration;
 
 type InputArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
-/// What a collective gives back: nothing, or a handle if it was to go on by itself.
+/// Result of a collective: nothing, or a handle if it is asynchronous.
 type Begun = PyResult<Option<Handle>>;
 
-/// One rank's end of a group of ranks.
+/// One rank's handle to a group of ranks.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Communicator {
     inner: ripieno::Communicator,
@@ -56,7 +56,7 @@ pub struct Communicator {
 
 #[pymethods]
 impl Communicator {
-    /// Meets the other ranks, over `exchange`, a TCP store or a shared directory.
+    /// Connect to the other ranks, over `exchange`, a TCP store or a shared directory.
     #[staticmethod]
     #[pyo3(signature = (rank, world_size, exchange=None, *, token, replicas=1, tcp_store=None, directory=None,
         bind_host=None,
@@ -122,7 +122,7 @@ impl Communicator {
         })
     }
 
-    /// Every rank's array becomes the root's.
+    /// Copy the root's array to every rank.
     #[pyo3(signature = (array, root, algorithm=None, form=None, *, later=false))]
     fn broadcast(
         &self,
@@ -136,7 +136,7 @@ impl Communicator {
         self.perform(py, &CollectiveTask::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
     }
 
-    /// The root's array becomes the combination of all; the others' are scratch.
+    /// Combine the arrays of all ranks into the root's array. The other arrays are used as scratch memory.
     #[pyo3(signature = (array, op, root, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce(
@@ -160,7 +160,7 @@ impl Communicator {
         )
     }
 
-    /// Every rank's array becomes the combination of all.
+    /// Combine the arrays of all ranks into every rank's array.
     #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
     fn allreduce(
         &self,
@@ -182,7 +182,7 @@ impl Communicator {
         )
     }
 
-    /// Every rank's array becomes the combination of those of all ranks up to it.
+    /// Replace each rank's array by the combination of the arrays of ranks 0 to this one.
     #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
     fn scan(
         &self,
@@ -204,7 +204,7 @@ impl Communicator {
         )
     }
 
-    /// Every rank's array becomes the combination of those of all ranks before it; the first keeps its own.
+    /// Replace each rank's array by the combination of the arrays of all lower ranks. Rank 0 keeps its own.
     #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
     fn exscan(
         &self,
@@ -226,7 +226,7 @@ impl Communicator {
         )
     }
 
-    /// The array holds `counts[rank]` elements per rank; each rank gives its own and gets all.
+    /// Gather the chunks of all ranks on every rank. The array holds `counts[rank]` elements per rank.
     #[pyo3(signature = (array, counts, algorithm=None, form=None, *, later=false))]
     fn allgather(
         &self,
@@ -240,7 +240,8 @@ impl Communicator {
         self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, form, later)
     }
 
-    /// The array holds `counts[rank]` elements per rank; each rank's own become the combination of all.
+    /// Combine the arrays of all ranks, and leave each rank its chunk. The array holds `counts[rank]` elements per
+    /// rank.
     #[pyo3(signature = (array, counts, op, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce_scatter(
@@ -257,7 +258,7 @@ impl Communicator {
         self.perform(py, &task, array, None, algorithm, form, later)
     }
 
-    /// The array holds `counts[rank]` elements per rank; each rank gives its own, the root gets all.
+    /// Gather the chunks of all ranks on the root. The array holds `counts[rank]` elements per rank.
     #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn gather(
@@ -273,7 +274,7 @@ impl Communicator {
         self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
-    /// The array holds `counts[rank]` elements per rank; the root gives all, each rank gets its own.
+    /// Send each rank its chunk from the root. The array holds `counts[rank]` elements per rank.
     #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn scatter(
@@ -289,7 +290,8 @@ impl Communicator {
         self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
-    /// `out_array` holds `out_counts[rank]` elements for each rank; `in_array` gets `in_counts[rank]` from each.
+    /// Send `out_counts[rank]` elements of `out_array` to each rank, and receive `in_counts[rank]` into `in_array` from
+    /// each.
     #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn alltoall(
@@ -307,7 +309,7 @@ impl Communicator {
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
-    /// `in_array` gets the `out_array` of the rank `distance` before this one, around the ring.
+    /// Receive into `in_array` the `out_array` of the rank `distance` before this one, around the ring.
     #[pyo3(signature = (out_array, in_array, distance, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn rotate(
@@ -331,7 +333,8 @@ impl Communicator {
         )
     }
 
-    /// `out_array` holds `(peer, count)` elements for each peer of `out_peers`; `in_array` gets those of `in_peers`.
+    /// Send `count` elements of `out_array` for each `(peer, count)` of `out_peers`, and receive into `in_array` the
+    /// elements of `in_peers`.
     #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn neighbour_exchange(
@@ -349,7 +352,7 @@ impl Communicator {
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
-    /// Returns once every rank has come.
+    /// Return after every rank has entered the barrier.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> Begun {
         let task = CollectiveTask::Barrier { token: Whole };
@@ -360,7 +363,7 @@ impl Communicator {
         self.run(py, &task, Element::U8.into(), algorithm, memory).map(|()| None)
     }
 
-    /// Gives the array to rank `to`.
+    /// Send the array to rank `to`.
     #[pyo3(signature = (array, to, form=None, *, later=false))]
     fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> Begun {
         self.perform(
@@ -374,7 +377,7 @@ impl Communicator {
         )
     }
 
-    /// Fills the array with what rank `source` gives.
+    /// Fill the array with a message of rank `source`.
     #[pyo3(signature = (array, source, form=None, *, later=false))]
     fn receive(&self, py: Python<'_>, array: InputArray, source: usize, form: Option<&str>, later: bool) -> Begun {
         self.perform(
@@ -388,8 +391,9 @@ impl Communicator {
         )
     }
 
-    /// A reduction of rows of `row_bytes` bytes by a function: of Python, called with the addresses of the rows of
-    /// lower ranks, which change, of the others, and with their bytes; at an address; or one that keeps places.
+    /// Reduce rows of `row_bytes` bytes by a function. A Python function gets the address of the rows of lower ranks,
+    /// which it changes, the address of the other rows, and their size in bytes. The function may also be the address
+    /// of a foreign function, or an argmin or argmax.
     #[pyo3(signature = (array, collective, combine, row_bytes, form, algorithm=None, root=0, counts=None, *,
         later=false))]
     #[allow(clippy::too_many_arguments)]
@@ -410,7 +414,7 @@ impl Communicator {
         functions::perform(py, self, &asked, array, combine, row_bytes, form, algorithm, later)
     }
 
-    /// Waits until one of `sources` has sent this rank a message, of this form if one is given, and gives the rank;
+    /// Wait until one of `sources` has sent this rank a message, of this form if one is given, and return its rank;
     /// None after `timeout_s`.
     #[pyo3(signature = (sources, form=None, timeout_s=None))]
     fn await_message(
@@ -424,7 +428,7 @@ impl Communicator {
         self.call(py, |inner| inner.await_message(&sources, form, timeout))
     }
 
-    /// Sends the rows of an aggregation to the homes of their keys.
+    /// Send the rows of an aggregation to the owners of their keys.
     #[pyo3(signature = (aggregation, call="", merge=None, balanced=false, wave_bytes=None, eager_bytes=None, pulls=None,
         threads=None, memory_limit_bytes=None, on_block=None))]
     #[allow(clippy::too_many_arguments)]
@@ -447,23 +451,24 @@ impl Communicator {
         keyed::regroup(py, self, aggregation, &asked, on_block)
     }
 
-    /// The communicator of the ranks of one color, in the order of `key`; None for ranks without a color.
+    /// Create the communicator of the ranks of one color, ordered by `key`; None for ranks without a color.
     #[pyo3(signature = (color, key))]
     fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Communicator>> {
         Ok(self.call(py, |inner| inner.split(color, key))?.map(|inner| self.part(inner)))
     }
 
-    /// The communicator of these ranks, in this order; they alone call it.
+    /// Create the communicator of these ranks, in this order. Only these ranks call it.
     fn group(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<Communicator> {
         Ok(self.part(self.call(py, |inner| inner.group(&ranks))?))
     }
 
-    /// The communicator of the logical ranks of a world that was started with so many `replicas`.
+    /// Create the communicator of the logical ranks of a world that was started with `replicas` replicas.
     fn replicate(&self, py: Python<'_>, replicas: usize) -> PyResult<Communicator> {
         Ok(self.part(self.call(py, |inner| inner.replicate(replicas))?))
     }
 
-    /// The communicator of those who are left of a world that has failed, their ranks in this one, and how it failed.
+    /// Create the communicator of the survivors of a failed world. Returns it with their ranks in this one, and the
+    /// failure.
     fn shrink(&self, py: Python<'_>) -> PyResult<(Communicator, Vec<usize>, PyErr)> {
         let left = self.call(py, ripieno::Communicator::shrink)?;
         let failure = errors::from_collective(Error::Failed(left.failure));
@@ -489,7 +494,7 @@ impl Communicator {
         Ok((communicator, places, failure))
     }
 
-    /// The ranks of the world that have died of which a replica lives.
+    /// Return the dead ranks of the world that have a live replica.
     fn lost(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         let losses = self.call(py, ripieno::Communicator::losses)?;
         let rank = |failure: &JobFailure| match failure {
@@ -499,32 +504,32 @@ impl Communicator {
         Ok(losses.iter().filter_map(rank).collect())
     }
 
-    /// Tells every rank that this one cannot go on, and why.
+    /// Report a failure of this rank, with its cause, to every rank.
     fn abort(&self, py: Python<'_>, cause: &str, traceback: &str) {
         py.detach(|| self.inner.abort(&self.hosts[self.rank], cause, traceback));
     }
 
-    /// Tells every rank that this one's program is over, so that survivors of a failure do not wait for it.
+    /// Report to every rank that this rank's program has ended, so that survivors of a failure do not wait for it.
     fn withdraw(&self, py: Python<'_>) {
         py.detach(|| self.inner.withdraw());
     }
 
-    /// Ends what is in flight and leaves the job in good order; one that was split from another is just closed.
+    /// End the runs in flight and leave the job cleanly. A communicator split from another is only closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());
         self.interruption_of_close().map_or(Ok(()), Err)
     }
 
-    /// Listens for the others of this communicator, who bring broadcast variables.
+    /// Listen for the other ranks of this communicator, which connect for broadcast variables.
     fn invite(&self) -> PyResult<Invited> {
         let (rank, world_size) = (self.rank, self.world_size);
         let config = Config { rank, world_size, replicas: 1, ..self.config.clone() };
         Invited::new(config, self.interruption.clone())
     }
 
-    /// What this communicator has done so far.
+    /// Return the counters of this communicator.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // A thread inside a call asks for the interpreter each time it has slept.
+        // A thread inside a call acquires the interpreter each time it has slept.
         let statistics = self.call(py, ripieno::Communicator::statistics)?;
         let entries = PyDict::new(py);
         entries.set_item("call_count", statistics.call_count)?;
@@ -534,20 +539,20 @@ impl Communicator {
         Ok(entries)
     }
 
-    /// The latest collectives of this rank, by default all that are kept, and whose they are.
+    /// Return the latest collectives of this rank, by default all that are recorded, and the identity of the rank.
     #[pyo3(signature = (count=None))]
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.whose, flight)
     }
 
-    /// Of the world's links that stand and were no first choice, by rank: what they are, and why.
+    /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
     fn second_choices(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
         self.call(py, |inner| inner.second_choices())
     }
 
-    /// What this rank has communicated since this was first asked, also while another thread is in a call; `now_s` on
-    /// the monotonic clock.
+    /// Return the communication counters of this rank since the first call of this method, also while another thread is
+    /// in a call. `now_s` is a time on the monotonic clock.
     fn reading<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
         let now = seconds("now_s", now_s)?;
         recorder::reading(py, now, self.inner.reading(now))
@@ -555,9 +560,9 @@ impl Communicator {
 }
 
 impl Communicator {
-    /// A communicator of some of the ranks of this one.
+    /// Wrap a communicator of some of the ranks of this one.
     fn part(&self, inner: ripieno::Communicator) -> Communicator {
-        // Places in this communicator of the members of the new one.
+        // Ranks in this communicator of the members of the new one.
         let places: Vec<usize> =
             inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
         Communicator {
@@ -576,12 +581,14 @@ impl Communicator {
         }
     }
 
-    /// What a signal's handler raised while this was closed; to close a part of the world takes no time.
+    /// Return the exception that a signal handler raised while the world was closed. Closing a part of the world does
+    /// not wait.
     fn interruption_of_close(&self) -> Option<PyErr> {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
 
-    /// Performs a task on arrays: to its end, or `later`. What `form` does not say is the shape of the first.
+    /// Perform a task on arrays: to its end, or asynchronously if `later`. Without `form`, the form is the shape of the
+    /// first array.
     #[allow(clippy::too_many_arguments)]
     fn perform(
         &self,
@@ -609,8 +616,8 @@ impl Communicator {
         self.run(py, task, elements, algorithm, [memory, into]).map(|()| None)
     }
 
-    /// Runs a task to its end. The interpreter is released for what may wait: to let go of it and to take it again
-    /// takes longer than the rest of a short call.
+    /// Run a task to its end. The interpreter is only released if the task may wait: releasing and acquiring it takes
+    /// longer than the rest of a short call.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -638,7 +645,7 @@ impl Communicator {
         Ok(Some(self.handle(handle, None)))
     }
 
-    /// The handle of a call that has begun; what its function raises, if it has one, is `raised`.
+    /// Create the handle of an asynchronous call. `raised` stores the exception of its function, if it has one.
     pub(crate) fn handle(&self, inner: ripieno::Handle<HandleMemory>, raised: Option<Raised>) -> Handle {
         Handle::new(inner, self.interruption.clone(), raised)
     }
@@ -647,7 +654,7 @@ impl Communicator {
         &self.inner
     }
 
-    /// Calls `collective` with the interpreter released.
+    /// Call `collective` with the interpreter released.
     pub(crate) fn call<T: Send>(
         &self,
         py: Python<'_>,
@@ -659,7 +666,8 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Closes it with the interpreter released: closing the world waits for calls, which ask for the interpreter.
+    /// Close the communicator with the interpreter released: closing the world waits for calls, which acquire the
+    /// interpreter.
     fn drop(&mut self) {
         Python::attach(|py| {
             let pending = PyErr::take(py);
@@ -674,7 +682,8 @@ impl Drop for Communicator {
     }
 }
 
-/// The exception for an error of a collective: what a signal's handler raised, or the error with the last records.
+/// Return the exception for an error of a collective: the exception of a signal handler, or the error with the last
+/// records.
 pub(crate) fn raised(
     py: Python<'_>,
     error: Error,
@@ -690,24 +699,24 @@ pub(crate) fn raised(
     }
 }
 
-/// What a function of the program raised, if it did, once.
+/// Take the exception of a function of the program, if it raised one.
 pub(crate) fn raised_by(raised: &Raised) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// What the other ranks are told of an exception: what it says, and its traceback.
+/// Describe an exception for the other ranks: its message and its traceback.
 pub(crate) fn told(py: Python<'_>, error: &PyErr) -> (String, String) {
     let described = py.import("ripieno.comm").and_then(|comm| comm.call_method1("describe", (error.value(py),)));
     described.and_then(|told| told.extract()).unwrap_or((error.to_string(), String::new()))
 }
 
-/// The names of the algorithms of a collective, in the order of their numbers.
+/// Return the names of the algorithms of a collective, in the order of their numbers.
 #[pyfunction]
 pub fn algorithms(collective: &str) -> PyResult<Vec<&'static str>> {
     Ok(Algorithm::of(parse_collective(collective)?).map(|algorithm| algorithm.name).collect())
 }
 
-/// What this machine offers to ranks, and what is wrong with it.
+/// Describe the resources of this machine for ranks, and its problems.
 #[pyfunction]
 #[pyo3(signature = (world_size=2, *, bind_host=None, ports=None))]
 pub fn doctor<'py>(
@@ -724,7 +733,7 @@ pub fn doctor<'py>(
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// The collective of this name, with hyphens or underscores, that algorithms perform.
+/// Return the collective of this name, with hyphens or underscores, that has algorithms.
 pub(crate) fn parse_collective(name: &str) -> PyResult<Collective> {
     let known = Collective::catalogued().find(|known| known.name() == name.replace('_', "-"));
     known.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The design of sparse reductions for Python: packets, densities, degrees and what they are predicted to cost.
+//! Design of sparse reductions for Python: packets, densities, degrees and their predicted cost.
 
 use crate::communicator::{Communicator, seconds};
 use crate::errors;
@@ -8,7 +8,7 @@ use ripieno::density::{Curve, Empirical, PowerLaw};
 use ripieno::design::{self, Design, DirectionSets, LayerEstimate, LayerFlow};
 use ripieno::{Degrees, packets};
 
-/// Adds the classes and functions of this module.
+/// Add the classes and functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PACKET_SIZES_BYTES", packets::SIZES_BYTES)?;
     module.add("EFFICIENT_SHARE", design::EFFICIENT_SHARE)?;
@@ -21,7 +21,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(design_estimate, module)?)
 }
 
-/// Seconds of packets by their bytes.
+/// Seconds per packet by packet size.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct PacketCurve(design::PacketCurve);
 
@@ -38,13 +38,13 @@ impl PacketCurve {
         curve.map(PacketCurve).ok_or_else(|| errors::input(told))
     }
 
-    /// What is usual in the memory of a node.
+    /// Return the default curve for the memory of one node.
     #[staticmethod]
     fn memory() -> PacketCurve {
         PacketCurve(design::PacketCurve::memory())
     }
 
-    /// What is usual between nodes.
+    /// Return the default curve for links between nodes.
     #[staticmethod]
     fn network() -> PacketCurve {
         PacketCurve(design::PacketCurve::network())
@@ -96,7 +96,7 @@ pub struct DensityCurve(Curve);
 
 #[pymethods]
 impl DensityCurve {
-    /// Of data that follows a power law, by the density of one set.
+    /// Return the curve of power-law data with the given density of one set.
     #[staticmethod]
     fn power_law(features: u64, alpha: f64, density: f64) -> PyResult<DensityCurve> {
         check_law(features, alpha)?;
@@ -106,7 +106,8 @@ impl DensityCurve {
             .ok_or_else(|| errors::input(format!("density={density}: expected 0 or more, less than 1")))
     }
 
-    /// Through densities of unions of so many sets; the first is of one set.
+    /// Return the curve through densities of unions; each point has a number of sets and a density. The first is for
+    /// one set.
     #[staticmethod]
     fn through(points: Vec<(f64, f64)>) -> PyResult<DensityCurve> {
         if points.first().is_none_or(|first| first.0 != 1.0) || !points.windows(2).all(|pair| pair[0].0 < pair[1].0) {
@@ -115,7 +116,7 @@ impl DensityCurve {
         Ok(DensityCurve(Curve::Empirical(Empirical::through(points))))
     }
 
-    /// The power law that comes nearest to densities of unions of so many sets, and how far the points are from it.
+    /// Fit a power law to densities of unions, by number of sets. Return the curve and the deviation of the points.
     #[staticmethod]
     fn fit(features: u64, points: Vec<(f64, f64)>) -> PyResult<(DensityCurve, f64)> {
         check_law(features, 0.0)?;
@@ -133,7 +134,7 @@ impl DensityCurve {
         }
     }
 
-    /// The scaling factor of one set.
+    /// Return the scaling factor of one set.
     #[getter]
     fn lambda_0(&self) -> Option<f64> {
         match &self.0 {
@@ -155,7 +156,7 @@ fn check_law(features: u64, alpha: f64) -> PyResult<()> {
     }
 }
 
-/// Measures packets between all ranks; the communicator keeps the curve.
+/// Measure packets between all ranks; the communicator keeps the curve.
 #[pyfunction]
 fn measure_packets(
     py: Python<'_>,
@@ -171,20 +172,20 @@ fn measure_packets(
     })
 }
 
-/// What packets between the ranks of a communicator cost, as measured or as usual.
+/// Return the packet costs between the ranks of a communicator, measured or default.
 #[pyfunction]
 fn packet_curve(py: Python<'_>, communicator: &Communicator) -> PyResult<PacketCurve> {
     communicator.call(py, |comm| Ok(PacketCurve(comm.packets())))
 }
 
-/// The degrees of section IV.
+/// Return the degrees of section IV.
 #[pyfunction]
 fn design_by_packet(p: usize, curve: &DensityCurve, rows: f64, row_bytes: usize, least_bytes: f64) -> PyResult<String> {
     check_ranks(p)?;
     Ok(design::by_packet(p, DirectionSets { curve: &curve.0, rows }, row_bytes, least_bytes).to_string())
 }
 
-/// All degrees for `p` ranks, the cheapest first. `out` and `wanted` are a curve and the rows of a rank.
+/// Return all degrees for `p` ranks, cheapest first. `out` and `wanted` are a curve and the rows of a rank.
 #[pyfunction]
 fn design_candidates<'py>(
     py: Python<'py>,
@@ -199,7 +200,7 @@ fn design_candidates<'py>(
     designs.iter().map(|design| design_dict(py, design)).collect()
 }
 
-/// What degrees are predicted to cost: `direct`, `binary` or factors.
+/// Return the predicted cost of degrees: `direct`, `binary` or factors.
 #[pyfunction]
 fn design_estimate<'py>(
     py: Python<'py>,

@@ -1,4 +1,4 @@
-//! Errors of the runtime as the classes of `ripieno.errors`.
+//! Conversion of runtime errors to the classes of `ripieno.errors`.
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
@@ -8,7 +8,7 @@ use ripieno::{Error, JobFailure, net::NetError};
 use std::io;
 use std::path::Path;
 
-/// The Python exception for an error of a collective.
+/// Return the Python exception for an error of a collective.
 pub fn from_collective(error: Error) -> PyErr {
     match error {
         Error::Failed(failure) => from_failure(failure),
@@ -26,7 +26,7 @@ pub fn from_collective(error: Error) -> PyErr {
     }
 }
 
-/// The Python exception for an error of the meeting.
+/// Return the Python exception for an error while ranks connect.
 pub fn from_meeting(error: NetError) -> PyErr {
     match error {
         NetError::Failed(failure) => from_failure(failure),
@@ -35,7 +35,7 @@ pub fn from_meeting(error: NetError) -> PyErr {
     }
 }
 
-/// The Python exception for a broadcast variable without a value.
+/// Return the Python exception for a broadcast variable without a value.
 pub fn from_broadcast(error: &BroadcastError) -> PyErr {
     match error {
         BroadcastError::Closed => raise("CommunicatorClosed", (error.to_string(),)),
@@ -45,7 +45,7 @@ pub fn from_broadcast(error: &BroadcastError) -> PyErr {
     }
 }
 
-/// The Python exception for an error of the system about a file, with its number.
+/// Return the Python exception for an error of the system about a file, with its number.
 pub fn from_file(error: &io::Error, path: &Path) -> PyErr {
     match error.raw_os_error() {
         Some(number) => Python::attach(|py| {
@@ -56,12 +56,12 @@ pub fn from_file(error: &io::Error, path: &Path) -> PyErr {
     }
 }
 
-/// A wrong argument, found while parsing.
+/// Return the exception for an invalid argument, found while parsing.
 pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
 }
 
-/// What came of another rank makes no object.
+/// Return the exception for data of another rank that cannot be deserialized.
 pub fn serialization(message: String) -> PyErr {
     raise("SerializationError", (message,))
 }

@@ -1,4 +1,4 @@
-//! The forces of a layout for Python.
+//! Forces of a graph layout for Python.
 
 use crate::kernels::with_threads;
 use crate::pairs::positions;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use ripieno_kernels::{Attraction, BlockShare};
 use std::num::NonZeroUsize;
 
-/// Adds the kernels to the module.
+/// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(wholes_per_one, module)?)?;
     module.add_function(wrap_pyfunction!(repulsion, module)?)?;

@@ -1,4 +1,4 @@
-//! How [frames](ripieno::frame) move, the first messages about objects.
+//! Transfer of [frames](ripieno::frame), the first messages of object transfers.
 
 use crate::communicator::Communicator;
 use numpy::{IntoPyArray, PyArray1};
@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyInt};
 use ripieno::frame::{Content, MessageFrame, ROOM_BYTES};
 use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Whole};
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("FRAME_ROOM_BYTES", ROOM_BYTES)?;
     module.add_function(wrap_pyfunction!(frame, module)?)?;
@@ -16,7 +16,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(broadcast_frame, module)?)
 }
 
-/// A frame for Python: its kind, and bytes or a number.
+/// Convert a frame for Python: its kind, and bytes or a number.
 pub fn to_python<'py>(py: Python<'py>, frame: &MessageFrame) -> PyResult<Bound<'py, PyAny>> {
     let tuple = match frame.read() {
         (kind, Content::Here(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
@@ -33,22 +33,22 @@ fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> {
     frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {ROOM_BYTES} bytes")))
 }
 
-/// How frames of a communicator move.
+/// Sends and receives the frames of a communicator.
 pub struct Frames<'a, 'py> {
     pub py: Python<'py>,
     pub comm: &'a Communicator,
-    /// What ranks must give alike.
+    /// The form that ranks must give alike.
     pub form: &'a str,
 }
 
 impl Frames<'_, '_> {
-    /// Gives rank `to` a frame.
+    /// Send a frame to rank `to`.
     pub fn send(&self, mut frame: MessageFrame, to: usize) -> PyResult<()> {
         let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
         self.run(&task, None, std::slice::from_mut(&mut frame))
     }
 
-    /// The next frame of rank `source`.
+    /// Receive the next frame of rank `source`.
     pub fn receive(&self, source: usize) -> PyResult<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
         let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: Whole };
@@ -56,12 +56,12 @@ impl Frames<'_, '_> {
         Ok(frame)
     }
 
-    /// The root's frames, of which others give as many.
+    /// Broadcast the root's frames; all ranks give equally many.
     pub fn broadcast(&self, frames: &mut [MessageFrame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
         self.run(&CollectiveTask::Broadcast { root, vector: Whole }, algorithm, frames)
     }
 
-    /// The frames of all ranks, of which this one's is given.
+    /// Gather the frames of all ranks; `mine` is the frame of this rank.
     pub fn allgather(&self, mine: MessageFrame, algorithm: Option<&str>) -> PyResult<Vec<MessageFrame>> {
         let mut frames = vec![MessageFrame::EMPTY; self.comm.inner().world_size()];
         frames[self.rank()] = mine;
@@ -70,7 +70,7 @@ impl Frames<'_, '_> {
         Ok(frames)
     }
 
-    /// This rank.
+    /// Return the rank of this process.
     pub fn rank(&self) -> usize {
         self.comm.inner().rank()
     }
@@ -83,14 +83,14 @@ impl Frames<'_, '_> {
     }
 }
 
-/// A frame, as an array that is sent later.
+/// Create a frame, as an array that is sent later.
 #[pyfunction]
 #[pyo3(signature = (kind, content, /))]
 fn frame<'py>(py: Python<'py>, kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
     Ok(of_python(kind, content)?.as_bytes().to_vec().into_pyarray(py))
 }
 
-/// Gives rank `to` a frame.
+/// Send a frame to rank `to`.
 #[pyfunction]
 #[pyo3(signature = (comm, kind, content, to, form, /))]
 fn send_frame(
@@ -104,7 +104,7 @@ fn send_frame(
     Frames { py, comm, form }.send(of_python(kind, content)?, to)
 }
 
-/// Gives all others a frame, as the root.
+/// Broadcast a frame, as the root.
 #[pyfunction]
 #[pyo3(signature = (comm, kind, content, root, algorithm, form, /))]
 fn broadcast_frame(

@@ -1,5 +1,5 @@
-//! Reductions by a function of the program: of Python, called with the interpreter held, or a pointer to one of another
-//! language, called without.
+//! Reductions by a user-defined function: a Python function, called with the interpreter held, or a pointer to a
+//! foreign function, called without.
 
 use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, raised_by, told};
@@ -10,23 +10,24 @@ use pyo3::prelude::*;
 use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, place_keeper};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A function of another language: combines `row_count` rows of `row_bytes` bytes from the first pointer into those at
-/// the second, which come of lower ranks.
+/// A foreign function. It combines `row_count` rows of `row_bytes` bytes from the first pointer into the rows at the
+/// second, which are from lower ranks.
 type Foreign = unsafe extern "C" fn(from: *const u8, into: *mut u8, row_count: i64, row_bytes: i64);
 
-/// What a function of Python raised, for whoever waits for the call.
+/// Exception of a Python function, stored for the thread that waits for the call.
 pub type Raised = Arc<Mutex<Option<PyErr>>>;
 
-/// What combines rows.
+/// Function that combines rows.
 #[derive(FromPyObject)]
 pub enum RowCombiner {
-    /// The address of a function of another language.
+    /// The address of a foreign function.
     #[pyo3(transparent)]
     Address(usize),
     /// "argmin" or "argmax", and the type of the values.
     #[pyo3(transparent)]
     Place((String, String)),
-    /// Called with the addresses of the rows of lower ranks, which change, and of the others, and with their bytes.
+    /// A Python function. It gets the address of the rows of lower ranks, which it changes, the address of the other
+    /// rows, and their size in bytes.
     #[pyo3(transparent)]
     Callable(Py<PyAny>),
 }
@@ -38,11 +39,12 @@ impl RowCombiner {
                 return Err(errors::input("op: a null pointer: expected a function".to_string()));
             }
             RowCombiner::Address(address) => {
-                // SAFETY: the program says that a function of this type is there, and keeps it.
+                // SAFETY: the program guarantees that the address is a function of this type, which stays valid.
                 let foreign = unsafe { std::mem::transmute::<usize, Foreign>(address) };
                 comm.inner().function(row_bytes, move |into, from| {
                     let row_count = (from.len() / row_bytes) as i64;
-                    // SAFETY: both have so many rows, and share none; the function keeps to them, as its type says.
+                    // SAFETY: both have `row_count` rows and do not overlap. The function stays within them, as its
+                    // type requires.
                     unsafe { foreign(from.as_ptr(), into.as_mut_ptr(), row_count, row_bytes as i64) };
                     Ok(())
                 })
@@ -75,7 +77,7 @@ impl RowCombiner {
     }
 }
 
-/// A reduction whose operation is a function.
+/// A reduction by a user-defined function.
 pub struct FunctionReduction<'a> {
     pub collective: &'a str,
     pub root: usize,
@@ -97,7 +99,8 @@ impl FunctionReduction<'_> {
     }
 }
 
-/// Performs the reduction on rows of `row_bytes` of `array`, to its end or `later`; what its function raises is raised.
+/// Perform the reduction on rows of `row_bytes` of `array`, to its end or asynchronously if `later`. An exception of
+/// the function is raised.
 #[allow(clippy::too_many_arguments)]
 pub fn perform(
     py: Python<'_>,

@@ -1,4 +1,4 @@
-//! The graph kernels for Python.
+//! Graph kernels for Python.
 
 use crate::errors;
 use numpy::{
@@ -13,7 +13,7 @@ use ripieno_kernels::graph::{
 };
 use std::num::NonZeroUsize;
 
-/// Adds the graph kernels to the module.
+/// Add the graph kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<EdgeMatrix>()?;
     module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
@@ -49,7 +49,7 @@ fn parse_columns<'py>(
     parse(py, text, EdgeFormat::Delimited { delimiter, source, target, weight })
 }
 
-/// A malformed line is a `ValueError` with the byte at which it begins and what is wrong.
+/// Parse edges. A malformed line raises `ValueError` with the offset of the line and the problem.
 fn parse<'py>(py: Python<'py>, text: &[u8], layout: EdgeFormat) -> PyResult<Parsed<'py>> {
     let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, layout));
     let EdgeColumns { sources, targets, weights, lone } =
@@ -96,7 +96,7 @@ impl EdgeMatrix {
         py.detach(|| self.0.column_sums()).into_pyarray(py)
     }
 
-    /// Where each row begins and the last ends, the column of every entry, and its weight.
+    /// Return the offsets of the rows, the column of every entry, and its weight.
     fn entries<'py>(&self, py: Python<'py>) -> Entries<'py> {
         let offsets: Vec<u64> = self.0.offsets().iter().map(|&offset| offset as u64).collect();
         let weights = self.0.weights().map(|weights| PyArray1::from_slice(py, weights));
@@ -122,7 +122,7 @@ impl EdgeMatrix {
     }
 }
 
-/// A vector, or rows of values, of any of the types that products are made of.
+/// A vector, or rows of values, of any type that supports products.
 #[derive(FromPyObject)]
 enum ProductValues<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
@@ -238,7 +238,7 @@ fn step_of_pagerank(
     Ok((progress.error, progress.dangling))
 }
 
-/// Every array must have an entry per rank, and places must lie among the sums.
+/// Check that every array has an entry per rank, and that all places are valid indices of the sums.
 fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) -> PyResult<()> {
     let by_vertex = step.places.map_or(("sums", step.sums.len()), |places| ("places", places.len()));
     let lengths = [
@@ -252,7 +252,7 @@ fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) 
     if let Some((name, length)) = lengths.into_iter().flatten().find(|&(_, length)| length != count) {
         return Err(errors::input(format!("{name} has {length} entries: expected {count}, one per rank")));
     }
-    // One more, so that the number of those without a sum becomes 0.
+    // One is added, so that the marker of an entry without a sum wraps to 0.
     let end = step.places.unwrap_or_default().iter().map(|place| place.wrapping_add(1)).max().unwrap_or(0);
     if end as usize > step.sums.len() {
         let (place, count) = (end - 1, step.sums.len());

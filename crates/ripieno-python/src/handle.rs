@@ -1,4 +1,4 @@
-//! Handles of asynchronous calls: the arrays live until the call has ended, whoever forgets them.
+//! Handles of asynchronous calls. The arrays live until the call has ended, even if the handle is dropped.
 
 use crate::arrays::ArrayBytes;
 use crate::communicator::raised_by;
@@ -8,7 +8,7 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use ripieno::{BufferMemory, OwnedBuffers};
 
-/// What an asynchronous call works on.
+/// Memory of an asynchronous call.
 pub enum HandleMemory {
     /// Arrays, with a reference to each.
     Arrays { _owners: [Option<Py<PyUntypedArray>>; 2], main: BufferMemory<'static>, output: BufferMemory<'static> },
@@ -17,7 +17,7 @@ pub enum HandleMemory {
 }
 
 impl HandleMemory {
-    /// Keeps the memory of one or two arrays; only reads the first if `only_reads`.
+    /// Keep the memory of one or two arrays; only read the first if `only_reads`.
     pub fn arrays(
         main: &Bound<'_, PyUntypedArray>,
         output: Option<&Bound<'_, PyUntypedArray>>,
@@ -32,9 +32,9 @@ impl HandleMemory {
     }
 }
 
-// SAFETY: the owners hold references to the arrays, whose memory NumPy does not move; `ripieno` keeps a token in one
-// place until its call has ended. As for any NumPy function that releases the interpreter, not using an array that a
-// call works on is up to the program.
+// SAFETY: the owners reference the arrays, and NumPy does not move their memory. `ripieno` keeps a token in one place
+// until its call has ended. As for any NumPy function that releases the interpreter, the program must not use an array
+// during the call.
 unsafe impl OwnedBuffers for HandleMemory {
     fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         match self {
@@ -51,12 +51,12 @@ fn again<'a>(memory: &'a mut BufferMemory<'static>) -> BufferMemory<'a> {
     }
 }
 
-/// An asynchronous call on its way.
+/// An asynchronous call.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Handle {
     inner: ripieno::Handle<HandleMemory>,
     interruption: Interruption,
-    /// What the function that combines raised, where there is one.
+    /// Exception of the user-defined function, if there is one.
     raised: Option<Raised>,
 }
 
@@ -66,7 +66,7 @@ impl Handle {
     }
 }
 
-/// Waits until one of the handles, of one world, has ended; its place.
+/// Wait until one of the handles, all of one world, has ended, and return its index.
 #[pyfunction]
 pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usize>> {
     let Some(first) = handles.first() else { return Ok(None) };
@@ -77,10 +77,10 @@ pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usi
 
 #[pymethods]
 impl Handle {
-    /// Returns when the call has ended, or raises how it has failed; a second wait for the same call does the same.
+    /// Wait until the call has ended, and raise its error if it has failed. A second wait gives the same result.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let ended = py.detach(|| self.inner.join());
-        // The references go with the interpreter held.
+        // The references are dropped with the interpreter held.
         drop(self.inner.take());
         ended.map_err(|error| {
             let raised = self.raised.as_ref().and_then(raised_by);
@@ -88,7 +88,7 @@ impl Handle {
         })
     }
 
-    /// Whether the call has ended, well or not.
+    /// Whether the call has ended, with or without an error.
     #[getter]
     fn done(&self) -> bool {
         self.inner.is_done()

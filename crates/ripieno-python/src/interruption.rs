@@ -1,16 +1,16 @@
-//! Signals that come while a call waits: their handlers run, and what one raises ends the call.
+//! Signals that arrive while a call waits: their handlers run, and an exception of a handler ends the call.
 
 use crate::errors;
 use pyo3::prelude::*;
 use ripieno::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a signal's handler raised while a call waited.
+/// Exception that a signal handler raised while a call waited.
 #[derive(Clone, Default)]
 pub struct Interruption(Arc<Mutex<Option<PyErr>>>);
 
 impl Interruption {
-    /// Runs the handlers of signals that have come; whether one raised.
+    /// Return a function that runs the handlers of pending signals, and returns whether one raised an exception.
     pub fn check(self) -> impl Fn() -> bool + Send + Sync {
         move || match Python::attach(|py| py.check_signals()) {
             Ok(()) => false,
@@ -21,13 +21,14 @@ impl Interruption {
         }
     }
 
-    /// The exception for an error of a collective: for an interrupted one what was raised.
+    /// Return the exception for an error of a collective. For an interrupted collective, it is the exception of the
+    /// handler.
     pub fn exception(&self, error: Error) -> PyErr {
         let raised = if error == Error::Interrupted { self.take() } else { None };
         raised.unwrap_or_else(|| errors::from_collective(error))
     }
 
-    /// What was raised, once.
+    /// Take the exception, if there is one.
     pub fn take(&self) -> Option<PyErr> {
         self.slot().take()
     }

@@ -1,4 +1,4 @@
-//! Introductions of members and the process that launches a job, on sockets of Python's.
+//! Authentication between members and the process that launches a job, on Python's sockets.
 
 use crate::communicator::seconds;
 use pyo3::prelude::*;
@@ -8,26 +8,26 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// What carries an encrypted connection, as long as its descriptor is open.
+/// Forwards the data of an encrypted connection while its descriptor is open.
 #[pyclass(module = "ripieno._native")]
 struct Tunnel {
-    // Python may share it among threads; only one waits.
+    // Python may share it among threads, but only one thread waits.
     inner: Mutex<tls::Tunnel>,
 }
 
 #[pymethods]
 impl Tunnel {
-    /// Waits until all is on its way that was written before the descriptor was closed; whether that is so in time.
+    /// Wait until all data written before the descriptor was closed is sent; return False on timeout.
     fn wait(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
         let timeout = seconds("timeout_s", timeout_s)?;
         Ok(py.detach(|| self.inner.lock().is_ok_and(|inner| inner.wait(timeout))))
     }
 }
 
-/// The descriptor that takes the socket's place.
+/// The tunnel, and the descriptor that replaces the socket.
 type Tunneled = Option<(Tunnel, i32)>;
 
-/// Proves to who listens at the other end of a socket, and has it prove, that both know the token.
+/// Authenticate mutually with the listening end of a socket: each side proves that it knows the token.
 #[pyfunction]
 fn introduce_member(
     py: Python<'_>,
@@ -43,7 +43,7 @@ fn introduce_member(
     Ok(tunneled.map(with_end))
 }
 
-/// Where members come in; only the thread that lets them in may use it.
+/// Accepts members on a listening socket; only the accepting thread may use it.
 #[pyclass(module = "ripieno._native")]
 struct Reception {
     inner: introduction::MemberAcceptor,
@@ -51,7 +51,7 @@ struct Reception {
 
 #[pymethods]
 impl Reception {
-    /// On a socket that listens.
+    /// Create it on a listening socket.
     #[new]
     fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
         // SAFETY: the caller's socket is open until this returns.
@@ -59,22 +59,22 @@ impl Reception {
         Ok(Reception { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
     }
 
-    /// Readable when somebody may have something to say.
+    /// Return a descriptor that becomes readable when there may be work.
     fn fileno(&self) -> i32 {
         self.inner.as_fd().as_raw_fd()
     }
 
-    /// Seconds until it is to be looked after even if it is not readable.
+    /// Return the seconds until the next deadline, when it needs attention even if it is not readable.
     fn due_s(&self) -> Option<f64> {
         self.inner.due().map(|due| due.saturating_duration_since(Instant::now()).as_secs_f64())
     }
 
-    /// What this process has lacked for a while to let anybody in.
+    /// Return the resource that this process has lacked for a while, so that it cannot accept members.
     fn lack(&self) -> Option<&str> {
         self.inner.lack()
     }
 
-    /// The connection of the next member, and what carries it if it is encrypted; None when that is all for now.
+    /// Return the connection of the next member, and its tunnel if it is encrypted; None if no member is ready.
     fn next_member(&mut self, py: Python<'_>) -> Option<(i32, Tunneled)> {
         let member = py.detach(|| self.inner.next_member())?;
         Some((member.connection.into_raw_fd(), member.tunneled.map(with_end)))
@@ -89,7 +89,7 @@ fn with_end((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
     (Tunnel { inner: Mutex::new(inner) }, end.into_raw_fd())
 }
 
-/// The cipher suite of encrypted connections.
+/// Return the cipher suite of encrypted connections.
 #[pyfunction]
 fn tls_cipher() -> &'static str {
     tls::CIPHER

@@ -1,4 +1,4 @@
-//! The kernels for Python: one function each, for points of three types.
+//! Kernels for Python: one function each, for points of three types.
 
 use crate::errors;
 use crate::models::RowArrays;
@@ -12,7 +12,7 @@ use ripieno_kernels::{
 };
 use std::num::NonZeroUsize;
 
-/// Adds the kernels to the module.
+/// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simd_level, module)?)?;
     module.add_class::<PassBounds>()?;
@@ -41,7 +41,7 @@ enum KernelPoints<'py> {
     U8(PyReadonlyArray2<'py, u8>),
 }
 
-/// Runs a generic function for the type of the points.
+/// Run a generic function for the type of the points.
 macro_rules! for_points {
     ($points:expr, $array:ident => $call:expr) => {
         match $points {
@@ -61,18 +61,18 @@ pub(crate) fn matrix<'a, T: numpy::Element>(array: &'a PyReadonlyArray2<'_, T>) 
     Ok(Matrix::new(values, rows, columns))
 }
 
-/// Calls `work` with `count` threads, the interpreter released.
+/// Call `work` with `count` threads and the interpreter released.
 pub(crate) fn with_threads<R: Send>(py: Python<'_>, count: NonZeroUsize, work: impl FnOnce(&Threads) -> R + Send) -> R {
     py.detach(|| work(&Threads::new(count.get())))
 }
 
-/// The SIMD level that the kernels use on this machine.
+/// Return the SIMD level that the kernels use on this machine.
 #[pyfunction]
 fn simd_level() -> String {
     format!("{:?}", ripieno_kernels::Simd::best())
 }
 
-/// What passes of K-means over the same points know of each other.
+/// Distance bounds carried between K-means passes over the same points.
 #[pyclass]
 struct PassBounds(DistanceBounds);
 
@@ -146,7 +146,7 @@ where
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }
 
-/// What near passes of K-means over the same points know of each other.
+/// Index carried between near passes of K-means over the same points.
 #[pyclass]
 struct NearIndex(ripieno_kernels::NearIndex);
 
@@ -212,7 +212,7 @@ where
     Ok((PyArray1::from_vec(py, sums).reshape(shape)?, PyArray1::from_vec(py, weight_sums), inertia))
 }
 
-/// Which groups the rows of a near pass probe.
+/// The groups that the rows of a near pass probe.
 #[pyclass]
 struct Probing(ripieno_kernels::Probing);
 
@@ -251,7 +251,7 @@ where
     })))
 }
 
-/// Some groups as arrays, with their centroids, and the centroids of the pass before.
+/// Groups as arrays, with their centroids, and the centroids of the previous pass.
 #[derive(FromPyObject)]
 struct GroupArrays<'py> {
     first: usize,
@@ -260,7 +260,7 @@ struct GroupArrays<'py> {
     starts: Vec<usize>,
 }
 
-/// The centroids of the pass before as arrays.
+/// The centroids of the previous pass as arrays.
 #[derive(FromPyObject)]
 struct BeforeArrays<'py> {
     places: PyReadonlyArray1<'py, i32>,

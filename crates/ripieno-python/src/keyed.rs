@@ -16,20 +16,20 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Adds the classes of this module.
+/// Add the classes of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Aggregation>()?;
     module.add_class::<KeyedArrays>()
 }
 
-/// Rows under keys, equal keys combined.
+/// Rows under keys, with equal keys combined.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
     form: KeyedForm,
     state: Mutex<AddedRows>,
 }
 
-/// What was added, until it is taken.
+/// The added rows, until they are taken.
 #[derive(Default)]
 struct AddedRows {
     rows: Option<keyed::Aggregation>,
@@ -76,7 +76,7 @@ impl Aggregation {
         Ok(Aggregation { form, state: Mutex::new(AddedRows { rows: Some(rows), ..AddedRows::default() }) })
     }
 
-    /// Adds a row for each key; `ranks` are their homes, if not the hash decides.
+    /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
     #[pyo3(signature = (keys, values, ranks=None, threads=NonZeroUsize::MIN))]
     fn add(
         &self,
@@ -100,7 +100,7 @@ impl Aggregation {
         })
     }
 
-    /// Adds all rows of `other`, which is over then.
+    /// Add all rows of `other`, which cannot be used afterwards.
     fn absorb(&self, py: Python<'_>, other: &Aggregation) -> PyResult<()> {
         let (rows, row_count) = other.take(py)?;
         self.change(py, |state| {
@@ -110,19 +110,19 @@ impl Aggregation {
         })
     }
 
-    /// Rows that were added.
+    /// The number of rows added.
     #[getter]
     fn row_count(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).row_count)
     }
 
-    /// Bytes that were written to files.
+    /// The number of bytes written to files.
     #[getter]
     fn spilled_bytes(&self, py: Python<'_>) -> u64 {
         py.detach(|| self.state.lock().unwrap_or_else(PoisonError::into_inner).spilled_bytes())
     }
 
-    /// The keys and rows of all parts, without communication; the aggregation is over then.
+    /// Return the keys and rows of all parts, without communication. The aggregation cannot be used afterwards.
     #[pyo3(signature = (threads=NonZeroUsize::MIN))]
     fn block(&self, py: Python<'_>, threads: NonZeroUsize) -> PyResult<KeyedArrays> {
         let (rows, _) = self.take(py)?;
@@ -137,7 +137,7 @@ impl Aggregation {
 }
 
 impl Aggregation {
-    /// Works on what was added, with the interpreter released.
+    /// Change the added rows with the interpreter released.
     fn change<T: Send>(
         &self,
         py: Python<'_>,
@@ -147,7 +147,7 @@ impl Aggregation {
         done.map_err(errors::from_collective)
     }
 
-    /// What was added, and how many rows; nothing can be added any more.
+    /// Take the added rows and their number. No rows can be added afterwards.
     fn take(&self, py: Python<'_>) -> PyResult<(keyed::Aggregation, u64)> {
         self.change(py, |state| {
             state.spilled_bytes = state.spilled_bytes();
@@ -214,10 +214,10 @@ impl KeyedArrays {
     }
 }
 
-/// How a regroup is done, as far as the caller says.
+/// Options of a regroup, as given by the caller.
 #[derive(Default)]
 pub struct RegroupArguments<'a> {
-    /// What the caller calls, in words: all ranks' are equal.
+    /// Description of the call, equal on all ranks.
     pub call: &'a str,
     pub merge: Option<&'a str>,
     pub balanced: bool,
@@ -244,7 +244,7 @@ impl RegroupArguments<'_> {
     }
 }
 
-/// Sends the rows to the homes of their keys; gives what is at home at this rank, unless `on_block` takes it, and
+/// Send the rows to the owners of their keys. Return the keys of this rank, unless `on_block` takes them, and
 /// statistics.
 pub fn regroup<'py>(
     py: Python<'py>,
@@ -285,7 +285,7 @@ pub fn regroup<'py>(
     Ok((block, statistics(py, &regrouped)?))
 }
 
-/// What the other ranks are told of an exception.
+/// Describe an exception for the other ranks.
 fn describe(py: Python<'_>, error: &PyErr) -> Error {
     let (cause, traceback) = told(py, error);
     Error::Callback { cause, traceback }

@@ -1,5 +1,5 @@
-//! `ripieno._native`: the runtime for Python. Every function parses, releases the interpreter for what may wait, calls,
-//! maps the error.
+//! `ripieno._native`: the runtime for Python. Every function parses its arguments, releases the interpreter if it may
+//! wait, calls the runtime, and converts the error.
 
 mod arrays;
 mod block_files;

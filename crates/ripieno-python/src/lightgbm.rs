@@ -1,4 +1,4 @@
-//! LightGBM's network on a communicator, for the thread that trains.
+//! LightGBM's network on a communicator, for the training thread.
 
 use crate::communicator::Communicator;
 use crate::errors;
@@ -7,17 +7,17 @@ use pyo3::types::PyDict;
 use ripieno::lightgbm::{self, Trainer};
 use std::ffi::c_ulong;
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(lightgbm_enter, module)?)?;
     module.add_function(wrap_pyfunction!(lightgbm_leave, module)?)
 }
 
-/// A thread of Python that trains.
+/// A training thread of Python.
 struct Training {
     comm: Py<Communicator>,
     thread: c_ulong,
-    /// The class of what is raised there when something has failed.
+    /// Class of the exception that is raised in the thread after a failure.
     raises: Py<PyAny>,
 }
 
@@ -28,20 +28,21 @@ impl Trainer for Training {
 
     fn stop(&self) {
         Python::attach(|_| {
-            // SAFETY: the interpreter is held; the thread is this one, and the class lives as long as this does.
+            // SAFETY: the interpreter is held. The thread is this one, and the class lives as long as this object.
             unsafe { pyo3::ffi::PyThreadState_SetAsyncExc(self.thread as _, self.raises.as_ptr()) };
         });
     }
 }
 
-/// From now on LightGBM of this thread, whose identifier is `thread`, exchanges by the communicator; the addresses of
-/// its reduce-scatter and its allgather. When something has failed, an exception of class `raises` is raised there.
+/// Route the network calls of this thread's LightGBM through the communicator; `thread` identifies the thread. Return
+/// the addresses of its reduce-scatter and its allgather. After a failure, an exception of class `raises` is raised in
+/// the thread.
 #[pyfunction]
 fn lightgbm_enter(comm: Py<Communicator>, thread: c_ulong, raises: Py<PyAny>) -> PyResult<(usize, usize)> {
     lightgbm::enter(Box::new(Training { comm, thread, raises })).map_err(errors::from_collective)
 }
 
-/// The end of that; calls, reductions among them, bytes and the error, if there was one.
+/// End the routing. Return the number of calls and of reductions among them, the bytes, and the error, if any.
 #[pyfunction]
 fn lightgbm_leave(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let exchanged = lightgbm::leave();

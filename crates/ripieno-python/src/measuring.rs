@@ -1,4 +1,4 @@
-//! Measuring for Python: loops of collectives with the interpreter released, and what the memory allows.
+//! Measurement for Python: loops of collectives with the interpreter released, and memory bandwidth.
 
 use crate::arrays::ArrayBytes;
 use crate::communicator::{Communicator, parse_collective, seconds};
@@ -7,7 +7,7 @@ use numpy::PyUntypedArray;
 use pyo3::prelude::*;
 use ripieno::{BufferMemory, Collective, Error, Op, measuring};
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(measure, module)?)?;
     module.add_function(wrap_pyfunction!(choice, module)?)?;
@@ -17,7 +17,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(memory_pass, module)?)
 }
 
-/// Seconds that calls of `collective` take on `array`, sums, root 0, even chunks; `into` is what alltoall fills.
+/// Measure the time in seconds of calls of `collective` on `array`, with sums, root 0 and even chunks. An alltoall
+/// receives into `into`.
 #[pyfunction]
 #[pyo3(signature = (communicator, collective, array, into=None, *, budget_s, apart=false, algorithm=None))]
 #[allow(clippy::too_many_arguments)]
@@ -56,14 +57,14 @@ fn measure(
     })
 }
 
-/// The name of the algorithm that runs when the caller of `collective` names none.
+/// Return the name of the algorithm for calls of `collective` that name none.
 #[pyfunction]
 fn choice(py: Python<'_>, communicator: &Communicator, collective: &str, size_bytes: usize) -> PyResult<&'static str> {
     let collective = parse_collective(collective)?;
     communicator.call(py, |comm| Ok(comm.choice(collective, size_bytes)?.name))
 }
 
-/// The algorithms that may be preferred, those of equal plans together; bytes as in an explanation.
+/// Return the algorithms that may be preferred, grouped by equal plans; bytes as in an explanation.
 #[pyfunction]
 fn distinct_algorithms(
     py: Python<'_>,
@@ -75,20 +76,20 @@ fn distinct_algorithms(
     communicator.call(py, |comm| Ok(comm.distinct_algorithms(collective, bytes)))
 }
 
-/// What runs from now on when the caller names none: (up to so many bytes in all, algorithm), ascending.
+/// Set the algorithms for calls that name none: (maximum total bytes, algorithm), ascending.
 #[pyfunction]
 fn prefer(py: Python<'_>, communicator: &Communicator, collective: &str, rows: Vec<(usize, String)>) -> PyResult<()> {
     let collective = parse_collective(collective)?;
     communicator.call(py, |comm| comm.prefer(collective, &rows))
 }
 
-/// Seconds that a cache line takes from core to core.
+/// Measure the time in seconds for a cache line from core to core.
 #[pyfunction]
 fn line_s(py: Python<'_>) -> f64 {
     py.detach(measuring::line_s)
 }
 
-/// Seconds that each of some threads, all at once, takes to add a vector to another, and to copy it.
+/// Measure the time in seconds for a thread to add a vector to another, and to copy it, with several threads at once.
 #[pyfunction]
 fn memory_pass(py: Python<'_>, thread_count: usize, size_bytes: usize, budget_s: f64) -> PyResult<(f64, f64)> {
     if thread_count == 0 {

@@ -1,4 +1,4 @@
-//! Memory of the buffer pool, under Python's buffer protocol: an array on it gives it back when it is collected.
+//! Memory of the buffer pool under Python's buffer protocol. It returns to the pool when its array is collected.
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
@@ -15,7 +15,7 @@ pub struct Memory {
     buffer: PooledBuffer,
 }
 
-/// `length_bytes` bytes of any content, used before where that is possible.
+/// Take `length_bytes` bytes with unspecified content, from the pool if possible.
 #[pyfunction]
 pub fn pooled(length_bytes: usize) -> PyResult<Memory> {
     let buffer = POOL.take(length_bytes).map_err(|error| {
@@ -26,14 +26,14 @@ pub fn pooled(length_bytes: usize) -> PyResult<Memory> {
 
 #[pymethods]
 impl Memory {
-    /// Shows the bytes to whoever asks, for as long as it holds a reference to this object.
+    /// Export the bytes as a buffer, which holds a reference to this object.
     ///
     /// # Safety
-    /// `view` is a buffer that the interpreter wants filled.
+    /// `view` must be a buffer that the interpreter wants filled.
     unsafe fn __getbuffer__(mut slf: PyRefMut<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let bytes = slf.buffer.bytes_mut();
         let (data, length) = (bytes.as_mut_ptr().cast(), bytes.len() as ffi::Py_ssize_t);
-        // SAFETY: the memory stays where it is as long as this object lives, and the view holds a reference to it.
+        // SAFETY: the memory stays in place while this object lives, and the view holds a reference to the object.
         let filled = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, length, 0, flags) };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }

@@ -1,4 +1,4 @@
-//! The kernels of regression, of principal components and of alternating least squares for Python.
+//! Kernels of regression, principal components and alternating least squares for Python.
 
 use crate::arrays::{bytes_of, bytes_of_mut};
 use crate::communicator::Communicator;
@@ -15,7 +15,7 @@ use ripieno_kernels::{
 };
 use std::num::NonZeroUsize;
 
-/// Adds the kernels to the module.
+/// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(logistic_loss, module)?)?;
     module.add_function(wrap_pyfunction!(logistic_curvature, module)?)?;
@@ -28,7 +28,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(add_products, module)?)
 }
 
-/// Rows of few entries as arrays, see `ripieno.kernels.SparseRows`.
+/// Sparse rows as arrays, see `ripieno.kernels.SparseRows`.
 #[derive(FromPyObject)]
 pub(crate) struct RowArrays<'py> {
     starts: PyReadonlyArray1<'py, i64>,
@@ -189,7 +189,7 @@ impl BatchArrays<'_> {
     }
 }
 
-/// How to descend, see `ripieno.kernels.sgd.DescentOptions`.
+/// Options of the descent, see `ripieno.kernels.sgd.DescentOptions`.
 #[derive(FromPyObject)]
 struct DescentNumbers {
     loss: String,
@@ -209,7 +209,7 @@ impl DescentNumbers {
     }
 }
 
-/// An epoch of all ranks; what they give each other goes through the communicator.
+/// Run an epoch of all ranks, which exchange data through the communicator.
 #[pyfunction]
 fn sgd_epoch(
     py: Python<'_>,
@@ -280,7 +280,7 @@ fn scatter(
     Ok(())
 }
 
-/// Rows of numbers that products are made of.
+/// Rows of real numbers for products.
 #[derive(FromPyObject)]
 enum RealRows<'py> {
     F32(PyReadonlyArray2<'py, f32>),

@@ -1,8 +1,8 @@
-//! Short objects: pickled, moved in a first message and made again, all in one call.
+//! Short objects: pickled, sent in a first message and deserialized, all in one call.
 //!
-//! A call says whether it is done, and gives what came of it, or what is left to do: a value packed, and what came
-//! first. Objects of Python's own classes are pickled here, and short arrays are written as they are; any other object
-//! is packed by `ripieno.wire.packing`.
+//! A call returns whether it is complete, with its result or with the data for the remaining steps: a packed value, and
+//! the contents of the first messages. Objects of Python's own classes are pickled here, and short arrays are sent as
+//! raw bytes. `ripieno.wire.packing` packs any other object.
 
 use crate::arrays::{ArrayBytes, empty};
 use crate::communicator::Communicator;
@@ -18,24 +18,24 @@ use ripieno::frame::{Content, MessageFrame, ShortArray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// A first message with all of a pickle that refers to no buffers.
+/// Kind of a first message with a whole pickle that refers to no buffers.
 const PICKLE: u64 = 0;
-/// One with the head of a value, or its length; only `ripieno.wire.objects` makes these and reads them.
+/// Kind of a first message with the head of a value, or its length; only `ripieno.wire.objects` uses it.
 const HEAD: u64 = 1;
-/// One with the length of a blob.
+/// Kind of a first message with the length of a blob.
 const BLOB: u64 = 2;
-/// One with all of an array.
+/// Kind of a first message with a whole array.
 const ARRAY: u64 = 3;
 
-/// Up to here a buffer is part of the pickle: to copy it takes less than to tell of it.
+/// Maximum size of a buffer inside the pickle: copying it is cheaper than describing it.
 const WITHIN_BYTES: usize = 1 << 10;
 
-/// How long this process has made bytes of objects, and objects of bytes, here.
+/// Time that this process has spent here on serialization and deserialization.
 static SPENT_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 
 type ObjectValue<'a, 'py> = &'a Bound<'py, PyAny>;
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("WITHIN_BYTES", WITHIN_BYTES)?;
     module.add("PICKLE", PICKLE)?;
@@ -49,7 +49,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(seconds_serializing, module)?)
 }
 
-/// Sends a value to rank `to`, if it is short; else nothing is sent, and it is given packed.
+/// Send a value to rank `to`, if it is short; otherwise send nothing and return it packed.
 #[pyfunction]
 #[pyo3(signature = (comm, value, to, form, /))]
 fn send_object<'py>(
@@ -65,7 +65,7 @@ fn send_object<'py>(
     }
 }
 
-/// The next value of rank `source`, if it is short; else what came first.
+/// Receive the next value of rank `source`, if it is short; otherwise return the contents of the first message.
 #[pyfunction]
 #[pyo3(signature = (comm, source, form, /))]
 fn receive_object<'py>(
@@ -77,7 +77,8 @@ fn receive_object<'py>(
     value_of(py, Frames { py, comm, form }.receive(source)?)
 }
 
-/// The root's value, if it is short; else the root has sent nothing and gets it packed, others get what came first.
+/// Broadcast the root's value, if it is short. Otherwise, the root has sent nothing and gets the value packed, and
+/// other ranks get the contents of the first message.
 #[pyfunction]
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn broadcast_object<'py>(
@@ -103,8 +104,8 @@ fn broadcast_object<'py>(
     }
 }
 
-/// This rank's of the root's values, if all are short; else those packed, which are none elsewhere, and what came first
-/// for all ranks.
+/// Scatter the root's values, if all are short, and return the value of this rank. Otherwise, return the packed values,
+/// which are empty on other ranks, and the contents of the first messages for all ranks.
 #[pyfunction]
 #[pyo3(signature = (comm, values, root, form, /))]
 fn scatter_object<'py>(
@@ -129,8 +130,8 @@ fn scatter_object<'py>(
     Ok((false, (packed, firsts(py, &all)?).into_pyobject(py)?.into_any()))
 }
 
-/// Every rank's value, if all are short, at the root, or everywhere without one; None elsewhere. Else this rank's
-/// packed, and what came first of all ranks.
+/// Gather every rank's value, if all are short, at the root, or everywhere without a root; None elsewhere. Otherwise,
+/// return this rank's value packed, and the contents of the first messages of all ranks.
 #[pyfunction]
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn gather_objects<'py>(
@@ -155,17 +156,17 @@ fn gather_objects<'py>(
     Ok((true, PyList::new(py, values)?.into_any()))
 }
 
-/// How long this process has made bytes of objects, and objects of bytes, in the functions above.
+/// Return the seconds that this process has spent on serialization and deserialization in the functions above.
 #[pyfunction]
 fn seconds_serializing() -> f64 {
     SPENT_NANOSECONDS.load(Ordering::Relaxed) as f64 / 1e9
 }
 
-/// A value on its way.
+/// A packed value.
 enum PackedObject<'py> {
-    /// A short array, as it lies in a first message.
+    /// A short array, in the encoding of a first message.
     Array(Vec<u8>),
-    /// As `ripieno.wire.packing` has it: a pickle, and the long buffers that it refers to.
+    /// A pickle and the long buffers that it refers to, as in `ripieno.wire.packing`.
     Pickle { pickled: Bound<'py, PyBytes>, buffers: Bound<'py, PyList> },
 }
 
@@ -177,7 +178,7 @@ impl<'py> PackedObject<'py> {
         }
         if is_of_python(value) {
             match timed(|| PackedObject::pickle(value)) {
-                // What has classes of the program in it may be pickled otherwise.
+                // Values that contain classes of the program may need another pickler.
                 Err(error) if error.is_instance_of::<PyException>(py) => {}
                 packed => return packed,
             }
@@ -197,7 +198,7 @@ impl<'py> PackedObject<'py> {
         Ok(PackedObject::Pickle { pickled, buffers })
     }
 
-    /// All of it as a first message, if there is room.
+    /// Return the whole value as a first message, if it fits.
     fn frame(&self) -> Option<MessageFrame> {
         match self {
             PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Here(content)),
@@ -208,7 +209,7 @@ impl<'py> PackedObject<'py> {
         }
     }
 
-    /// The same, or a first message that says how long its blob is.
+    /// Return the whole value as a first message, or a first message with the length of its blob.
     fn first(&self, py: Python<'py>) -> PyResult<MessageFrame> {
         if let Some(frame) = self.frame() {
             return Ok(frame);
@@ -218,7 +219,7 @@ impl<'py> PackedObject<'py> {
         Ok(MessageFrame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
     }
 
-    /// The same for `ripieno.wire.packing`; None if a first message has all of it.
+    /// Convert for `ripieno.wire.packing`; None if a first message contains the whole value.
     fn to_python(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             PackedObject::Array(_) => Ok(py.None().into_bound(py)),
@@ -229,7 +230,7 @@ impl<'py> PackedObject<'py> {
     }
 }
 
-/// Asked by a pickler for each buffer: whether it is short enough to be part of the pickle. Keeps the long ones.
+/// Buffer callback of a pickler: returns whether a buffer is short enough to be inside the pickle. Keeps the long ones.
 #[pyclass(frozen, module = "ripieno._native")]
 struct ShortBuffers {
     long: Py<PyList>,
@@ -249,7 +250,7 @@ impl ShortBuffers {
     }
 }
 
-/// Whether the class of a value is one of Python's own, which are pickled as they are.
+/// Return whether the class of a value is one of Python's own, which are pickled directly.
 fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
     value.is_none()
         || value.is_exact_instance_of::<PyDict>()
@@ -265,7 +266,7 @@ fn is_short(frame: &MessageFrame) -> bool {
     matches!(frame.read(), (PICKLE | ARRAY, Content::Here(_)))
 }
 
-/// The value of a first message, if it is all there; else what is in it.
+/// Return the value of a first message, if it is whole; otherwise the contents of the message.
 fn value_of<'py>(py: Python<'py>, frame: MessageFrame) -> PyResult<(bool, Bound<'py, PyAny>)> {
     match frame.read() {
         (PICKLE, Content::Here(pickled)) => {
@@ -277,13 +278,13 @@ fn value_of<'py>(py: Python<'py>, frame: MessageFrame) -> PyResult<(bool, Bound<
     }
 }
 
-/// The bytes of an array, if it is plain and a first message has room for it.
+/// Encode an array, if it is plain and fits in a first message.
 fn short_array(value: ObjectValue<'_, '_>) -> Option<Vec<u8>> {
     let (bytes, array) = ArrayBytes::plain_to_read(value)?;
     ShortArray::encode(bytes.element, array.shape(), bytes.read())
 }
 
-/// A new array of such bytes.
+/// Create an array from its encoding.
 fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let Some(ShortArray { element, shape, data }) = ShortArray::decode(bytes) else {
         return Err(errors::serialization("a first message says that it has an array, and has none".to_string()));
@@ -294,12 +295,12 @@ fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     Ok(array)
 }
 
-/// Of each first message whether it has all of a value, and that, or what is in it.
+/// Return, for each first message, whether it has a whole value, and the value or the contents of the message.
 fn firsts<'py>(py: Python<'py>, frames: &[MessageFrame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
     frames.iter().map(|frame| value_of(py, *frame)).collect()
 }
 
-/// Counts how long bytes are made of objects, or objects of bytes.
+/// Add the time of serialization or deserialization to the counter.
 fn timed<T>(work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let made = work();
@@ -307,7 +308,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Of pickles whose buffers may lie elsewhere.
+/// Pickle protocol with out-of-band buffers.
 const PROTOCOL: u8 = 5;
 
 static DUMPS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();

@@ -1,4 +1,4 @@
-//! The sums over all pairs of points for Python.
+//! Sums over all pairs of points for Python.
 
 use crate::errors;
 use crate::kernels::with_threads;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use ripieno_kernels::{Dissimilarity, Matrix, Wanted};
 use std::num::NonZeroUsize;
 
-/// Adds the kernels to the module.
+/// Add the kernels to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MOST_DIMENSIONS", ripieno_kernels::MOST_DIMENSIONS)?;
     module.add_function(wrap_pyfunction!(guttman, module)?)?;
@@ -21,7 +21,7 @@ enum Dissimilarities<'py> {
     F32(PyReadonlyArray2<'py, f32>),
 }
 
-/// Positions of one dimension or more, and not of too many.
+/// Positions with at least one dimension, and at most `MOST_DIMENSIONS`.
 pub(crate) fn positions<'a>(array: &'a PyReadonlyArray2<'_, f32>) -> PyResult<Matrix<'a, f32>> {
     let (rows, columns) = (array.shape()[0], array.shape()[1]);
     if columns == 0 || columns > ripieno_kernels::MOST_DIMENSIONS {

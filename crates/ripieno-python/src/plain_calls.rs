@@ -1,7 +1,7 @@
-//! The short way into a communicator: calls of plain arrays and of numbers, which programs make in every step.
+//! Fast path of a communicator: calls on plain arrays and numbers, which programs make in every step.
 //!
-//! Each says whether it was made; of arguments that are not plain nothing is done, and there are other ways for them.
-//! What travels is the same by either way.
+//! Each method returns whether it made the call. If the arguments are not plain, it does nothing, and the caller uses
+//! the general path. Both paths send the same data.
 
 use crate::arrays::{ArrayBytes, SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
 use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, Whole};
 
-/// The counts of so many ranks lie on the stack.
+/// Up to this number of ranks, the counts are on the stack.
 const FEW_RANKS: usize = 16;
 
-/// With more leaves there is more to do beside the calls.
+/// Maximum number of leaves. With more leaves, the call takes a small share of the time.
 const MOST_LEAVES: usize = 64;
 
 /// The calls of a communicator on plain arrays and numbers.
@@ -30,7 +30,7 @@ impl PlainCalls {
         PlainCalls(communicator)
     }
 
-    /// As the communicator's; the sum without an operation. `value`, if it is given, is copied to the array first.
+    /// Like `allreduce` of the communicator; a sum without `op`. `value`, if given, is first copied to the array.
     #[pyo3(signature = (array, op=None, value=None, /))]
     fn allreduce(&self, array: Argument, op: Option<Argument>, value: Option<Argument>) -> PyResult<bool> {
         let Some(op) = op.map_or(Some(Op::Sum), arithmetic) else { return Ok(false) };
@@ -41,8 +41,8 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: Whole })
     }
 
-    /// What comes of it, for a float, a Python number to be added up, a short array, which stays as it is, or a tuple
-    /// or a list of these.
+    /// Return the allreduce of a float, a Python integer to be summed, a short array, or a tuple or a list of these.
+    /// The value stays unchanged.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {
@@ -52,7 +52,7 @@ impl PlainCalls {
         Ok(found.unwrap_or_else(|| value.py().NotImplemented().into_bound(value.py())))
     }
 
-    /// The same at the root; None elsewhere.
+    /// Like `allreduced` at the root; None elsewhere.
     #[pyo3(signature = (value, root, op=None, /))]
     fn reduced<'py>(
         &self,
@@ -71,7 +71,7 @@ impl PlainCalls {
         Ok(found.unwrap_or_else(|| py.NotImplemented().into_bound(py)))
     }
 
-    /// As the communicator's.
+    /// Like `broadcast` of the communicator.
     #[pyo3(signature = (array, root, /))]
     fn broadcast(&self, array: Argument, root: Argument) -> PyResult<bool> {
         let Some(root) = self.rank(root) else { return Ok(false) };
@@ -79,7 +79,7 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: Whole })
     }
 
-    /// As the communicator's, of a line with as many elements of each rank.
+    /// Like `allgather` of the communicator, for a 1-D array with equally many elements of each rank.
     #[pyo3(signature = (array, /))]
     fn allgather(&self, array: Argument) -> PyResult<bool> {
         let world_size = self.world_size();
@@ -93,7 +93,7 @@ impl PlainCalls {
         self.perform(bytes, line, &CollectiveTask::Allgather { chunks: &vec![count; world_size] })
     }
 
-    /// As the communicator's.
+    /// Like `barrier` of the communicator.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
         self.run(py, &CollectiveTask::Barrier { token: Whole }, Element::U8.into(), BufferMemory::Write(&mut [0]))
     }
@@ -104,13 +104,13 @@ impl PlainCalls {
         self.0.get().inner().world_size()
     }
 
-    /// A rank of this communicator, given as a Python number.
+    /// Parse a rank of this communicator from a Python integer.
     fn rank(&self, rank: Argument) -> Option<usize> {
         let rank = rank.cast_exact::<PyInt>().ok()?.extract().ok();
         rank.filter(|&rank| rank < self.world_size())
     }
 
-    /// What `task` makes of a value that is combined the short way: a leaf, or a tuple or a list of leaves.
+    /// Perform `task` on a value: a leaf, or a tuple or a list of leaves. None if the value is not plain.
     fn combined<'py>(
         &self,
         value: Argument<'_, 'py>,
@@ -134,7 +134,7 @@ impl PlainCalls {
         Ok(Some(if is_tuple { PyTuple::new(py, combined)?.into_any() } else { PyList::new(py, combined)?.into_any() }))
     }
 
-    /// What `task` makes of one leaf.
+    /// Perform `task` on one leaf.
     fn leaf<'py>(
         &self,
         py: Python<'py>,
@@ -154,7 +154,7 @@ impl PlainCalls {
         leaf.take(py, &mut &*line)
     }
 
-    /// What `task` makes of several leaves of this form: of those of each type in a call of their own.
+    /// Perform `task` on several leaves of this form, with one call for each element type.
     fn leaves<'py>(
         &self,
         py: Python<'py>,
@@ -189,7 +189,7 @@ impl PlainCalls {
         Ok(combined)
     }
 
-    /// Performs a task on all of a plain array to its end.
+    /// Perform a task on all of a plain array to its end.
     #[inline]
     fn perform(
         &self,
@@ -215,7 +215,7 @@ impl PlainCalls {
     }
 }
 
-/// Copies `value` to `array`, if both are short plain arrays of one form.
+/// Copy `value` to `array`, if both are short plain arrays of one form.
 fn has_copied(value: Argument, array: Argument) -> bool {
     let (Some((from, given)), Some((into, array))) = (ArrayBytes::plain_to_read(value), ArrayBytes::plain(array))
     else {
@@ -228,7 +228,7 @@ fn has_copied(value: Argument, array: Argument) -> bool {
     has_copied
 }
 
-/// The operation of this name, if it is one of arithmetic, which all numbers know.
+/// Parse an arithmetic operation, which all numbers support.
 fn arithmetic(name: Argument) -> Option<Op> {
     let op = parse_op(name.cast_exact::<PyString>().ok()?.to_str().ok()?).ok();
     op.filter(|op| matches!(op, Op::Sum | Op::Prod | Op::Min | Op::Max))

@@ -1,4 +1,4 @@
-//! Tuples and lists of numbers and short arrays, which are combined leaf by leaf: those of one type travel together.
+//! Tuples and lists of numbers and short arrays, combined leaf by leaf. Leaves of one type are sent together.
 
 use crate::arrays::{ArrayBytes, empty};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
@@ -8,23 +8,23 @@ use pyo3::types::{PyFloat, PyInt, PyType};
 use ripieno::Element;
 use std::fmt::Write;
 
-/// Whole numbers are added up exactly, in two words, as `ripieno.wire.wholes` has it; the form of these.
+/// Form of integers, which are summed exactly in two words, as in `ripieno.wire.wholes`.
 pub const WHOLE: &str = "int";
-/// Of the lower of the two.
+/// Mask of the lower word.
 const LOW_BITS: i64 = u32::MAX as i64;
 
 /// A number or an array.
 pub enum Leaf<'a, 'py> {
-    /// A float of Python or, of its class, of NumPy.
+    /// A Python float or, with its class, a NumPy float.
     Float(f64, Option<Bound<'py, PyType>>),
-    /// A whole number that is to be added up.
+    /// An integer to be summed.
     Whole(i64),
     /// A short array.
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
 
 impl<'a, 'py> Leaf<'a, 'py> {
-    /// `value` as a leaf, if it is one; whole numbers are only where they are added up.
+    /// Convert `value` to a leaf, if it is one. Integers are leaves of sums only.
     pub fn of(value: &'a Bound<'py, PyAny>, is_sum: bool) -> Option<Leaf<'a, 'py>> {
         if let Ok(number) = value.cast::<PyFloat>() {
             let class = number.get_type();
@@ -40,7 +40,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         Some(Leaf::Array(bytes, array))
     }
 
-    /// The type of its elements.
+    /// Return the type of its elements.
     pub fn element(&self) -> Element {
         match self {
             Leaf::Float(..) => Element::F64,
@@ -49,7 +49,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// How many bytes its elements have.
+    /// Return the size of its elements in bytes.
     pub fn length_bytes(&self) -> usize {
         match self {
             Leaf::Float(..) => 8,
@@ -58,7 +58,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Adds its elements to a line.
+    /// Append its elements to a line.
     pub fn put(&self, line: &mut Vec<u8>) {
         match *self {
             Leaf::Float(number, _) => line.extend(number.to_ne_bytes()),
@@ -70,21 +70,21 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// What ranks give alike, in the words of `ripieno.wire.forms`.
+    /// Append the form that ranks compare, in the notation of `ripieno.wire.forms`.
     fn add_form(&self, form: &mut String) {
         match self {
             Leaf::Whole(_) => form.push_str(WHOLE),
             Leaf::Array(_, array) if array.ndim() > 0 => {
                 let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
                 let comma = if axes.len() == 1 { "," } else { "" };
-                // Text takes what is written to it.
+                // Writing to a string cannot fail.
                 let _ = write!(form, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
             }
             Leaf::Float(..) | Leaf::Array(..) => form.push_str(self.element().name()),
         }
     }
 
-    /// A leaf like this one with the elements at the beginning of `line`, which goes on behind them.
+    /// Take a leaf like this one from the front of `line`, and remove its elements there.
     pub fn take(&self, py: Python<'py>, line: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let mut next = |count: usize| line.split_off(..count).expect("a line has the elements of all its leaves");
         let mut word = || <[u8; 8]>::try_from(next(8)).expect("a word has eight bytes");
@@ -111,7 +111,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
     }
 }
 
-/// The form of leaves in a tuple or a list.
+/// Return the form of leaves in a tuple or a list.
 pub fn form_of(leaves: &[Leaf], is_tuple: bool) -> String {
     let mut form = String::from(if is_tuple { "(" } else { "[" });
     for (at, leaf) in leaves.iter().enumerate() {
@@ -126,10 +126,10 @@ pub fn form_of(leaves: &[Leaf], is_tuple: bool) -> String {
     form
 }
 
-/// A copy of an array, its elements one after the other.
+/// Return a contiguous copy of an array.
 pub fn copied<'py>(array: &Bound<'py, PyUntypedArray>) -> PyResult<Bound<'py, PyAny>> {
     let py = array.py();
-    // SAFETY: the pointer is that of a live array object, and what comes of it is a new reference or none.
+    // SAFETY: the pointer refers to a live array object, and the result is a new reference or null.
     unsafe {
         let copy = PY_ARRAY_API.PyArray_NewCopy(py, array.as_array_ptr(), NPY_ORDER::NPY_CORDER);
         Bound::from_owned_ptr_or_err(py, copy)

@@ -6,24 +6,24 @@ use ripieno::net::Endpoint;
 use ripieno::{CollectiveRecord, Error, FlightRecorder, LinkUsage, Reading, StallInterval};
 use std::time::Duration;
 
-/// So many records, and as many waits, are kept where they shall be written to a file: 6 MiB.
+/// Number of records, and of waits, to keep if they are written to a file: 6 MiB.
 const WRITTEN_COUNT: usize = 65_536;
-/// An error carries so many.
+/// Number of records that an error carries.
 const CARRIED_COUNT: usize = 64;
 
-/// Whose records these are.
+/// The identity of the rank that owns records.
 #[derive(Clone)]
 pub struct Whose {
     job: String,
     rank: usize,
     world_size: usize,
     host: String,
-    /// Where the records shall be written to.
+    /// Destination of the records.
     folder: Option<String>,
 }
 
 impl Whose {
-    /// The records of the rank at `endpoint`, to be written to `folder` if there is one.
+    /// Create the identity of the rank at `endpoint`, with the destination of its records, if any.
     pub fn new(endpoint: &Endpoint, folder: Option<String>) -> Whose {
         let config = endpoint.config();
         Whose {
@@ -35,12 +35,12 @@ impl Whose {
         }
     }
 
-    /// Those of the same process in another world.
+    /// Return the identity of the same process in another world.
     pub fn in_world(&self, job: String, rank: usize, world_size: usize) -> Whose {
         Whose { job, rank, world_size, ..self.clone() }
     }
 
-    /// Lets `communicator` keep what shall be written.
+    /// Make `communicator` keep the records to be written.
     pub fn keep_records(&self, communicator: &ripieno::Communicator) -> Result<(), Error> {
         match self.folder {
             Some(_) => communicator.keep_records(WRITTEN_COUNT),
@@ -48,13 +48,13 @@ impl Whose {
         }
     }
 
-    /// How many records an error needs: all, if they are to be written.
+    /// Return the number of records that an error needs; `None` for all, if they are written to a file.
     pub fn count_for_error(&self) -> Option<usize> {
         self.folder.is_none().then_some(CARRIED_COUNT)
     }
 }
 
-/// What the recorder knows, and whose it is.
+/// Return the contents of the recorder, and the identity of the rank.
 pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: FlightRecorder) -> PyResult<Bound<'py, PyDict>> {
     let records: PyResult<Vec<_>> = flight.records.iter().map(|(number, it)| record(py, *number, it)).collect();
     let entries = PyDict::new(py);
@@ -70,7 +70,7 @@ pub fn flight<'py>(py: Python<'py>, whose: &Whose, flight: FlightRecorder) -> Py
     Ok(entries)
 }
 
-/// One record; times in seconds of the monotonic clock of this host.
+/// Convert one record; times in seconds of the monotonic clock of this host.
 fn record<'py>(py: Python<'py>, number: u64, record: &CollectiveRecord) -> PyResult<Bound<'py, PyDict>> {
     let entry = PyDict::new(py);
     entry.set_item("number", number)?;
@@ -92,12 +92,12 @@ fn record<'py>(py: Python<'py>, number: u64, record: &CollectiveRecord) -> PyRes
     Ok(entry)
 }
 
-/// One wait: of which record, for whom and for how many peers, from when until when.
+/// Convert one wait: number of the record, peer, number of peers, start and end.
 fn wait(wait: &StallInterval) -> (u64, u32, u32, f64, f64) {
     (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
 }
 
-/// What a gauge has counted until `now`.
+/// Return the counters of a gauge at `now`.
 pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
     let usage = |it: &LinkUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
     let entries = PyDict::new(py);
@@ -116,14 +116,14 @@ pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResul
     Ok(entries)
 }
 
-/// Gives an error of a collective this rank's last records; an error of that is what remains of it.
+/// Attach this rank's last records to an error of a collective. If this fails, return the new error instead.
 pub fn attach(py: Python<'_>, error: PyErr, flight: PyResult<Bound<'_, PyDict>>) -> PyErr {
     let module = py.import("ripieno.flight");
     let attached = flight.and_then(|flight| module?.call_method1("attach", (error.value(py), flight)));
     attached.err().unwrap_or(error)
 }
 
-/// A time as Python counts it.
+/// Convert a duration to seconds.
 pub fn seconds(time: Duration) -> f64 {
     time.as_secs_f64()
 }

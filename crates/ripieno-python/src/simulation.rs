@@ -13,7 +13,7 @@ use ripieno::simulation::{
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
 
-/// Adds the class and the functions of this module.
+/// Add the class and the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
     module.add("COLLECTIVES", names)?;
@@ -29,14 +29,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(explain, module)?)
 }
 
-/// A cluster: where its ranks stand, and what its links cost.
+/// A cluster: the placement of its ranks, and the costs of its links.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Cluster(simulation::Cluster);
 
 #[pymethods]
 impl Cluster {
-    /// Links are (alpha in seconds, beta in seconds per byte); `slow_some` is (count of nodes, factor,
-    /// seed), `slow` has (node, factor), and `dead` has (node, second).
+    /// Create a cluster. Links are (alpha in seconds, beta in seconds per byte); `slow_some` is (count of nodes,
+    /// factor, seed), `slow` has (node, factor), and `dead` has (node, second).
     #[new]
     #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
         segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(),
@@ -80,7 +80,7 @@ impl Cluster {
     }
 }
 
-/// Plays a collective; `transfers` asks for every message as (sender, receiver, bytes, start, end, kind of link).
+/// Simulate a collective; `transfers` requests every message as (sender, receiver, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, collective, algorithm, bytes, root=0, *, transfers=false))]
 fn simulate<'py>(
@@ -99,7 +99,7 @@ fn simulate<'py>(
     simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }
 
-/// Plays a sparse reduction: its seconds, if it ends, and the bytes that each rank sends.
+/// Simulate a sparse reduction. Return its seconds, if it ends, and the bytes that each rank sends.
 #[pyfunction]
 fn simulate_sparse(
     py: Python<'_>,
@@ -116,7 +116,7 @@ fn simulate_sparse(
     Ok((played.time_s(), played.sent_bytes))
 }
 
-/// Prices and plays every algorithm of a collective.
+/// Price and simulate every algorithm of a collective.
 #[pyfunction]
 #[pyo3(signature = (cluster, collective, bytes, order=None, root=0))]
 fn explain<'py>(
@@ -134,8 +134,8 @@ fn explain<'py>(
     explanation_dict(py, &found.map_err(|error| interruption.exception(error))?)
 }
 
-/// Plays a dynamic broadcast. `late`, `stopped` and `corrupted` have (rank, second); `fetches` asks for every block as
-/// (sender, receiver, block, bytes, start, end, kind of link).
+/// Simulate a dynamic broadcast. `late`, `stopped` and `corrupted` have (rank, second); `fetches` requests every block
+/// as (sender, receiver, block, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, algorithm, bytes, root=0, *, block_bytes=None, late=Vec::new(), stopped=Vec::new(),
     corrupted=Vec::new(), seed=0, fetches=false, order=None))]
@@ -164,7 +164,7 @@ fn distribute<'py>(
     swarmed_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?)
 }
 
-/// Block sizes and the seconds that a dynamic broadcast takes in blocks of them.
+/// Return block sizes and the seconds that a dynamic broadcast takes with each.
 #[pyfunction]
 #[pyo3(signature = (cluster, algorithm, bytes, root=0))]
 fn search_block_bytes(

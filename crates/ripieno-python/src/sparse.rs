@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 
 type SparseArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("DENSE_ABOVE", DENSE_ABOVE)?;
     module.add_class::<SparseReduce>()?;
@@ -28,8 +28,8 @@ pub struct SparseReduce {
 
 #[pymethods]
 impl SparseReduce {
-    /// Fills `into` with a row of `width` elements, arranged as `row` says, for each in-index; `values` has one for
-    /// each out-index.
+    /// Reduce `values`, with a row of `width` elements for each out-index, to `into`, with a row for each in-index.
+    /// `row` describes the arrangement of a row.
     #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,
@@ -47,13 +47,13 @@ impl SparseReduce {
         communicator.call(py, |_| self.inner.reduce(values, into, form))
     }
 
-    /// Indices are smaller than this.
+    /// Exclusive upper bound of the indices.
     #[getter]
     fn size(&self) -> u64 {
         self.inner.size()
     }
 
-    /// How many ranks meet at each layer.
+    /// The number of ranks that exchange at each layer.
     #[getter]
     fn degrees(&self) -> String {
         self.inner.degrees().to_string()
@@ -69,7 +69,7 @@ impl SparseReduce {
         self.inner.in_count()
     }
 
-    /// What this rank holds before the first layer and after each.
+    /// The data volume of this rank before the first layer and after each.
     #[getter]
     fn volumes<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
         let entries = |volume: &Volume| {
@@ -83,7 +83,7 @@ impl SparseReduce {
     }
 }
 
-/// Prepares reductions.
+/// Prepare reductions.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn sparse(
@@ -105,7 +105,7 @@ fn sparse(
     Ok(SparseReduce { inner })
 }
 
-/// Prepares and reduces in one pass.
+/// Prepare and reduce in one pass.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn sparse_reduce(

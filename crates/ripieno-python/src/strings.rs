@@ -1,4 +1,4 @@
-//! Columns of strings for Python: their order, and some of them.
+//! Columns of strings for Python: sorting and selection.
 
 use crate::errors;
 use crate::keyed::slice;
@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use ripieno_kernels::keyed::{self, Strings};
 use std::num::NonZeroU32;
 
-/// Adds the functions to the module.
+/// Add the functions to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(order_of_strings, module)?)?;
     module.add_function(wrap_pyfunction!(joined_pieces, module)?)?;
     module.add_function(wrap_pyfunction!(feature_places, module)?)
 }
 
-/// The numbers of strings in the order of their bytes; equal ones stay in theirs.
+/// Return the indices that sort the strings by their bytes; the sort is stable.
 #[pyfunction]
 fn order_of_strings<'py>(
     py: Python<'py>,
@@ -26,7 +26,7 @@ fn order_of_strings<'py>(
     Ok(py.detach(|| keyed::order_of_strings(strings, descending)).into_pyarray(py))
 }
 
-/// The pieces of `data` that begin at `starts`, one behind the other.
+/// Concatenate the pieces of `data` that begin at `starts`.
 #[pyfunction]
 fn joined_pieces<'py>(
     py: Python<'py>,
@@ -43,7 +43,7 @@ fn joined_pieces<'py>(
 /// Columns and signs, one of each for each feature.
 type TextPlaces<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
 
-/// The columns of named features among `column_count`, and their signs.
+/// Return the columns of named features among `column_count`, and their signs.
 #[pyfunction]
 fn feature_places<'py>(
     py: Python<'py>,

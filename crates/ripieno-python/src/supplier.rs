@@ -1,4 +1,4 @@
-//! How ranks meet when Python asks for it: over a callable, a TCP store or a shared directory.
+//! Exchange of rank addresses for Python: over a callable, a TCP store or a shared directory.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -7,21 +7,21 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// While ranks meet, signals are looked for so often.
+/// Interval of signal checks while ranks connect.
 const SIGNAL_CHECK: Duration = Duration::from_millis(100);
 
-/// Where the ranks' strings are exchanged.
+/// The medium over which ranks exchange their strings.
 pub enum Supplier {
     /// A function from this rank's string to all ranks' strings.
     Callable(Py<PyAny>),
     /// Host and port of rank 0's store.
     TcpStore(String, u16),
-    /// A directory that all ranks see.
+    /// A directory that all ranks can access.
     Directory(PathBuf),
 }
 
 impl Supplier {
-    /// The one that was given.
+    /// Select the medium from the arguments.
     pub fn parse(
         exchange: Option<Py<PyAny>>,
         tcp_store: Option<(String, u16)>,
@@ -35,11 +35,11 @@ impl Supplier {
         }
     }
 
-    /// Meets on a thread of its own, so that this one can look for signals meanwhile.
+    /// Connect on a separate thread, so that this thread can check for signals.
     pub fn meet(self, py: Python<'_>, config: Config) -> PyResult<Endpoint> {
         let (give, mut take) = mpsc::channel();
         std::thread::spawn(move || {
-            // If nobody waits any more, the endpoint is dropped, and so leaves the job.
+            // If the caller no longer waits, the endpoint is dropped, and so leaves the job.
             let _ = give.send(self.meet_now(config));
         });
         loop {

@@ -1,4 +1,4 @@
-//! Words of texts counted, lines of texts searched, for Python.
+//! Word counts and line search in texts, for Python.
 
 use crate::errors;
 use numpy::{IntoPyArray, PyArray1};
@@ -6,14 +6,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use ripieno_kernels::text::{LineQuery, LineSearch, MatchedLines, WordCounts};
 
-/// Adds the classes to the module.
+/// Add the classes to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Words>()?;
     module.add_class::<Lines>()?;
     module.add_class::<FoundLines>()
 }
 
-/// Strings as columns: where each begins and the last ends, and their bytes.
+/// Strings as columns: the start of each and the end of the last, and their bytes.
 type Strings<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
 
 /// The distinct words of texts, counted.
@@ -40,7 +40,7 @@ impl Words {
         py.detach(|| self.0.add(text));
     }
 
-    /// The words and their counts, which are forgotten here.
+    /// Take the words and their counts, and remove them here.
     fn take<'py>(&mut self, py: Python<'py>) -> (Strings<'py>, Bound<'py, PyArray1<i64>>) {
         let (offsets, data, counts) = self.0.take();
         let counts: Vec<i64> = counts.into_iter().map(|count| count as i64).collect();
@@ -85,7 +85,7 @@ impl FoundLines {
         self.0.line_count
     }
 
-    /// The number of each line, where it begins in the text, and the lines.
+    /// Return the number of each line, its offset in the text, and the lines.
     fn columns<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Strings<'py>) {
         let MatchedLines { numbers, starts, offsets, data, .. } = &self.0;
         let lines = (PyArray1::from_slice(py, offsets), PyArray1::from_slice(py, data));

@@ -1,11 +1,11 @@
-//! The threads of this process for Python: where they are pinned, what they have done, and what they cost.
+//! Threads of this process for Python: their pinning, their work and their costs.
 
 use crate::errors;
 use pyo3::prelude::*;
 use ripieno_kernels::thread_costs::{self, PhaseDispatch};
 use std::num::NonZeroUsize;
 
-/// Adds the functions of this module.
+/// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pin_threads, module)?)?;
     module.add_function(wrap_pyfunction!(pinned_cores, module)?)?;
@@ -14,19 +14,19 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rounds_per_us, module)?)
 }
 
-/// Pins member `i` of every team to `cores[i % len(cores)]`; with no core, threads are wherever they like.
+/// Pin member `i` of every team to `cores[i % len(cores)]`; an empty list removes the pinning.
 #[pyfunction]
 fn pin_threads(cores: Vec<usize>) -> PyResult<()> {
     ripieno_kernels::pin_threads(&cores).map_err(|error| errors::input(format!("cores={cores:?}: {error}")))
 }
 
-/// What `pin_threads` was last given.
+/// Return the last argument of `pin_threads`.
 #[pyfunction]
 fn pinned_cores() -> Vec<usize> {
     ripieno_kernels::pinned_cores()
 }
 
-/// Of every member of every team: index, thread, orders, seconds of computing and of waiting.
+/// Return, for every member of every team: index, thread, orders, seconds of computing and of waiting.
 #[pyfunction]
 fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
     let of_member = |member: ripieno_kernels::MemberTimes| {
@@ -36,7 +36,7 @@ fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
     ripieno_kernels::thread_times().into_iter().map(of_member).collect()
 }
 
-/// Seconds that a turn of phases takes.
+/// Measure the seconds of a turn of phases.
 #[pyfunction]
 fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
     let Some(&(_, way)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == way) else {
@@ -46,7 +46,7 @@ fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, 
     Ok(py.detach(|| thread_costs::turn(way, threads.get(), phases, rounds)).as_secs_f64())
 }
 
-/// How many rounds of a turn's work a core does in a microsecond.
+/// Measure how many rounds of a turn's work a core does in a microsecond.
 #[pyfunction]
 fn rounds_per_us(py: Python<'_>) -> f64 {
     py.detach(thread_costs::rounds_per_us)

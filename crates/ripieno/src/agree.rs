@@ -1,4 +1,4 @@
-//! What ranks make sure of before data travels: that all have asked for the same, and what the largest of them have.
+//! Agreement before data is sent: check that all ranks have equal options, and find the largest size of any rank.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
@@ -9,14 +9,14 @@ use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
 use ripieno_run::{BufferMemory, Element};
 
-/// What is exchanged here is no call of a user's, whose numbers may be as many.
+/// Shape of these internal exchanges. It distinguishes them from user calls with equally many numbers.
 const NUMBERS: ElementType<'static> =
     ElementType { element: Element::U64, shape: ElementShape::Told("numbers of a call of several steps") };
-/// What a rank asked for is told by so many bytes of text.
+/// Size of the text that describes a rank's options.
 const TOLD_BYTES: usize = 256;
 
-/// The largest of each of `numbers` that any rank gives, if all ranks ask for the same in words, `options`. Cost: an
-/// allreduce of 8 bytes per number and 16 more.
+/// Return the maximum over all ranks of each of `numbers`, if `options` is equal on all ranks. Cost: an allreduce of 8
+/// bytes per number and 16 more.
 pub(crate) fn agree<const N: usize>(comm: &Communicator, numbers: [u64; N], options: &str) -> Result<[u64; N], Error> {
     let hash = hash_string(options.as_bytes());
     let largest = combined_words(comm, &[&numbers[..], &[hash, !hash]].concat(), Op::Max)?;
@@ -26,13 +26,13 @@ pub(crate) fn agree<const N: usize>(comm: &Communicator, numbers: [u64; N], opti
     }
 }
 
-/// The combination over all ranks of each of some numbers.
+/// Combine each of some numbers over all ranks.
 pub(crate) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
     let combined = combined_words(comm, &numbers, op)?;
     Ok(std::array::from_fn(|at| combined[at]))
 }
 
-/// The same, of as many numbers as every rank has.
+/// Combine each of some numbers over all ranks; every rank must give equally many.
 pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Result<Vec<u64>, Error> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     comm.run(
@@ -44,7 +44,7 @@ pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Re
     Ok(words(&bytes).collect())
 }
 
-/// `own` of every rank, one after the other.
+/// Return `own` of every rank, in rank order.
 pub(crate) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * own.len() * 8];
@@ -65,7 +65,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 
-/// The error that names the first rank whose options differ from those of rank 0.
+/// Return the error that names the first rank with options other than rank 0.
 fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * TOLD_BYTES];

@@ -1,21 +1,21 @@
-//! A bias: the thread that makes one call after another goes in and out without a lock.
+//! Biased lock: a thread that makes one call after another enters and leaves without atomic exchanges.
 //!
-//! A lock takes an atomic exchange on the way in and one on the way out. Each waits until what the thread has stored
-//! has left its core, the message to a peer among it, whose line another core has: most of what a short call costs. So
-//! the lock is given to a thread that has had it many times in a row. It then stores a word, and loads another. Any
-//! other thread takes the bias back: it stores the other word, has the kernel make this process's cores fence, and
-//! loads the first. Of the two one sees the other's store.
+//! A lock takes an atomic exchange on entry and another on exit. Each waits until all earlier stores of the thread have
+//! left its core. One of them is the message to a peer, in a cache line that another core holds. This wait is most of
+//! the cost of a short call. The lock is therefore biased to a thread that has held it many times in a row. That thread
+//! then stores one word and loads another. Any other thread revokes the bias: it stores the other word, makes the
+//! kernel fence all cores of this process, and loads the first. At least one of the two threads sees the other's store.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-/// A word of a bias, so that the same code runs on real memory and in the model checker.
+/// A word of the lock, so that the same code runs on real memory and in the model checker.
 pub(crate) trait BiasWord: Default {
     fn load(&self, ordering: Ordering) -> u64;
     fn store(&self, value: u64, ordering: Ordering);
-    /// Between a store and a load of a thread that has the bias.
+    /// Fence between a store and a load of the thread that has the bias.
     fn light_fence();
-    /// Between a store and a load of a thread that takes it back.
+    /// Fence between a store and a load of a thread that revokes the bias.
     fn heavy_fence();
 }
 
@@ -40,25 +40,25 @@ impl BiasWord for AtomicU64 {
     }
 }
 
-/// To which thread something is given, and whether that is at it now.
+/// The thread that has the bias, and whether it is inside now.
 #[derive(Default)]
 pub(crate) struct BiasedLock<W> {
-    /// 0 if it is given to nobody.
+    /// Number of the biased thread; 0 for none.
     to: W,
-    /// Not 0 while the thread is at it.
+    /// Not 0 while the thread is inside.
     inside: W,
 }
 
 impl<W: BiasWord> BiasedLock<W> {
-    /// Gives it to the thread `me`. Called by that, which has it, under the lock.
+    /// Set the bias to the thread `me`. That thread calls this while it holds the lock.
     pub fn give(&self, me: u64) {
         self.to.store(me, Relaxed);
     }
 
-    /// Whether the thread `me` has it now, until it leaves.
+    /// Try to enter as thread `me`. On success, the thread has access until it leaves.
     #[inline]
     pub fn enter(&self, me: u64) -> EnterResult {
-        // The second is this thread's own: it asks for what it has.
+        // The second condition rejects a nested entry by the same thread.
         if self.to.load(Relaxed) != me || self.inside.load(Relaxed) != 0 {
             return EnterResult::No;
         }
@@ -72,13 +72,13 @@ impl<W: BiasWord> BiasedLock<W> {
         }
     }
 
-    /// Whether the bias of the thread `me`, which is inside, was not taken back so far.
+    /// Return whether the bias of the thread `me`, which is inside, has not been revoked.
     #[inline]
     pub fn lasts(&self, me: u64) -> bool {
         self.to.load(Relaxed) == me
     }
 
-    /// Leaves; whether the bias of the thread `me` goes on. If not, somebody may wait for it to leave.
+    /// Leave, and return whether the bias of the thread `me` persists. If not, another thread may wait for this exit.
     #[inline]
     pub fn leave(&self, me: u64) -> bool {
         self.inside.store(0, Release);
@@ -91,7 +91,7 @@ impl<W: BiasWord> BiasedLock<W> {
         self.to.load(Acquire) == me
     }
 
-    /// Takes the bias back, if it is given; whether nobody is inside. Called under the lock.
+    /// Revoke the bias, if set, and return whether no thread is inside. The caller must hold the lock.
     pub fn take_back(&self) -> bool {
         if self.to.load(Relaxed) != 0 {
             self.to.store(0, Release);
@@ -100,24 +100,24 @@ impl<W: BiasWord> BiasedLock<W> {
         self.inside.load(Acquire) == 0
     }
 
-    /// Gives the bias up from inside, under the lock.
+    /// Give up the bias from inside. The caller must hold the lock.
     pub fn end(&self) {
         self.to.store(0, Release);
         self.inside.store(0, Release);
     }
 }
 
-/// What came of a try to enter.
+/// Result of an attempt to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnterResult {
     Yes,
-    /// It is not this thread's.
+    /// This thread does not have the bias, or is already inside.
     No,
-    /// As before, and somebody may have seen this thread inside and wait for it to leave.
+    /// The bias was revoked. Another thread may have seen this one inside, and may wait for it to leave.
     TakenBack,
 }
 
-/// This thread's number: no other thread of the process has it, or ever had.
+/// Return this thread's number. It is unique in the process and never reused.
 #[inline]
 pub(crate) fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -161,23 +161,23 @@ mod tests {
         }
     }
 
-    /// A number that one thread at a time counts up: with the bias, or under the lock once that is taken back.
+    /// A counter that one thread at a time increments: by bias, or under the lock after the bias is revoked.
     struct BiasedCounter {
         bias: BiasedLock<Checked>,
         number: UnsafeCell<u64>,
-        /// Whether somebody has it who went in under the lock.
+        /// Whether a thread that entered under the lock is inside.
         lock: Mutex<bool>,
         freed: Condvar,
     }
 
-    // SAFETY: loom checks that nobody has the number while another does.
+    // SAFETY: loom checks that no two threads access the number at once.
     unsafe impl Sync for BiasedCounter {}
     // SAFETY: as above.
     unsafe impl Send for BiasedCounter {}
 
     impl BiasedCounter {
         fn add(&self) {
-            // SAFETY: loom checks that nobody else has it.
+            // SAFETY: loom checks that no other thread has access.
             self.number.with_mut(|number| unsafe { *number += 1 });
         }
 

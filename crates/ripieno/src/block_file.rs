@@ -1,4 +1,4 @@
-//! Files of which the blocks are known: what a broadcast of a file reads at its root, and fills elsewhere.
+//! Files with known block digests: the source of a file broadcast at its root, and its destination elsewhere.
 
 use ripieno_net::links::HostMemory;
 use ripieno_plan::swarm::{Discipline, Have, Manifest};
@@ -6,7 +6,7 @@ pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;
 use std::path::Path;
 
-/// A file, mapped, with the digests that its blocks have or are to have.
+/// A mapped file, with the actual or expected digests of its blocks.
 pub struct BlockFile {
     pub(crate) memory: HostMemory,
     pub(crate) blocks: BlockDigests,
@@ -14,7 +14,7 @@ pub struct BlockFile {
 }
 
 impl BlockFile {
-    /// A file that is whole, cut into blocks of `block_bytes` or as usual. It is read from end to end.
+    /// Open a complete file, divided into blocks of `block_bytes` or a default. Reads the whole file.
     pub fn read(path: &Path, block_bytes: Option<usize>) -> io::Result<BlockFile> {
         let memory = HostMemory::of_file(path)?;
         let manifest = Manifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
@@ -23,7 +23,7 @@ impl BlockFile {
         Ok(BlockFile { memory, blocks, have })
     }
 
-    /// The same of a file that may have these blocks: None if it has not, or is not there.
+    /// Open a file that may have these blocks; `None` if its blocks differ, or if it does not exist.
     pub fn find(path: &Path, blocks: BlockDigests) -> io::Result<Option<BlockFile>> {
         let memory = match HostMemory::of_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,7 +36,7 @@ impl BlockFile {
         Ok(have.is_all().then_some(BlockFile { memory, blocks, have }))
     }
 
-    /// A file to be filled with these blocks, all of which have room on its disk. What it has of them stays.
+    /// Open a file to be filled with these blocks, and reserve its disk space. Blocks that it already has are kept.
     pub fn fill(path: &Path, blocks: BlockDigests) -> io::Result<BlockFile> {
         let (memory, old_bytes) = HostMemory::in_file(path, blocks.bytes)?;
         let have = match old_bytes {
@@ -46,13 +46,13 @@ impl BlockFile {
         Ok(BlockFile { memory, blocks, have })
     }
 
-    /// Where the blocks begin that it lacks.
+    /// Return the offsets of the missing blocks.
     pub fn missing(&self) -> Vec<usize> {
         let lacks = |block: &usize| !self.have.has(*block);
         (0..self.blocks.digests.len()).filter(lacks).map(|block| block * self.blocks.block_bytes).collect()
     }
 
-    /// Takes the block that begins at `start`, one that it lacks, if these are its bytes; whether they are.
+    /// Store the missing block at offset `start` if its digest matches, and return whether it does.
     pub fn put(&mut self, start: usize, bytes: &[u8]) -> bool {
         let block = start / self.blocks.block_bytes;
         let is_right = self.blocks.is_block(block, bytes) && start.is_multiple_of(self.blocks.block_bytes);
@@ -63,12 +63,12 @@ impl BlockFile {
         is_right
     }
 
-    /// What it is made of.
+    /// Return the digests of the blocks.
     pub fn blocks(&self) -> &BlockDigests {
         &self.blocks
     }
 
-    /// How much of it is here.
+    /// Return the number of bytes present.
     pub fn found_bytes(&self) -> usize {
         self.blocks.bytes_of(&self.have)
     }

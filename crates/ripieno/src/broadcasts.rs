@@ -1,7 +1,7 @@
-//! Broadcast variables: values that a group's ranks fetch when they need them, by a thread of each rank.
+//! Broadcast variables: values that the ranks of a group fetch on demand, served by one thread per rank.
 //!
-//! The thread turns a [`Driver`] over a [`Mesh`], so bytes come and are given on while the program computes, and also
-//! when the job's own links have failed. A variable that is dropped is given to others until they all have it.
+//! The thread drives a [`Driver`] over a [`Mesh`]. Bytes therefore arrive and are forwarded while the program computes,
+//! and also after the job's own links have failed. A dropped variable is served until all ranks have it.
 
 use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
@@ -18,56 +18,56 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A rank that waits is asked so often whether it still wants to.
+/// Interval at which a waiting rank calls the interrupt function.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
-/// The thread looks around at least so often.
+/// Maximum interval between two checks of the thread.
 const LOOK: Duration = Duration::from_millis(250);
-/// A rank that leaves goes on giving for so long at most.
+/// Maximum time that a closing rank continues to serve values.
 const LINGER: Duration = Duration::from_secs(10);
-/// So much of a value is copied at most before its blocks are given out.
+/// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
-/// Processes on a busy machine may need so long to answer.
+/// Timeouts of the protocol, long enough for processes on a busy machine.
 const TIMING: SwarmTiming = SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(3) };
 
-/// What the tracker has said of a variable.
+/// The latest report of the tracker about a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VariableDelivery {
-    /// Who has said that it has everything.
+    /// Ranks that have acknowledged the complete value.
     pub acknowledged: Vec<usize>,
-    /// Who was lost before.
+    /// Ranks that were lost before they acknowledged it.
     pub lost: Vec<usize>,
-    /// Blocks that came wrong, with the sources to blame.
+    /// Corrupt blocks, and the sources that sent them.
     pub corruptions: Vec<CorruptBlock>,
 }
 
-/// Why a variable has no value.
+/// Reason why a variable has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BroadcastError {
-    /// As it ended.
+    /// The broadcast has failed.
     #[error(transparent)]
     Ended(#[from] BroadcastEnding),
     /// The group was closed.
     #[error("the communicator was closed before the value was here")]
     Closed,
-    /// Whoever waited was called away.
+    /// The waiting caller was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// One rank's part in the broadcasts of a group.
+/// The broadcast service of one rank in a group.
 pub struct Broadcasts {
     shared: Arc<BroadcastShared>,
     thread: Mutex<Option<JoinHandle<()>>>,
     memory: ValueMemory,
 }
 
-/// A value of the group. Dropping it releases it.
+/// A value of the group. Dropping it releases the value.
 pub struct Variable {
     shared: Arc<BroadcastShared>,
     memory: ValueMemory,
     number: u32,
     meter: Arc<Meter>,
-    /// When it began, by the clock of the thread.
+    /// Start time of the variable, on the clock of the thread.
     begun: Duration,
 }
 
@@ -83,13 +83,13 @@ struct BroadcastState {
     commands: VecDeque<Command>,
     next: u32,
     is_closed: bool,
-    /// Variables that their user has not dropped.
+    /// Variables that the user has not dropped.
     kept: BTreeSet<u32>,
     ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
     deliveries: BTreeMap<u32, VariableDelivery>,
-    /// What others have told last of each variable.
+    /// The latest message of each other rank, by variable.
     told: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
-    /// Connections that are gone.
+    /// Ranks to which the connection is lost, by variable.
     lost: BTreeMap<u32, BTreeSet<usize>>,
 }
 
@@ -106,7 +106,7 @@ enum Command {
 }
 
 impl Broadcasts {
-    /// Begins to serve a group of `size` over its mesh, with values in `memory`.
+    /// Start serving a group of `size` ranks over its mesh, with values in `memory`.
     pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
         let shared = Arc::new(BroadcastShared {
             started: Instant::now(),
@@ -126,11 +126,11 @@ impl Broadcasts {
         Ok(Broadcasts { shared, thread: Mutex::new(Some(thread)), memory })
     }
 
-    /// Gives out a value of `length_bytes`, which is made of pieces, each at its place; between them are zeros. `order`
-    /// has those that fetch it at once, as a chain is to run. All ranks call this or [`Self::expect`] in the same
-    /// order.
+    /// Offer a value of `length_bytes`. Each of the pieces has an offset, and zeros fill the gaps. `order` lists the
+    /// ranks that fetch the value at once, in the order of the chain. All ranks must call this or [`Self::expect`] in
+    /// the same order.
     ///
-    /// The pieces are copied. Blocks go out as soon as they are, so the first does at once.
+    /// The pieces are copied. Each block is sent as soon as it is copied, so the first block is sent at once.
     pub fn offer(
         &self,
         length_bytes: usize,
@@ -141,7 +141,8 @@ impl Broadcasts {
     ) -> io::Result<Variable> {
         let manifest = Manifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
         let taken = self.memory.take(length_bytes);
-        // Where there is no room the others find that the value will not come: all count values alike.
+        // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
+        // error.
         let (room, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
         let mut filler = Filler::new(room?);
         let variable = self.give(filler.memory().clone(), manifest, Vec::new(), order);
@@ -153,7 +154,7 @@ impl Broadcasts {
         Ok(variable)
     }
 
-    /// Gives out a file, which is not to change meanwhile. `order` has those that call [`Self::fetch`].
+    /// Offer a file, which must not change meanwhile. `order` lists the ranks that call [`Self::fetch`].
     pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
         let BlockFile { memory, blocks, .. } = file;
         let manifest = Manifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
@@ -167,8 +168,8 @@ impl Broadcasts {
         variable
     }
 
-    /// Expects a value from `root`, fetched by `leader` if that is another rank of this host. If it `is_recorded`, so
-    /// is what comes of it, from the first byte on: others may need this rank before it asks itself.
+    /// Expect a value from `root`, fetched by `leader` if another rank of this host does so. If `is_recorded`, record
+    /// the fetch from the first byte on: other ranks may need this rank before it requests the value itself.
     pub fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
         self.begin(|meter| {
             if is_recorded {
@@ -178,7 +179,7 @@ impl Broadcasts {
         })
     }
 
-    /// Fetches what `file` lacks from `root`, which offers a file of the same blocks.
+    /// Fetch the missing blocks of `file` from `root`, which offers a file with the same blocks.
     pub fn fetch(&self, root: usize, file: BlockFile) -> Variable {
         self.begin(|meter| Command::Fetch { root, file, meter })
     }
@@ -195,11 +196,11 @@ impl Broadcasts {
         Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, begun }
     }
 
-    /// Goes on to give values to those who are fetching them, for a while; then ends.
+    /// Continue to serve ranks that are fetching values for a limited time, then end the thread.
     pub fn close(&self) {
         self.shared.tell(Command::Close);
         if let Some(thread) = lock(&self.thread).take() {
-            // A thread that has panicked has told so; there is nothing to close then.
+            // A panic of the thread has already been reported, and leaves nothing to close.
             let _ = thread.join();
         }
     }
@@ -212,12 +213,12 @@ impl Drop for Broadcasts {
 }
 
 impl Variable {
-    /// Begins to fetch the value, if that has not begun.
+    /// Start fetching the value, unless this has already begun.
     pub fn want(&self) {
         self.shared.tell(Command::Want(self.number));
     }
 
-    /// The value, once it is here; asks now and then whether the caller is `interrupted`.
+    /// Wait for the value. Calls `interrupted` periodically.
     pub fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<Arc<HostMemory>, BroadcastError> {
         let mut state = lock(&self.shared.state);
         loop {
@@ -240,7 +241,7 @@ impl Variable {
         }
     }
 
-    /// The value, which is here, is used again.
+    /// Record another use of the value, which must be complete.
     pub fn note_use(&self) {
         let ended = lock(&self.shared.state).ended.get(&self.number).cloned();
         if let Some(Ok(value)) = ended {
@@ -248,18 +249,18 @@ impl Variable {
         }
     }
 
-    /// Whether [`Self::wait`] would return at once.
+    /// Return whether [`Self::wait`] would return at once.
     pub fn has_ended(&self) -> bool {
         let state = lock(&self.shared.state);
         state.is_closed || state.ended.contains_key(&self.number)
     }
 
-    /// How far it is.
+    /// Return the progress of the fetch.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 
-    /// What has come, if it is recorded, by the time since the variable began here.
+    /// Return the record of the fetch, if enabled, with times since the variable began on this rank.
     pub fn record(&self) -> FetchRecord {
         let mut record = self.meter.record();
         for fetched in &mut record.fetches {
@@ -269,22 +270,22 @@ impl Variable {
         record
     }
 
-    /// Tells another rank something about the variable.
+    /// Send a message about the variable to another rank.
     pub fn tell(&self, to: usize, bytes: Vec<u8>) {
         self.shared.tell(Command::Tell { number: self.number, to, bytes });
     }
 
-    /// What other ranks have told last of it.
+    /// Return the latest message of each other rank about the variable.
     pub fn told(&self) -> BTreeMap<usize, Vec<u8>> {
         lock(&self.shared.state).told.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// The ranks to which the connection has been lost.
+    /// Return the ranks to which the connection is lost.
     pub fn lost(&self) -> BTreeSet<usize> {
         lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// What the tracker has said last, at the rank where it stands.
+    /// Return the latest report of the tracker; only on the rank that runs it.
     pub fn delivery(&self) -> Option<VariableDelivery> {
         lock(&self.shared.state).deliveries.get(&self.number).cloned()
     }
@@ -345,7 +346,7 @@ impl BroadcastShared {
     }
 }
 
-/// Says that nothing more comes, however the thread ends.
+/// Marks the group as closed when the thread ends, also by a panic.
 struct EndGuard<'a>(&'a BroadcastShared);
 
 impl Drop for EndGuard<'_> {
@@ -408,8 +409,8 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
     }
 }
 
-/// Copies pieces in the order of their places, and tells the digests of blocks: of one at first, then of as many again,
-/// up to [`FILL_BYTES_MAX`].
+/// Copy pieces in the order of their offsets and publish the digests of finished blocks. The first batch is one block;
+/// each later one doubles the number of blocks, up to [`FILL_BYTES_MAX`].
 fn fill(
     filler: &mut Filler,
     pieces: &[(usize, &[u8])],

@@ -1,25 +1,25 @@
-//! Calls that repeat: what was found out for the last ones, by what they asked for.
+//! Cache of resolved calls, by their arguments.
 //!
-//! A call that asks for the same again needs no check, no choice and no search: everything that these depend on is
-//! compared, and what came of them is at hand.
+//! A call that repeats the arguments of an earlier one needs no check, no choice and no search. The cache compares all
+//! arguments that the result depends on, and returns the earlier result.
 
 use crate::choice::AlgorithmChoice;
 use crate::elements::{ElementShape, ElementType};
 use crate::task::{CollectiveTask, TaskExtent};
 use ripieno_run::{BufferMemory, PreparedCall};
 
-/// So many calls are at hand, in places by what they ask for.
+/// Number of slots; the arguments of a call determine its slot.
 const PLACE_COUNT: usize = 16;
-/// A call that comes again keeps its place from so many others that come between.
+/// Number of other calls on the same slot after which an entry can be replaced.
 const MOST_OTHERS: u8 = 16;
 
-/// The last calls that repeat.
+/// The latest repeated calls.
 #[derive(Default)]
 pub(crate) struct CallCache {
     places: [Option<Box<CachedCall>>; PLACE_COUNT],
 }
 
-/// What a call asks for, beside the contents of its memory.
+/// The arguments of a call, without the contents of its memory.
 pub(crate) struct CallKey<'a> {
     task: &'a CollectiveTask<'a>,
     elements: ElementType<'a>,
@@ -27,30 +27,31 @@ pub(crate) struct CallKey<'a> {
     asked: CallNumbers,
 }
 
-/// What of a question is numbers, always as many.
+/// The fixed-size numeric part of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CallNumbers {
-    /// Collective, operation, type of the elements, and of both buffers whether the plan may change it, a byte each.
+    /// One byte each for the collective, operation and element type, and for each buffer whether the plan may change
+    /// it.
     what: u64,
-    /// The root, or of a message the sender and the receiver.
+    /// The root; for a message, the sender and the receiver.
     ranks: [usize; 2],
-    /// Of both buffers.
+    /// Lengths of both buffers.
     lengths: [usize; 2],
 }
 
-/// A question, and what came of it.
+/// A key and its resolved call.
 pub(crate) struct CachedCall {
     asked: CallNumbers,
     shape: KeptShape,
     algorithm: Option<String>,
-    /// Of collectives of chunks.
+    /// Chunk counts, for collectives of chunks.
     counts: Vec<usize>,
-    /// How many others may still come before it loses its place.
+    /// Number of other calls until this entry can be replaced.
     patience: u8,
     found: ResolvedCall,
 }
 
-/// What comes of a question.
+/// A resolved call.
 pub(crate) struct ResolvedCall {
     pub prepared: PreparedCall,
     pub choice: AlgorithmChoice,
@@ -64,7 +65,7 @@ enum KeptShape {
 }
 
 impl<'a> CallKey<'a> {
-    /// The question of a call; none for tasks that are counted or planned by more than is compared here.
+    /// Return the key of a call; `None` for tasks that depend on more than a key compares.
     #[inline]
     pub fn of(
         task: &'a CollectiveTask<'a>,
@@ -84,7 +85,7 @@ impl<'a> CallKey<'a> {
         (usize::from(collective) + 5 * usize::from(op) + (self.asked.lengths[0] >> 3)).wrapping_add(ranks) % PLACE_COUNT
     }
 
-    /// The same, to be asked again.
+    /// Return an owned copy of the key, with its resolved call.
     fn kept(&self, found: ResolvedCall) -> CachedCall {
         CachedCall {
             asked: self.asked,
@@ -117,7 +118,7 @@ impl CachedCall {
                 (kept, asked) => kept.as_deref() == asked,
             }
             && self.shape.is(&question.elements.shape)
-            // The collective is the same, which says whether there are counts; there is one for every rank.
+            // The collective determines whether there are counts, one per rank; it has been compared already.
             && (self.counts.is_empty() || question.counts().eq(self.counts.iter().copied()))
     }
 }
@@ -153,7 +154,7 @@ impl KeptShape {
 }
 
 impl CallCache {
-    /// What is kept for `question`.
+    /// Look up `question`.
     #[inline]
     pub fn find(&mut self, question: &CallKey<'_>) -> Option<&ResolvedCall> {
         let kept = self.places[question.place()].as_deref_mut().filter(|kept| kept.answers(question))?;
@@ -161,8 +162,8 @@ impl CallCache {
         Some(&kept.found)
     }
 
-    /// Whether `question`, which was not found, is to have its place. Calls that take turns at one do not drive each
-    /// other out.
+    /// Return whether `question`, which was not found, may replace the entry in its slot. Calls that alternate in one
+    /// slot do not evict each other.
     pub fn has_room(&mut self, question: &CallKey<'_>) -> bool {
         match &mut self.places[question.place()] {
             Some(kept) if kept.patience > 0 => {
@@ -173,12 +174,12 @@ impl CallCache {
         }
     }
 
-    /// Keeps what came of `question`, which has room.
+    /// Store the resolved call of `question`, which may replace the entry in its slot.
     pub fn keep(&mut self, question: &CallKey<'_>, found: ResolvedCall) {
         self.places[question.place()] = Some(Box::new(question.kept(found)));
     }
 
-    /// Forgets all.
+    /// Remove all entries.
     pub fn clear(&mut self) {
         *self = CallCache::default();
     }

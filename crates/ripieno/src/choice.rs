@@ -1,9 +1,9 @@
-//! What is to run: an algorithm by its name, and an order for its ranks.
+//! Selection of an algorithm by name, and of an order for its ranks.
 //!
-//! Both are one text, `algorithm@order`, of which either part may be missing: `ring`, `chain@random:7`, `@given`. An
-//! argument of a call is stronger than [`Overrides`], these are stronger than [`choose`]. The order is `racks` (by
-//! default), `given` or `random:SEED`; it concerns chains, rings and trees, and both levels of two. What a communicator
-//! prefers, because trials found it, is weaker than overrides, and stronger than [`choose`].
+//! One text names both: `algorithm@order`, with either part optional: `ring`, `chain@random:7`, `@given`. Precedence,
+//! from high to low: an argument of a call; [`Overrides`]; the preference of a communicator, found by trials;
+//! [`choose`](ripieno_plan::choose). The order is `racks` (the default), `given` or `random:SEED`. It applies to
+//! chains, rings and trees, and to both levels of two-level algorithms.
 
 use crate::error::Error;
 use crate::preferred::Preferred;
@@ -19,13 +19,13 @@ pub(crate) struct AlgorithmChoice {
     pub order: Order,
 }
 
-/// The choices of a user for all calls that do not choose for themselves: by the environment's `RIPIENO_ALGORITHM`.
+/// The user's choices for all calls that name no algorithm, from the environment variable `RIPIENO_ALGORITHM`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides {
     by_collective: [NamedAlgorithm; Collective::ALL.len()],
 }
 
-/// What a text names.
+/// A parsed text.
 #[derive(Clone, Copy, Debug, Default)]
 struct NamedAlgorithm {
     algorithm: Option<&'static Algorithm>,
@@ -33,8 +33,8 @@ struct NamedAlgorithm {
 }
 
 impl Overrides {
-    /// Reads `ring` (for every collective that knows the name), `allreduce=ring,broadcast=chain@given`, or both kinds
-    /// mixed, of which those with a collective are stronger; nothing from an empty text.
+    /// Parse `ring` (for every collective with an algorithm of that name), `allreduce=ring,broadcast=chain@given`, or a
+    /// mixture. Entries with a collective take precedence. An empty text gives no overrides.
     pub fn parse(text: &str) -> Result<Overrides, Error> {
         let mut overrides = Overrides::default();
         let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
@@ -65,7 +65,7 @@ impl Overrides {
         if is_known { Ok(()) } else { Err(wrong("algorithm", name, format!("one of {}", all_names()))) }
     }
 
-    /// What runs when a call of `collective` asks for `asked`, for `group` and so many bytes.
+    /// Resolve the algorithm for a call of `collective` with argument `asked`, by `group` and size in bytes.
     pub(crate) fn choice(
         &self,
         collective: Collective,
@@ -82,7 +82,7 @@ impl Overrides {
         Ok(named.or_chosen(collective, group, preferred, bytes))
     }
 
-    /// What runs when a call asks for nothing.
+    /// Resolve the algorithm for a call that names none.
     pub(crate) fn unasked(
         &self,
         collective: Collective,
@@ -94,8 +94,8 @@ impl Overrides {
     }
 }
 
-/// What runs when a call that combines by a function asks for `asked`: what has its operands in the order of the ranks.
-/// [`Overrides`] are of operations whose operands may change places, and an order of the ranks means nothing here.
+/// Resolve the algorithm for a call that combines by a function: it must keep operands in rank order. [`Overrides`] do
+/// not apply, because they may reorder operands, and an order of ranks is ignored.
 pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Result<AlgorithmChoice, Error> {
     let named = asked.map(|asked| NamedAlgorithm::parse(collective, asked)).transpose()?.unwrap_or_default();
     let known = choose_in_rank_order(collective)
@@ -110,7 +110,7 @@ pub(crate) fn in_rank_order(collective: Collective, asked: Option<&str>) -> Resu
 }
 
 impl AlgorithmChoice {
-    /// What two ranks compare of the order: 0 for the default.
+    /// Return a number for the order, which ranks compare: 0 for the default.
     #[inline]
     pub fn order_hash(&self) -> u32 {
         match self.order {
@@ -121,7 +121,7 @@ impl AlgorithmChoice {
         }
     }
 
-    /// The order for people, unless it is the default.
+    /// Name of the order; empty for the default.
     pub fn order_name(&self) -> String {
         match self.order {
             Order::Racks => String::new(),
@@ -148,14 +148,14 @@ impl NamedAlgorithm {
         AlgorithmChoice { algorithm, order: self.order.unwrap_or_default() }
     }
 
-    /// What `stronger` leaves open stays as it is.
+    /// Replace the parts that `stronger` names.
     fn take(&mut self, stronger: NamedAlgorithm) {
         *self =
             NamedAlgorithm { algorithm: stronger.algorithm.or(self.algorithm), order: stronger.order.or(self.order) };
     }
 }
 
-/// The name of the algorithm, which may be empty, and the order.
+/// Split a text into the algorithm name, which may be empty, and the order.
 fn split(text: &str) -> Result<(&str, Option<Order>), Error> {
     let Some((name, order)) = text.split_once('@') else { return Ok((text, None)) };
     match Order::parse(order) {

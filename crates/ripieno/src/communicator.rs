@@ -1,9 +1,9 @@
 //! The communicator: collectives over bytes of typed elements.
 //!
-//! Every method is called by every rank of the communicator, in the same order; ranks that disagree all get an error
-//! that says who called what. All work in place: a vector is read from, received into and left where it is. `algorithm`
-//! names one of the catalogue, or an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`); `None`
-//! leaves the choice to the [`Overrides`], and these to [`choose`](ripieno_plan::choose).
+//! Every rank of the communicator must call every method, in the same order. If ranks disagree, all of them get an
+//! error that lists the call of each rank. All collectives work in place: a vector is read, received into and left
+//! where it is. `algorithm` names an algorithm of the catalogue, an [order](ripieno_plan::Order) of its ranks, or both
+//! (`chain@random:7`). `None` leaves the choice to the [`Overrides`], and then to [`choose`](ripieno_plan::choose).
 
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
@@ -27,23 +27,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// One rank's end of a group of ranks: of the whole world, or of a part of it that [`Communicator::split`] made.
+/// One rank's handle to a group of ranks: the whole world, or a part of it made by [`Communicator::split`].
 pub struct Communicator {
     pub(crate) shared: Arc<CoreShared>,
-    /// Its number among this rank's communicators; the world has 0.
+    /// Index among this rank's communicators; the world has 0.
     pub(crate) number: usize,
-    /// Of a part of the world: whether it is closed.
+    /// Whether this part of the world is closed. Unused for the world.
     pub(crate) is_closed: AtomicBool,
     pub(crate) group: Group,
     pub(crate) world_ranks: Arc<[usize]>,
-    /// Of logical ranks: which replica of its rank this one is.
+    /// For logical ranks: which replica of its rank this process is.
     pub(crate) replica: Option<Replica>,
-    /// As measured, for the design of sparse reductions.
+    /// Measured packet costs, for the design of sparse reductions.
     pub(crate) packets: Mutex<Option<PacketCurve>>,
 }
 
 impl Communicator {
-    /// The communicator of the rank whose world is `fabric`.
+    /// Create the communicator of the world `fabric`.
     pub fn new(fabric: Box<dyn Fabric>) -> Communicator {
         let group = Group::with_topology(fabric.rank(), fabric.topology());
         let world_ranks: Arc<[usize]> = group.ranks().collect();
@@ -61,7 +61,7 @@ impl Communicator {
         Communicator::numbered(shared, 0, group, world_ranks, None)
     }
 
-    /// One more communicator of the rank whose core is `core`; `id` is the same on every rank of it.
+    /// Add a communicator to the rank with the given `core`. `id` must be the same on all its ranks.
     pub(crate) fn among(
         shared: &Arc<CoreShared>,
         core: &mut Core,
@@ -87,38 +87,39 @@ impl Communicator {
         Communicator { shared, number, is_closed, group, world_ranks, replica, packets }
     }
 
-    /// Asks `interrupt`, each time a caller has slept, whether to give up waiting. For all communicators of the rank.
+    /// Set the function that decides whether to stop waiting. It is called each time that a caller has slept, for all
+    /// communicators of the rank.
     pub fn set_interrupt(&self, interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
         self.shared.set_interrupt(Arc::new(interrupt))
     }
 
-    /// This rank.
+    /// Return the rank of this process.
     pub fn rank(&self) -> usize {
         self.group.rank()
     }
 
-    /// How many ranks.
+    /// Return the number of ranks.
     pub fn world_size(&self) -> usize {
         self.group.size()
     }
 
-    /// Whether it is of all ranks, not a part that [`Communicator::split`] made.
+    /// Return whether the communicator has all ranks, and is no part made by [`Communicator::split`].
     pub fn is_world(&self) -> bool {
         self.number == 0
     }
 
-    /// The rank in the world of every rank, of its first replica where ranks have replicas.
+    /// Return the world rank of every rank; with replicas, the world rank of the first replica.
     pub fn world_ranks(&self) -> &[usize] {
         &self.world_ranks
     }
 
-    /// Where the ranks stand.
+    /// Return the placement of ranks on nodes.
     pub fn topology(&self) -> &Topology {
         self.group.topology()
     }
 
-    /// What packets between its ranks cost: as [kept](Communicator::keep_packets), else what is usual in the memory of
-    /// one node, or between nodes.
+    /// Return the cost of packets between the ranks: the curve [kept](Communicator::keep_packets), or a default for the
+    /// memory of one node or for links between nodes.
     pub fn packets(&self) -> PacketCurve {
         let kept = lock(&self.packets).clone();
         kept.unwrap_or_else(|| match self.topology().node_count() {
@@ -127,13 +128,13 @@ impl Communicator {
         })
     }
 
-    /// Keeps what packets cost, as [measured](crate::packets::measure), for sparse reductions that are designed from
-    /// now on. All ranks keep the same.
+    /// Set the packet costs, as [measured](crate::packets::measure), for sparse reductions that are designed from now
+    /// on. All ranks must set the same curve.
     pub fn keep_packets(&self, packets: PacketCurve) {
         *lock(&self.packets) = Some(packets);
     }
 
-    /// The algorithm that runs when the caller of `collective` names none, for a vector (all chunks together) of
+    /// Return the algorithm for calls of `collective` that name none, for a vector (all chunks together) of
     /// `size_bytes`.
     pub fn choice(&self, collective: Collective, size_bytes: usize) -> Result<&'static Algorithm, Error> {
         let mut held = self.hold()?;
@@ -141,20 +142,22 @@ impl Communicator {
         Ok(runtime.overrides.unasked(collective, &self.group, state.preferred(), size_bytes).algorithm)
     }
 
-    /// The algorithms of `collective` that may be preferred, those of equal plans together. Bytes are those of the
-    /// vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall.
+    /// Return the algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the
+    /// vector; the size of a rank's block for allgather, gather and scatter; or all bytes that a rank sends for
+    /// alltoall.
     pub fn distinct_algorithms(&self, collective: Collective, bytes: usize) -> Vec<Vec<&'static str>> {
         preferred::distinct(collective, &self.group, bytes)
     }
 
-    /// From now on these run where a call, or an override, names no algorithm: rows of ascending bytes in all, each for
-    /// up to so many, the last for any more; without rows the usual ones. All ranks must prefer the same.
+    /// Set the algorithms for calls that name none and have no override. Each row holds for sizes up to its total
+    /// bytes, which must ascend, and the last row also for larger ones. No rows restore the default. All ranks must
+    /// prefer the same.
     pub fn prefer(&self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         let mut held = self.hold()?;
         held.communicator(self.number)?.1.prefer(collective, rows)
     }
 
-    /// What runs when a call names no algorithm, for all communicators of the rank. All ranks must set the same.
+    /// Set the algorithms for calls that name none, for all communicators of the rank. All ranks must set the same.
     pub fn set_overrides(&self, overrides: Overrides) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
@@ -163,36 +166,37 @@ impl Communicator {
         Ok(())
     }
 
-    /// The latest `count` collectives of this rank, of all communicators, or all that are kept: some thousands.
+    /// Return the latest `count` collectives of this rank on all communicators, or all recorded ones (some thousands).
     pub fn flight(&self, count: Option<usize>) -> Result<FlightRecorder, Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
         Ok(FlightRecorder::of(&core.executor.recorder, count, core.fabric.now()))
     }
 
-    /// What this rank has communicated, by whatever communicator, since this was first asked, as it stands `now` on its
-    /// host's monotonic clock. Never waits for a call: the answer has the one that goes on.
+    /// Return the communication counters of this rank over all communicators, since the first call of this method.
+    /// `now` is a time on the host's monotonic clock. The method never waits for a call in progress, and includes it.
     pub fn reading(&self, now: Duration) -> Reading {
         self.shared.gauge.read(now)
     }
 
-    /// Keeps the last `count` collectives from now on, and the times of all: two looks at the clock for each.
+    /// Record the last `count` collectives from now on, and the times of all. This reads the clock twice per
+    /// collective.
     pub fn keep_records(&self, count: usize) -> Result<(), Error> {
         flight::keep(&mut self.shared.hold()?.core().executor, count);
         Ok(())
     }
 
-    /// Of the world's links that stand and were no first choice, by rank: what they are, and why.
+    /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
     pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
         Ok(self.shared.hold()?.core().fabric.second_choices())
     }
 
-    /// What was done so far.
+    /// Counters of all calls so far.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         Ok(self.hold()?.communicator(self.number)?.1.statistics())
     }
 
-    /// Runs a task to its end, on its first buffer and, where it has one, its second.
+    /// Run a task to its end, on its first buffer and its second, if it has one.
     pub fn run<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -205,9 +209,8 @@ impl Communicator {
         state.run(&mut runtime, task, elements.into(), algorithm, memory)
     }
 
-    /// As [`Communicator::run`], for a task that repeats, goes by a few messages of a few bytes, and is run by the
-    /// thread that runs most here. What of it waits is run by `apart`. `None` for any other task, of which nothing is
-    /// done.
+    /// Like [`Communicator::run`], for a repeated task of a few short messages, on the thread that makes most calls
+    /// here. `apart` runs the blocking section. Returns `None` for any other task, and runs no part of it.
     pub fn run_briefly<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -224,7 +227,7 @@ impl Communicator {
         state.run_briefly(&mut runtime, task, elements.into(), algorithm, memory, apart)
     }
 
-    /// As [`Communicator::run`], for a task whose sizes will not come again: its schedule is not kept.
+    /// Like [`Communicator::run`], for a task with sizes that do not repeat: its schedule is not cached.
     pub(crate) fn run_once(
         &self,
         task: &CollectiveTask<'_>,
@@ -236,14 +239,14 @@ impl Communicator {
         state.run_once(&mut runtime, task, element, memory)
     }
 
-    /// What calls on it need: the core, and its number among this rank's communicators.
+    /// Return the core, and the index of this communicator in it.
     pub(crate) fn place(&self) -> (&Arc<CoreShared>, usize) {
         (&self.shared, self.number)
     }
 
-    /// Begins a task and returns at once. It goes on without the caller; several may be in flight, and count in the
-    /// order in which they and the blocking calls between them were made. As long as more than one call of a rank is in
-    /// flight or waits, ranks that wait for each other in a circle are not told.
+    /// Start a task and return at once; it makes progress in the background. Several tasks may be in flight. They are
+    /// numbered in the order of their start, together with blocking calls. While a rank has more than one call in
+    /// flight or waiting, a cycle of ranks that wait for each other is not reported.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -259,7 +262,7 @@ impl Communicator {
         Ok(Handle::new(ticket, self.shared.clone()))
     }
 
-    /// Every rank's `vector` becomes the root's. The root's is only read.
+    /// Copy the root's `vector` to every rank. The root's vector is only read.
     pub fn broadcast(
         &self,
         vector: BufferMemory<'_>,
@@ -270,7 +273,7 @@ impl Communicator {
         self.run(&CollectiveTask::Broadcast { root, vector: Whole }, element, algorithm, [vector, NO_MEMORY])
     }
 
-    /// The root's `vector` becomes the combination of all; the others' are scratch.
+    /// Combine the vectors of all ranks into the root's `vector`. The other vectors are used as scratch memory.
     pub fn reduce(
         &self,
         vector: &mut [u8],
@@ -282,22 +285,22 @@ impl Communicator {
         self.in_place(&CollectiveTask::Reduce { op, root, vector: Whole }, vector, element, algorithm)
     }
 
-    /// Every rank's `vector` becomes the combination of all, the same bits on every rank and in every run.
+    /// Combine the vectors of all ranks into every rank's `vector`, bitwise identical on every rank and in every run.
     pub fn allreduce(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
         self.in_place(&CollectiveTask::Allreduce { op, vector: Whole }, vector, element, algorithm)
     }
 
-    /// Every rank's `vector` becomes the combination of those of all ranks up to it.
+    /// Replace each rank's `vector` by the combination of the vectors of ranks 0 to this one.
     pub fn scan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
         self.in_place(&CollectiveTask::Scan { op, vector: Whole }, vector, element, algorithm)
     }
 
-    /// Every rank's `vector` becomes the combination of those of all ranks before it; the first keeps its own.
+    /// Replace each rank's `vector` by the combination of the vectors of all lower ranks. Rank 0 keeps its own.
     pub fn exscan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
         self.in_place(&CollectiveTask::Exscan { op, vector: Whole }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own and gets all.
+    /// Gather the chunks of all ranks on every rank. `vector` holds `counts[rank]` elements per rank.
     pub fn allgather(
         &self,
         vector: &mut [u8],
@@ -308,8 +311,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::Allgather { chunks: counts }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank's own becomes the combination of all,
-    /// the rest is scratch.
+    /// Combine the vectors of all ranks, and leave each rank its chunk of the result. `vector` holds `counts[rank]`
+    /// elements per rank; the other chunks are used as scratch memory.
     pub fn reduce_scatter(
         &self,
         vector: &mut [u8],
@@ -321,8 +324,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::ReduceScatter { chunks: counts, op }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; each rank gives its own, the root gets all, what
-    /// the others get is scratch.
+    /// Gather the chunks of all ranks on the root. `vector` holds `counts[rank]` elements per rank; on other ranks, the
+    /// other chunks are used as scratch memory.
     pub fn gather(
         &self,
         vector: &mut [u8],
@@ -334,8 +337,8 @@ impl Communicator {
         self.in_place(&CollectiveTask::Gather { chunks: counts, root }, vector, element, algorithm)
     }
 
-    /// `vector` holds one chunk of `counts[rank]` elements per rank; the root gives all, each rank gets its own, what
-    /// else it gets is scratch. The root's is only read.
+    /// Send each rank its chunk from the root. `vector` holds `counts[rank]` elements per rank; on other ranks, the
+    /// other chunks are used as scratch memory. The root's vector is only read.
     pub fn scatter(
         &self,
         vector: BufferMemory<'_>,
@@ -347,8 +350,8 @@ impl Communicator {
         self.run(&CollectiveTask::Scatter { chunks: counts, root }, element, algorithm, [vector, NO_MEMORY])
     }
 
-    /// `out` holds one chunk per rank, that goes there; `into` gets one chunk per rank, that came from there.
-    /// What one rank sends another must be what that one expects.
+    /// Send one chunk of `out` to each rank, and receive one chunk of `into` from each rank. The length that one rank
+    /// sends to another must equal the length that the receiver expects.
     pub fn alltoall(
         &self,
         out: &[u8],
@@ -362,7 +365,7 @@ impl Communicator {
         self.run(&task, element, algorithm, [BufferMemory::Read(out), BufferMemory::Write(into)])
     }
 
-    /// `into` becomes the `out` of the rank `distance` before this one, around the ring; it must be as long as that.
+    /// Receive into `into` the `out` of the rank `distance` before this one, around the ring; lengths must match.
     /// Lengths may differ from rank to rank.
     pub fn rotate(
         &self,
@@ -380,8 +383,9 @@ impl Communicator {
         )
     }
 
-    /// `out` holds `(peer, count)` elements after each other, that go there; `into` gets those that come from there.
-    /// What one rank sends another must be what that one expects; ranks that are no neighbours exchange nothing.
+    /// Exchange chunks with neighbours. `out` and `into` hold a chunk of `count` elements for each `(peer, count)`, one
+    /// after the other. The length that one rank sends must equal the length that the receiver expects. Ranks that are
+    /// not neighbours exchange nothing.
     pub fn neighbour_exchange(
         &self,
         out: &[u8],
@@ -395,27 +399,27 @@ impl Communicator {
         self.run(&task, element, algorithm, [BufferMemory::Read(out), BufferMemory::Write(into)])
     }
 
-    /// Returns once every rank has come.
+    /// Return after every rank has entered the barrier.
     pub fn barrier(&self, algorithm: Option<&str>) -> Result<(), Error> {
         self.in_place(&CollectiveTask::Barrier { token: Whole }, &mut [0], Element::U8, algorithm)
     }
 
-    /// Gives `vector` to rank `to`, which calls [`Communicator::receive`] for as many elements.
+    /// Send `vector` to rank `to`, which calls [`Communicator::receive`] with equally many elements.
     ///
-    /// The messages from one rank to another keep their order. Collectives pass them.
+    /// Messages from one rank to another keep their order. Collectives may overtake them.
     pub fn send(&self, vector: &[u8], element: Element, to: usize) -> Result<(), Error> {
         let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
         self.run(&task, element, None, [BufferMemory::Read(vector), NO_MEMORY])
     }
 
-    /// Takes what rank `from` gives with [`Communicator::send`].
+    /// Receive a vector that rank `from` sends with [`Communicator::send`].
     pub fn receive(&self, vector: &mut [u8], element: Element, from: usize) -> Result<(), Error> {
         self.in_place(&CollectiveTask::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
     }
 
-    /// Waits until one of `sources` has sent this rank a message that [`Communicator::receive`] takes next, whose form
-    /// these words stand for if there are any, and gives the rank; `None` if none came within `timeout`. A source that
-    /// has sent something else is passed over, unless all have.
+    /// Wait until one of `sources` has sent the next message for [`Communicator::receive`], and return its rank; `None`
+    /// after `timeout`. If `words` is given, the message must have the form that `words` describes. A source with
+    /// another pending message is skipped, unless all sources have one.
     pub fn await_message(
         &self,
         sources: &[usize],
@@ -441,7 +445,7 @@ impl Communicator {
         Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 
-    /// Tells every rank that this one cannot go on, and why. The first failure of a job is the one that all get. Works
+    /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. Works
     /// while another thread is in a call.
     pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
         self.shared.remote().report(JobFailure::RankFailed {
@@ -452,15 +456,15 @@ impl Communicator {
         });
     }
 
-    /// Tells those who are left of a failure that this rank's program is over: they go on without it, and do not wait
-    /// for it in [`Communicator::shrink`].
+    /// Report to the survivors of a failure that this rank's program has ended. They continue without it and do not
+    /// wait for it in [`Communicator::shrink`].
     pub fn withdraw(&self) {
         self.shared.remote().withdraw();
     }
 
-    /// Closes the communicator: every later call on it gives [`Error::Closed`]. Closing the world ends what is in
-    /// flight first, then closes all that was split from it and leaves the job in good order. Closing a part of it
-    /// waits for nothing, and what is in flight on that goes on.
+    /// Close the communicator; every later call on it returns [`Error::Closed`]. Closing the world first ends the runs
+    /// in flight, then closes all communicators split from it and leaves the job cleanly. Closing a part of the world
+    /// does not wait, and its runs in flight continue.
     pub fn close(&self) {
         match self.number {
             0 => self.shared.close(),
@@ -469,7 +473,7 @@ impl Communicator {
         }
     }
 
-    /// The core, unless this communicator is closed.
+    /// Lock the core; fails if this communicator is closed.
     pub(crate) fn hold(&self) -> Result<CoreGuard<'_>, Error> {
         match self.is_closed.load(Ordering::Acquire) {
             true => Err(Error::Closed),

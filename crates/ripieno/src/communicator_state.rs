@@ -1,4 +1,4 @@
-//! The state of one communicator in a core: its group, its count of calls, its schedules.
+//! State of one communicator in a core: its group, its call count and its schedules.
 
 use crate::call_cache::{CallCache, CallKey, ResolvedCall};
 use crate::elements::{ElementShape, ElementType, form, words};
@@ -17,7 +17,7 @@ use ripieno_run::{Apart, BufferMemory, Call, Element, PreparedCall, Replicas, Sc
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// A rank of the world, and which ranks are replicas of each other.
+/// A rank of the world, and the mapping of world ranks to replicas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replica {
     pub replicas: Replicas,
@@ -25,23 +25,23 @@ pub(crate) struct Replica {
 }
 
 pub(crate) struct CommunicatorState {
-    /// The same on every rank, and another than that of any communicator that shares a rank.
+    /// The same on every rank, and different from the id of any communicator that shares a rank.
     id: u32,
     group: Group,
-    /// The world rank of every rank, of its first replica where ranks have replicas.
+    /// The world rank of every rank; with replicas, the world rank of the first replica.
     world_ranks: Arc<[usize]>,
-    /// If this communicator is of logical ranks: this rank of the world and which ranks are replicas of each other.
+    /// For logical ranks: this rank of the world, and the mapping of world ranks to replicas.
     replica: Option<Replica>,
     schedules: Schedules,
     preferred: Preferred,
     repeats: CallCache,
     sequence: u64,
-    /// Sparse reductions configured so far.
+    /// Number of sparse reductions configured so far.
     configuration_count: u32,
-    /// Messages so far, by sender and receiver.
+    /// Number of messages so far, by sender and receiver.
     messages: BTreeMap<(usize, usize), u64>,
     statistics: Statistics,
-    /// Of runs that ended while nobody was in a call.
+    /// Statistics of runs that ended in the background thread.
     background: Arc<Mutex<Statistics>>,
 }
 
@@ -63,12 +63,12 @@ impl CommunicatorState {
         }
     }
 
-    /// Goes on with the collective of this number.
+    /// Continue with the collective of this number.
     pub fn resume(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
-    /// Its number, the same on every rank.
+    /// Return the number of the communicator, the same on every rank.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -77,7 +77,7 @@ impl CommunicatorState {
         self.statistics + *lock(&self.background)
     }
 
-    /// Runs a task to its end.
+    /// Run a task to its end.
     pub fn run(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -102,8 +102,8 @@ impl CommunicatorState {
         ended
     }
 
-    /// As [`CommunicatorState::run`], for a task that repeats and goes by a few messages of a few bytes; `None` for any
-    /// other, of which nothing is done. What of it waits is run by `apart`.
+    /// Like [`CommunicatorState::run`], for a repeated task of a few short messages; `None` for any other task, with no
+    /// part of it run. `apart` runs the blocking section.
     #[inline]
     pub fn run_briefly(
         &mut self,
@@ -122,18 +122,18 @@ impl CommunicatorState {
         Some(run_found(runtime, found, memory, sequence, &mut self.statistics, apart))
     }
 
-    /// What runs where a call names no algorithm.
+    /// Return the preferred algorithms for calls that name none.
     pub fn preferred(&self) -> &Preferred {
         &self.preferred
     }
 
-    /// Prefers other algorithms from now on.
+    /// Set the preferred algorithms.
     pub fn prefer(&mut self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         self.forget_repeats();
         self.preferred.set(collective, &self.group, rows)
     }
 
-    /// Forgets what came of earlier calls, because it would come out otherwise now.
+    /// Clear the cache of resolved calls, because their result may change.
     pub fn forget_repeats(&mut self) {
         self.repeats.clear();
     }
@@ -149,7 +149,7 @@ impl CommunicatorState {
         run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest())
     }
 
-    /// Runs a task whose sizes will not come again to its end: its schedule is not kept.
+    /// Run a task with sizes that do not repeat to its end, without caching its schedule.
     pub fn run_once(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -163,19 +163,19 @@ impl CommunicatorState {
         self.run_new(runtime, task, &found?, memory)
     }
 
-    /// The number of the sparse reduction that is configured now, from 1 on; the same on every rank.
+    /// Return the number of the next sparse reduction, from 1 on; the same on every rank.
     pub fn next_configuration(&mut self) -> u32 {
         self.configuration_count += 1;
         self.configuration_count
     }
 
-    /// `plan`, which names ranks of this communicator, made ready to run.
+    /// Convert `plan`, in ranks of this communicator, to a schedule that is ready to run.
     pub fn schedule(&self, plan: Plan) -> Arc<Schedule> {
         Arc::new(in_world(plan, &self.world_ranks, self.replica))
     }
 
-    /// Runs a schedule that no algorithm of the catalogue has made, as the next collective of all ranks: their calls
-    /// are equal. Whoever made the call has noted its form. The third buffer is the scratch of its plan.
+    /// Run a schedule from outside the catalogue as the next collective of all ranks, which make equal calls. The
+    /// caller must have noted the form of the call. The third buffer is the scratch memory of the plan.
     pub fn run_uncatalogued(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -187,7 +187,7 @@ impl CommunicatorState {
         execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics, &mut |rest| rest())
     }
 
-    /// Begins a task that ends by itself. What it works on is kept until then.
+    /// Start a task that runs asynchronously. The memory is kept until it has ended.
     pub fn start<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -204,7 +204,7 @@ impl CommunicatorState {
         Ok(ticket)
     }
 
-    /// As [`CommunicatorState::run_uncatalogued`], but the run ends by itself. What it works on is kept until then.
+    /// Like [`CommunicatorState::run_uncatalogued`], but asynchronous. The memory is kept until the run has ended.
     pub fn start_uncatalogued<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -226,8 +226,8 @@ impl CommunicatorState {
         mut memory: Box<M>,
     ) -> Result<Arc<ResultSlot<M>>, Error> {
         let [mut main, mut output] = memory.buffers();
-        // SAFETY: the memory is owned by the end of the run, which outlives the run's buffers, and `OwnedBuffers` says
-        // that it stays where it is and that nobody else uses it as long as its owner lives.
+        // SAFETY: the end of the run owns the memory and outlives the run's buffers. `OwnedBuffers` guarantees that the
+        // memory stays in place, and that no other code uses it while its owner lives.
         let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
         let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
         let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
@@ -247,7 +247,7 @@ impl CommunicatorState {
         Ok(ticket)
     }
 
-    /// Checks a task, and finds out how it is done; what ranks compare is noted.
+    /// Check a task, resolve its algorithm and schedule, and note the form that ranks compare.
     fn find(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -282,7 +282,7 @@ impl CommunicatorState {
                     _ => schedule,
                 })
             })?;
-        // Plans know nothing of it.
+        // Plans do not depend on the form.
         call.form = form(&shape, task::common_counts(&extents), &choice);
         let found = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };
         note_form(runtime, task, &shape, &found);
@@ -290,7 +290,7 @@ impl CommunicatorState {
     }
 }
 
-/// The number that the next such call gets on every rank that takes part in it.
+/// Return the number of the next such call, equal on all ranks that take part in it.
 #[inline]
 fn next_of<'a>(
     task: &CollectiveTask<'_>,
@@ -303,7 +303,7 @@ fn next_of<'a>(
     }
 }
 
-/// Notes what the form of a call stands for, if it has one.
+/// Note the description of a call's form, if it has one.
 #[inline]
 fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &ElementShape<'_>, found: &ResolvedCall) {
     let form = found.prepared.call().form;
@@ -313,7 +313,7 @@ fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &Eleme
     }
 }
 
-/// Runs what was found, as number `sequence`, and counts it.
+/// Run a resolved call as number `sequence`, and count it.
 #[inline(always)]
 fn run_found(
     runtime: &mut Runtime<'_>,
@@ -349,7 +349,7 @@ fn execute(
     Ok(())
 }
 
-/// The schedule of a plan of a communicator whose ranks stand in the world as `world_ranks` and `replica` say.
+/// Return the schedule of a plan in communicator ranks, translated to world ranks by `world_ranks` and `replica`.
 pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replica>) -> Schedule {
     let plan = plan.with_peers(|rank| world_ranks[rank]);
     match replica {
@@ -358,7 +358,7 @@ pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replic
     }
 }
 
-/// Whether `task` may change `memory`; where there is no byte it does not.
+/// Check that `task` may write to `memory` if it has to; empty memory always passes.
 #[inline]
 fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveTask<'_>) -> Result<(), Error> {
     match memory {
@@ -369,11 +369,11 @@ fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveT
     }
 }
 
-/// All of `memory`, in whole elements.
+/// Return the span of all of `memory`, in whole elements.
 #[inline]
 fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
     let element_bytes = element.size_bytes();
-    // Sizes of elements are powers of two: a division would take longer than the rest of this.
+    // Element sizes are powers of two: a division would take longer than the rest of this function.
     if memory.len() & (element_bytes - 1) != 0 {
         let expected = format!("a multiple of {element_bytes}, the size of {}", element.name());
         return Err(argument("length in bytes", memory.len(), &expected));
@@ -381,7 +381,7 @@ fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<
     Ok(Span { buffer, start_bytes: 0, length_bytes: memory.len(), element_bytes })
 }
 
-/// Scratch memory for a run that needs `length_bytes` of it.
+/// Take `length_bytes` of scratch memory from the pool; `None` for 0.
 #[inline]
 pub(crate) fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
     (length_bytes > 0).then(|| taken(pool, length_bytes)).transpose()

@@ -1,13 +1,13 @@
-//! What a call works on: the type of its elements, and how they are arranged.
+//! Element type and arrangement of the data of a call.
 //!
-//! Ranks compare both. The arrangement travels as a hash, the *form* of a call, beside the counts per rank and the
-//! order; what it stands for is told in words when ranks differ.
+//! Ranks compare both. The arrangement is sent as a hash, the *form* of a call, together with the counts per rank and
+//! the order. If ranks differ, the error describes the arrangement in words.
 
 use crate::choice::AlgorithmChoice;
 use ripieno_kernels::keyed::hash_string;
 use ripieno_run::Element;
 
-/// Of what type elements are, and how they are arranged.
+/// Type and arrangement of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct ElementType<'a> {
     /// The type.
@@ -16,14 +16,14 @@ pub struct ElementType<'a> {
     pub shape: ElementShape<'a>,
 }
 
-/// How elements are arranged.
+/// Arrangement of elements.
 #[derive(Clone, Copy, Debug)]
 pub enum ElementShape<'a> {
     /// One after the other.
     Line,
-    /// In an array with so many entries along each axis.
+    /// An array with this number of entries along each axis.
     Axes(&'a [usize]),
-    /// As the caller says, in words that are the same on every rank.
+    /// A description by the caller, equal on every rank.
     Told(&'a str),
 }
 
@@ -34,12 +34,12 @@ impl From<Element> for ElementType<'_> {
 }
 
 impl ElementShape<'_> {
-    /// A hash, 0 for a line.
+    /// Return the hash; 0 for a line.
     #[inline]
     pub(crate) fn form(&self) -> u32 {
         match self {
             ElementShape::Line => 0,
-            // No words begin with a byte that is not UTF-8, so none stand for an array.
+            // A description is UTF-8 and cannot begin with this byte, so no description has the hash input of an array.
             ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
                 form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
             }),
@@ -47,7 +47,7 @@ impl ElementShape<'_> {
         }
     }
 
-    /// What the hash stands for.
+    /// Return the description that the hash represents.
     pub(crate) fn words(&self) -> String {
         match self {
             ElementShape::Line => String::new(),
@@ -60,14 +60,14 @@ impl ElementShape<'_> {
     }
 }
 
-/// The hash of a call's form: how its elements are arranged, the counts per rank that all give alike, and the order.
+/// Return the hash of a call's form: the arrangement, the counts per rank if equal on all ranks, and the order.
 #[inline]
 pub(crate) fn form(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
     shape.form() ^ counts_hash ^ choice.order_hash()
 }
 
-/// What the form stands for.
+/// Return the description of a call's form.
 pub(crate) fn words(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> String {
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();
@@ -80,7 +80,7 @@ fn hash_counts(counts: &[usize]) -> u32 {
         .fold(hash(b"counts"), |form, count| form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&count.to_le_bytes()))
 }
 
-/// The same on every rank, and never 0.
+/// Return a hash that is equal on every rank, and never 0.
 #[inline]
 pub(crate) fn hash(bytes: &[u8]) -> u32 {
     (hash_string(bytes) as u32).max(1)

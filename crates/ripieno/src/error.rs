@@ -1,113 +1,113 @@
-//! What can go wrong in a collective.
+//! Errors of collectives.
 
 use ripieno_run::{JobFailure, NotShrunk, RunError, reduction::UnsupportedOp};
 use std::path::PathBuf;
 
-/// Why a collective did not happen.
+/// Reason why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The job has failed; every later call on this communicator gives the same error.
     #[error(transparent)]
     Failed(#[from] JobFailure),
-    /// The reduction has no meaning.
+    /// The operation is not defined for the element type.
     #[error(transparent)]
     Unsupported(UnsupportedOp),
-    /// The user does not want to wait any longer; the other ranks have been told.
+    /// The user interrupted the wait; the interruption was reported to the other ranks.
     #[error("interrupted")]
     Interrupted,
-    /// The communicator, or the world that it is part of, has been closed.
+    /// The communicator, or the world that contains it, has been closed.
     #[error("this communicator is closed")]
     Closed,
-    /// Nothing has failed, so there are no survivors to go on with.
+    /// No rank has failed, so `shrink` has no survivors to find.
     #[error("no rank has failed: shrink() is for those who are left when one has")]
     NothingFailed,
-    /// The thread that moves asynchronous calls on could not be started.
+    /// The background thread for asynchronous calls could not be started.
     #[error("no thread for asynchronous calls: {cause}")]
     NoThread {
-        /// What the operating system said.
+        /// Error of the operating system.
         cause: String,
     },
-    /// The system has no memory for the scratch of an algorithm; another one may do with less.
+    /// The system has no memory for the scratch buffers of an algorithm; another algorithm may need less.
     #[error("no memory for {length_bytes} bytes of scratch: {cause}")]
     Memory {
-        /// How many bytes.
+        /// Requested size.
         length_bytes: usize,
-        /// What the system said.
+        /// Error of the operating system.
         cause: String,
     },
-    /// Ranks asked for different things where all must ask for the same; every rank gets this error.
+    /// Ranks gave different arguments where all must be equal; every rank gets this error.
     #[error("rank {rank} asked for {asked}, rank 0 for {first}: expected the same on every rank")]
     Disagreement {
-        /// The first that differs from rank 0.
+        /// The first rank that differs from rank 0.
         rank: usize,
-        /// What it asked for.
+        /// Its argument.
         asked: String,
-        /// What rank 0 asked for.
+        /// The argument of rank 0.
         first: String,
     },
-    /// Ranks differ in what they regroup; every rank gets this error, and no row has travelled.
+    /// Ranks differ in the data or options of a regroup. Every rank gets this error, and no row was sent.
     #[error("ranks differ in a regroup: {description}; expected the same on every rank that has rows")]
     RowsDiffer {
-        /// Which ranks gave what.
+        /// The form and options of each group of ranks.
         description: String,
     },
-    /// Indices are wanted that no rank contributes; every rank gets this error.
+    /// Requested indices that no rank contributes; every rank gets this error.
     #[error("{count} wanted {} that no rank contributes: {}; contribute them, do not ask for them, or take zeros for \
              them (missing=\"zero\")", plural(*count), listed(*count, .examples))]
     MissingIndices {
-        /// How many different ones.
+        /// Number of distinct missing indices.
         count: u64,
-        /// The smallest of those that ranks named, ascending.
+        /// The smallest missing indices, ascending.
         examples: Vec<u64>,
     },
-    /// What a peer sent of a sparse reduction or a regroup has no meaning: it runs another version.
+    /// Data of a peer in a sparse reduction or a regroup is invalid: the peer runs another version.
     #[error("what another rank sent cannot be read: {cause}")]
     Malformed {
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
-    /// What a call was given to do with its results has failed.
+    /// A callback of the caller failed.
     #[error("{cause}")]
     Callback {
-        /// Why.
+        /// The reason.
         cause: String,
-        /// Where, if that is known.
+        /// Traceback, if known.
         traceback: String,
     },
-    /// Keyed data that is more than the memory limit could not be kept in a file, or not be read back.
+    /// Keyed data beyond the memory limit could not be written to a file, or not be read back.
     #[error("{task} a spill file of {}: {cause}; {}choose another spill_directory, or allow a larger memory_limit",
             .directory.display(), if *.is_full { "make room there, " } else { "" })]
     Spill {
-        /// What was tried: "opening", "writing 16 bytes to", "reading 16 bytes from".
+        /// The operation: "opening", "writing 16 bytes to", "reading 16 bytes from".
         task: String,
-        /// Where.
+        /// The directory of the file.
         directory: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         cause: String,
-        /// Whether there is no room.
+        /// Whether the disk is full.
         is_full: bool,
     },
-    /// An argument cannot be right.
+    /// An argument is invalid.
     #[error("{name}={value}: expected {expected}")]
     Argument {
-        /// Which argument.
+        /// Name of the argument.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The values allowed.
         expected: String,
     },
 }
 
 impl Error {
-    /// Whether no later call on this communicator can succeed.
+    /// Return whether no later call on this communicator can succeed.
     pub fn ends_job(&self) -> bool {
         matches!(self, Error::Failed(_) | Error::Interrupted)
     }
 }
 
 impl Error {
-    /// Where what was called back has failed, if that is known.
+    /// Traceback of a failed callback, if known.
     pub(crate) fn traceback(&self) -> &str {
         if let Error::Callback { traceback, .. } = self { traceback } else { "" }
     }
@@ -137,7 +137,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "index" } else { "indices" }
 }
 
-/// Examples, and whether there are more.
+/// List examples, and mark if there are more.
 fn listed(count: u64, examples: &[u64]) -> String {
     let mut text = examples.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     if count > examples.len() as u64 {

@@ -1,40 +1,41 @@
-//! Frames: the first messages about objects, and short arrays as what is in one.
+//! Frames: the first messages of object transfers, and short arrays inside a frame.
 //!
-//! In a frame are a kind, a number of the program's, and either bytes, at most [`ROOM_BYTES`], or how many are to come.
+//! A frame has a kind (a number of the program) and either up to [`ROOM_BYTES`] bytes or the length of the bytes that
+//! follow.
 
 use ripieno_run::Element;
 
 const FRAME_BYTES: usize = 256;
 const WORD_BYTES: usize = 8;
 
-/// Bytes of what a frame has room for.
+/// Maximum bytes inside a frame.
 pub const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
 
-/// A first message as it travels: its kind, its length and its room.
+/// A first message in its wire encoding: kind, length and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct MessageFrame([u8; FRAME_BYTES]);
 
-/// What is in a frame.
+/// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// These bytes.
+    /// The bytes themselves.
     Here(&'a [u8]),
-    /// How many are to come.
+    /// Number of bytes that follow in another message.
     Later(u64),
 }
 
 impl MessageFrame {
-    /// To be received into.
+    /// An empty frame to receive into.
     pub const EMPTY: MessageFrame = MessageFrame([0; FRAME_BYTES]);
 
-    /// A frame of this kind, unless it has no room for so many bytes.
+    /// Create a frame of this kind; `None` if the bytes do not fit.
     pub fn new(kind: u64, content: Content<'_>) -> Option<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
         let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
         let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
         kind_at.copy_from_slice(&kind.to_le_bytes());
-        // The complement of a length says that its bytes are elsewhere.
+        // The complement of the length marks bytes that follow in another message.
         let length = match content {
             Content::Here(bytes) => {
                 room.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -46,7 +47,7 @@ impl MessageFrame {
         Some(frame)
     }
 
-    /// The kind of the frame, and what is in it.
+    /// Return the kind of the frame, and its content.
     pub fn read(&self) -> (u64, Content<'_>) {
         let (words, room) = self.0.split_at(2 * WORD_BYTES);
         let (kind, length) = words.split_at(WORD_BYTES);
@@ -55,31 +56,31 @@ impl MessageFrame {
         (word(kind), here.map_or(Content::Later(!length), Content::Here))
     }
 
-    /// As it travels.
+    /// Return the wire encoding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Several, one after the other, as they travel.
+    /// Return the wire encoding of several consecutive frames.
     pub fn bytes_of_mut(frames: &mut [MessageFrame]) -> &mut [u8] {
-        // SAFETY: a frame is its bytes and nothing else, and any bytes are one.
+        // SAFETY: a frame consists of its bytes only, and every byte sequence is a valid frame.
         unsafe { std::slice::from_raw_parts_mut(frames.as_mut_ptr().cast(), size_of_val(frames)) }
     }
 }
 
-/// An array that a frame has room for.
+/// An array that fits in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortArray<'a> {
     /// The type of its elements.
     pub element: Element,
-    /// How many entries there are along each axis.
+    /// Number of entries along each axis.
     pub shape: Vec<usize>,
-    /// Its elements, the last axis first.
+    /// Its elements in row-major order.
     pub data: &'a [u8],
 }
 
 impl<'a> ShortArray<'a> {
-    /// The bytes of an array, if a frame has room for them.
+    /// Encode an array; `None` if it does not fit in a frame.
     pub fn encode(element: Element, shape: &[usize], data: &[u8]) -> Option<Vec<u8>> {
         let has_room = WORD_BYTES * (1 + shape.len()) + data.len() <= ROOM_BYTES;
         if !has_room {
@@ -92,7 +93,7 @@ impl<'a> ShortArray<'a> {
         Some(bytes)
     }
 
-    /// The array of these bytes, if they are those of one.
+    /// Decode an array; `None` if the bytes are invalid.
     pub fn decode(bytes: &'a [u8]) -> Option<ShortArray<'a>> {
         let (head, rest) = bytes.split_at_checked(WORD_BYTES)?;
         let element = *Element::ALL.get(usize::from(head[0]))?;

@@ -1,7 +1,7 @@
-//! Reductions by a function of the caller, on rows that only the caller understands.
+//! Reductions by a user-defined function, on rows that only the caller interprets.
 //!
-//! The function need not be commutative: the operands of each combination are in the order of the ranks, by an
-//! algorithm that has them so. A schedule is made for each call, as it holds the function.
+//! The function need not be commutative: the algorithm keeps the operands of each combination in rank order. Each call
+//! makes a new schedule, because the schedule holds the function.
 
 use crate::choice::in_rank_order;
 use crate::communicator::Communicator;
@@ -17,17 +17,18 @@ use ripieno_run::{BufferMemory, Call, JobFailure, Remote, Schedule};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What has failed in a function, with its traceback if there is one.
+/// Error of a user-defined function, with its traceback if there is one.
 pub struct FunctionError {
-    /// In one sentence.
+    /// The error in one sentence.
     pub cause: String,
-    /// Where; may be empty.
+    /// Traceback; may be empty.
     pub traceback: String,
 }
 
 impl Communicator {
-    /// A function for reductions on this communicator. `combine` is given whole rows: it combines those of the second
-    /// slice into those of the first, which come of lower ranks. When it fails, the job fails by this rank.
+    /// Create a function for reductions on this communicator. `combine` receives whole rows, and combines the rows of
+    /// the second slice into the rows of the first. The first slice is from lower ranks. If it fails, the job fails by
+    /// this rank.
     pub fn function(
         &self,
         row_bytes: usize,
@@ -52,8 +53,9 @@ impl Communicator {
         }))
     }
 
-    /// Runs a reduction, whose operation is [`Op::Function`](crate::Op), by `function` on all of `vector` to its end.
-    /// Counts are of rows. `elements` says what ranks must give alike beside rows, among that which function it is.
+    /// Run a reduction with operation [`Op::Function`](crate::Op) by `function` on all of `vector` to its end. Counts
+    /// are in rows. `elements` describes what ranks must give alike beside rows, including the identity of the
+    /// function.
     pub fn run_by(
         &self,
         task: &CollectiveTask<'_>,
@@ -71,7 +73,7 @@ impl Communicator {
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
-    /// As [`Communicator::run_by`], but returns at once; the run goes on without the caller.
+    /// Like [`Communicator::run_by`], but asynchronous: it returns at once.
     pub fn start_by<M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -121,7 +123,7 @@ impl Communicator {
     }
 }
 
-/// A reduction made ready.
+/// A resolved reduction, ready to run.
 struct Ready {
     call: Call,
     schedule: Schedule,

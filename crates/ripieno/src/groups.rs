@@ -1,8 +1,8 @@
-//! Communicators of some of the ranks of another: divided by a call of all, or made by those that are to be in it.
+//! Communicators of a subset of ranks: made by a split that all ranks call, or by the members only.
 //!
-//! The number of a communicator differs from that of every other one that shares a rank with it: it is the count of
-//! splits that its ranks have seen, times the world size, plus its lowest rank. Groups that share a rank differ in the
-//! count, groups that share none in their lowest rank.
+//! The number of a communicator differs from all others that share a rank with it. It is the number of splits that its
+//! ranks have seen, times the world size, plus its lowest rank. Groups that share a rank differ in the number of
+//! splits; disjoint groups differ in their lowest rank.
 
 use crate::agree;
 use crate::communicator::Communicator;
@@ -17,13 +17,13 @@ use ripieno_plan::Group;
 use ripieno_run::{BufferMemory, Element};
 use std::sync::Arc;
 
-/// Members up to so many meet each with every other, so that any two who disagree find out at once.
+/// Up to this number of members, each connects to every other, so that any two detect a disagreement at once.
 const DIRECT_MEMBERS: usize = 64;
 
 impl Communicator {
-    /// Divides the ranks: those that give one color make a communicator of their own, in the order of `key` and, where
-    /// keys are equal, of their ranks here. Who gives no color gets none. Every rank calls it; the children use the
-    /// links of this communicator and are closed with the world.
+    /// Split the ranks by color: ranks of one color form a communicator, ordered by `key` and then by their rank here.
+    /// A rank without a color gets `None`. Every rank must call this. The new communicators use the links of this
+    /// communicator and are closed with the world.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
         let p = self.world_size();
         let mut held = self.hold()?;
@@ -50,8 +50,8 @@ impl Communicator {
         Ok(Some(self.of_members(core, number, &members)))
     }
 
-    /// The communicator of `members`, ranks of this one, in the order in which they are given. They call it, with equal
-    /// lists, and no others do. It uses the links of this communicator and is closed with the world.
+    /// Create the communicator of `members`, ranks of this one, in the given order. Exactly the members call this, with
+    /// equal lists. It uses the links of this communicator and is closed with the world.
     pub fn group(&self, members: &[usize]) -> Result<Communicator, Error> {
         self.check_members(members)?;
         let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
@@ -64,7 +64,8 @@ impl Communicator {
         let mut known = vec![0u64; members.len()];
         known[rank] = u64::from(core.split_count);
 
-        // The members meet under a number that follows from who they are: they have met equally often.
+        // The members exchange under an id derived from their world ranks. All of them have created this group equally
+        // often before.
         let topology = Arc::new(self.topology().of(members));
         let group = Group::with_topology(rank, topology).in_order(self.group.order());
         let mut place = CommunicatorState::new(meeting_id(&world_ranks), group, world_ranks, self.replica);
@@ -98,7 +99,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// The communicator of some of its ranks, of which this is one.
+    /// Create the communicator of some of its ranks; this rank is one of them.
     fn of_members(&self, core: &mut Core, number: u32, members: &[usize]) -> Communicator {
         let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
         let lowest = world_ranks.iter().min().copied().expect("this rank is a member");
@@ -110,7 +111,7 @@ impl Communicator {
     }
 }
 
-/// Larger than the number of any split that a rank among those that `know` so many has seen.
+/// Return a number larger than the number of any split in `known`.
 fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32, Error> {
     let number = known.max().unwrap_or(0) + 1;
     let world_size = core.fabric.world_size() as u64;
@@ -123,7 +124,7 @@ fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32,
     Ok(number as u32)
 }
 
-/// The number under which the members of a group meet, apart from all others.
+/// Return the id under which the members of a group exchange, outside the range of communicator numbers.
 fn meeting_id(world_ranks: &[usize]) -> u32 {
     let bytes: Vec<u8> = world_ranks.iter().flat_map(|&rank| (rank as u64).to_le_bytes()).collect();
     u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % MEETING_NUMBERS)

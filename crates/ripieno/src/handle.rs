@@ -1,4 +1,4 @@
-//! Handles: what an asynchronous call gives back at once, and its result later.
+//! Handles: returned by asynchronous calls to get the result later.
 
 use crate::core::{Core, CoreShared};
 use crate::error::Error;
@@ -6,7 +6,7 @@ use crate::ticket::ResultSlot;
 use ripieno_run::RunError;
 use std::sync::Arc;
 
-/// A call that goes on by itself. Dropping the handle does not end it, and its memory lives until it has ended.
+/// An asynchronous call. Dropping the handle does not end it, and its memory lives until it has ended.
 pub struct Handle<M> {
     ticket: Arc<ResultSlot<M>>,
     shared: Arc<CoreShared>,
@@ -17,19 +17,19 @@ impl<M> Handle<M> {
         Handle { ticket, shared }
     }
 
-    /// Whether it has ended, well or not.
+    /// Return whether the call has ended, with or without an error.
     pub fn is_done(&self) -> bool {
         self.ticket.is_done()
     }
 
-    /// Waits for the end, moving on whatever is in flight, and gives the memory back.
+    /// Wait for the end, make progress on all runs in flight, and return the memory.
     pub fn wait(self) -> Result<M, Error> {
         self.join()?;
         self.take().ok_or(Error::Closed)
     }
 
-    /// Waits for the end, moving on whatever is in flight, and says how it was, each time it is asked. Who is
-    /// interrupted has told the job, whose failure is then the end.
+    /// Wait for the end, make progress on all runs in flight, and return the result; may be called repeatedly. An
+    /// interruption is reported to the job, and its failure is then the result.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {
@@ -40,7 +40,7 @@ impl<M> Handle<M> {
                         return Err(Error::Interrupted);
                     }
                 }
-                // The world may have been closed because this has ended.
+                // The world may have been closed because this call has ended.
                 Ok(None) | Err(Error::Closed) => {}
                 Err(error) => return Err(error),
             }
@@ -48,7 +48,8 @@ impl<M> Handle<M> {
         self.ticket.ended().unwrap_or(Err(Error::Closed))
     }
 
-    /// Waits until one of `handles`, of one world, has ended, moving on whatever is in flight; its place.
+    /// Wait until one of `handles`, all of one world, has ended, make progress on all runs in flight, and return its
+    /// index.
     pub fn join_any(handles: &[&Handle<M>]) -> Result<Option<usize>, Error> {
         let done = || handles.iter().position(|handle| handle.is_done());
         let Some(first) = handles.first() else { return Ok(None) };
@@ -68,7 +69,7 @@ impl<M> Handle<M> {
         Ok(done())
     }
 
-    /// The memory of a call that has ended well, once.
+    /// Take the memory of a successful call; `Some` only once.
     pub fn take(&self) -> Option<M> {
         self.ticket.take()
     }

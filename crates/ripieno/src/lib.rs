@@ -1,6 +1,6 @@
-//! Ripieno: collectives as data, for whoever writes Rust. The Python package stands on this crate.
+//! Ripieno: collectives as data, for Rust programs. The Python package is built on this crate.
 //!
-//! A [`Communicator`] is one rank's end of a world of ranks.
+//! A [`Communicator`] is one rank's handle to a world of ranks.
 
 mod agree;
 mod biased_lock;

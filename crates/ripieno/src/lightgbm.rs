@@ -1,8 +1,9 @@
-//! LightGBM's network on a communicator: the two functions that its distributed learners exchange histograms and splits
-//! by, called on the thread that trains, without Python.
+//! LightGBM's network on a communicator: two functions that exchange the histograms and splits of its distributed
+//! learners. LightGBM calls them on the training thread, without Python.
 //!
-//! A reduce-scatter combines in the order of the ranks by LightGBM's own function, so every run has the same bits. The
-//! functions cannot fail: after the first failure all that they give are zeros, and whoever trains is told to stop.
+//! The reduce-scatter combines in rank order by LightGBM's own function, so the result is bitwise identical in every
+//! run. The functions cannot return an error. After the first failure, they return zeros, and the trainer is asked to
+//! stop.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
@@ -14,22 +15,22 @@ use ripieno_run::{BufferMemory, Element};
 use std::cell::RefCell;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
-/// Whoever has the communicator, and is to stop the training of this thread.
+/// Provides the communicator of this thread's training, and stops the training.
 pub trait Trainer {
-    /// By which histograms travel.
+    /// Return the communicator that carries the histograms.
     fn communicator(&self) -> &Communicator;
-    /// Has the training of this thread stopped as soon as may be.
+    /// Stop the training of this thread as soon as possible.
     fn stop(&self);
 }
 
-/// What was exchanged for a thread that trains.
+/// Statistics of the exchanges for one training thread.
 #[derive(Debug, Default)]
 pub struct Exchanged {
-    /// Calls of LightGBM.
+    /// Number of calls by LightGBM.
     pub calls: u64,
-    /// Those that combined histograms; without any the ranks have trained apart.
+    /// Number of calls that combined histograms; if 0, the ranks have trained independently.
     pub reductions: u64,
-    /// Bytes that it gave.
+    /// Bytes passed in by LightGBM.
     pub bytes: u64,
     /// The first failure.
     pub error: Option<Error>,
@@ -41,14 +42,14 @@ struct LightGbmNetwork {
 }
 
 thread_local! {
-    /// LightGBM's own state of the network is one of each thread, too.
+    /// Thread-local, like LightGBM's own network state.
     static NETWORK: RefCell<Option<LightGbmNetwork>> = const { RefCell::new(None) };
 }
 
-/// Combines `bytes` bytes of elements of `type_size` from the first pointer into those at the second.
+/// Combines `bytes` bytes of elements of `type_size` from the first pointer into the elements at the second.
 type LightGbmReducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type_size: i32, bytes: i32);
 
-/// From now on this thread's LightGBM exchanges by `trainer`; the addresses of the functions that it needs: for
+/// Route the network calls of this thread's LightGBM through `trainer`. Returns the addresses of the functions for
 /// reduce-scatter and for allgather.
 pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
     NETWORK.with_borrow_mut(|network| {
@@ -60,7 +61,7 @@ pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
     })
 }
 
-/// The end of that; what was exchanged.
+/// End the routing, and return the statistics.
 pub fn leave() -> Exchanged {
     NETWORK.take().map(|network| network.exchanged).unwrap_or_default()
 }
@@ -78,7 +79,7 @@ unsafe extern "C" fn reduce_scatter(
     output_bytes: i32,
     reducer: *const LightGbmReducer,
 ) {
-    // SAFETY: LightGBM gives blocks and buffers of these sizes, which nobody else uses until this returns.
+    // SAFETY: LightGBM passes blocks and buffers of these sizes, and no other code uses them until this returns.
     let (blocks, input, output, reducer) = unsafe {
         let blocks = OwnedBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes), *reducer)
@@ -92,7 +93,7 @@ unsafe extern "C" fn reduce_scatter(
         blocks.check(comm, input.len())?;
         let row_bytes = type_size as usize;
         let function = comm.function(row_bytes, move |into, from| {
-            // SAFETY: both are as long, in whole elements of this size.
+            // SAFETY: both slices have the same length, in whole elements of this size.
             unsafe { reducer(from.as_ptr(), into.as_mut_ptr(), type_size, from.len() as i32) };
             Ok(())
         })?;
@@ -138,7 +139,7 @@ unsafe extern "C" fn allgather(
     });
 }
 
-/// Does `call` unless something has failed; then `output` is zeros.
+/// Perform `call` unless an earlier one has failed; after a failure, `output` is zeros.
 fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut [u8]) -> Result<(), Error>) {
     let is_done = NETWORK.with_borrow_mut(|network| {
         let Some(LightGbmNetwork { trainer, exchanged }) = network.as_mut() else { return false };
@@ -160,7 +161,7 @@ fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut
     }
 }
 
-/// Which bytes are whose.
+/// The block of bytes of each rank.
 struct OwnedBlocks<'a> {
     starts: &'a [i32],
     lengths: &'a [i32],
@@ -168,9 +169,9 @@ struct OwnedBlocks<'a> {
 
 impl OwnedBlocks<'_> {
     /// # Safety
-    /// Both pointers are to so many numbers.
+    /// Both pointers must be valid for `count` numbers.
     unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> OwnedBlocks<'a> {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             OwnedBlocks {
                 starts: from_raw_parts(starts, count as usize),
@@ -188,7 +189,7 @@ impl OwnedBlocks<'_> {
         start..start + self.lengths[rank] as usize
     }
 
-    /// One per rank, one after the other, in a buffer of `bytes`.
+    /// Check that there is one block per rank, one after the other, in a buffer of `bytes`.
     fn check(&self, comm: &Communicator, bytes: usize) -> Result<(), Error> {
         let follow =
             (0..self.starts.len().saturating_sub(1)).all(|block| self.of(block).end == self.of(block + 1).start);
@@ -203,11 +204,11 @@ impl OwnedBlocks<'_> {
 }
 
 /// # Safety
-/// The pointer is to so many bytes, unless there are none.
+/// The pointer must be valid for `length` bytes, unless that is 0.
 unsafe fn bytes_mut<'a>(pointer: *mut u8, length: i32) -> &'a mut [u8] {
     match length {
         0 => &mut [],
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         _ => unsafe { from_raw_parts_mut(pointer, length as usize) },
     }
 }

@@ -1,8 +1,8 @@
-//! Locks that a thread which panicked leaves usable.
+//! Locking that ignores poisoning.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A thread that panicked with the lock held leaves no run behind, and plain data, which is still good.
+/// Lock `mutex`. If a thread panicked with the lock held, it left no run behind, and the plain data is still valid.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
-//! Measuring: how long calls of a communicator take, and what the memory of this machine allows.
+//! Measurement of the calls of a communicator, and of the memory of this machine.
 //!
-//! All ranks measure the same call at the same time; a time is the slowest rank's, so all ranks see the same figures.
+//! All ranks measure the same call at the same time. A time is the maximum over ranks, so all ranks get the same
+//! values.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
@@ -13,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Calls that are not timed one by one are timed in so many batches.
+/// Number of batches for calls that are not timed one by one.
 const BATCH_COUNT: usize = 5;
 const MOST_CALLS_OF_BATCH: f64 = 5000.0;
 const MOST_CALLS_APART: f64 = 50.0;
@@ -22,12 +23,12 @@ const LINE_BUDGET: Duration = Duration::from_millis(20);
 const LINE_ROUND_COUNT: usize = 100;
 const LAST_TURN: usize = usize::MAX;
 const SPIN_COUNT: usize = 10_000;
-/// Memory passes go over so many bytes before they look at the clock.
+/// Bytes that a memory pass processes between two reads of the clock.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// Seconds that `call` takes: of each call, after a barrier, if `apart`, else per call of some batches.
+/// Measure the time of `call` in seconds: of each call after a barrier if `apart`, else per call of several batches.
 ///
-/// As many calls are made as fit into `budget`; of a call that does not fit, one after the first.
+/// The number of calls depends on `budget`; a call that takes longer is made once more after the first.
 pub fn measure(
     comm: &Communicator,
     budget: Duration,
@@ -51,7 +52,8 @@ pub fn measure(
     (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
 }
 
-/// Seconds per call after a barrier, the slowest rank's. Replicas of a rank would tell different times.
+/// Measure the seconds per call after a barrier, the maximum over ranks. Not for logical ranks: their replicas would
+/// get different times.
 pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,
@@ -70,8 +72,8 @@ pub(crate) fn batch(
     Ok(f64::from_ne_bytes(seconds))
 }
 
-/// Seconds that a cache line takes from core to core: half a round trip of a number between two threads that spin on
-/// it, in the best of some batches.
+/// Measure the time in seconds for a cache line from core to core: half a round trip of a number between two spinning
+/// threads, in the best of several batches.
 pub fn line_s() -> f64 {
     let turn = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -91,7 +93,7 @@ pub fn line_s() -> f64 {
     })
 }
 
-/// Takes every odd turn, until the last.
+/// Take every odd turn, until the last.
 fn answer(turn: &AtomicUsize) {
     loop {
         wait(|| turn.load(Acquire) % 2 == 1);
@@ -106,21 +108,21 @@ fn wait(is_over: impl Fn() -> bool) {
     let mut spin_count = 0;
     while !is_over() {
         spin_count += 1;
-        // Other programs may have put both threads on one core.
+        // Other programs may have forced both threads onto one core.
         if spin_count % SPIN_COUNT == 0 { thread::yield_now() } else { spin_loop() }
     }
 }
 
-/// Seconds that each of some threads, all at once, takes for vectors in the memory of this machine.
+/// Times per vector in seconds, with several threads at once, in the memory of this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryPass {
-    /// To add one vector of `f32` to another.
+    /// Time to add one vector of `f32` to another.
     pub add_s: f64,
-    /// To copy one to another.
+    /// Time to copy one vector to another.
     pub copy_s: f64,
 }
 
-/// What the memory allows `thread_count` threads with vectors of `size_bytes`, in about `budget`; the slowest thread's.
+/// Measure `thread_count` threads with vectors of `size_bytes`, for about `budget`; the times of the slowest thread.
 pub fn memory_pass(thread_count: usize, size_bytes: usize, budget: Duration) -> MemoryPass {
     let barrier = Barrier::new(thread_count);
     let passes: Vec<MemoryPass> = thread::scope(|scope| {
@@ -133,9 +135,9 @@ pub fn memory_pass(thread_count: usize, size_bytes: usize, budget: Duration) -> 
 }
 
 fn one_thread(barrier: &Barrier, size_bytes: usize, budget: Duration) -> MemoryPass {
-    // Other than zero, so that the pages are there and not all the same one.
+    // Not zero, so that the pages are allocated and distinct.
     let (mut into, from) = (vec![1u8; size_bytes], vec![2u8; size_bytes]);
-    // Next to a small call a look at the clock counts.
+    // For short calls, reading the clock takes a significant share of the time.
     let looks_apart = (LOOK_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;
     let add = Reduction::of(Element::F32, Op::Sum).expect("a sum of floats").combine;
     let timed = |call: &mut dyn FnMut()| {

@@ -3,16 +3,16 @@
 use crate::pool::PooledBuffer;
 use ripieno_run::BufferMemory;
 
-/// What takes the place of a buffer that a collective does not have.
+/// Placeholder for a buffer that a collective does not use.
 pub const NO_MEMORY: BufferMemory<'static> = BufferMemory::Read(&[]);
 
-/// Memory that an asynchronous call works on: the first buffer of its task, and the second.
+/// Memory of an asynchronous call: the first buffer of its task, and the second.
 ///
 /// # Safety
-/// The bytes stay where they are as long as the owner lives, also when it is moved, and nobody else uses them meanwhile
-/// (nobody writes to those that are only read).
+/// The bytes must stay in place while the owner lives, also when the owner is moved. No other code may use them
+/// meanwhile, except to read the buffers that are only read.
 pub unsafe trait OwnedBuffers: Send + 'static {
-    /// The buffers; an empty one where the task has none.
+    /// Return the buffers; empty for a buffer that the task does not use.
     fn buffers(&mut self) -> [BufferMemory<'_>; 2];
 }
 
@@ -30,7 +30,7 @@ unsafe impl OwnedBuffers for (Vec<u8>, Vec<u8>) {
     }
 }
 
-// SAFETY: a pooled buffer owns its bytes as a vector does.
+// SAFETY: a pooled buffer owns its bytes like a vector.
 unsafe impl OwnedBuffers for PooledBuffer {
     fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         [BufferMemory::Write(self.bytes_mut()), NO_MEMORY]

@@ -1,9 +1,10 @@
-//! Packets, measured: how long one keeps a rank when all ranks send some to different ranks at once.
+//! Measurement of packet costs: the time that a packet takes when all ranks send to different ranks at once.
 //!
-//! Every rank sends packets of one size to the ranks after it around the ring, and gets as many from those before it:
-//! what a layer of a sparse reduction does, and as there all begin together. A call with `m` packets takes `latency +
-//! m·T`; one with a single packet tells these apart. What many peers add is told by one in which all send to all. RegroupSizes
-//! grow until the time is used up. A time is the slowest rank's, so all ranks hold the same curve.
+//! Every rank sends packets of one size to the next ranks around the ring, and receives as many from the previous
+//! ranks. A layer of a sparse reduction has the same pattern, and its ranks also start together. A call with `m`
+//! packets takes `latency + m·T`. A call with a single packet separates the two terms. A call in which all ranks send
+//! to all measures the extra cost of many peers. Sizes grow until the time budget is used. A time is the maximum over
+//! ranks, so all ranks get the same curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section II.A, figure 2.
 
 use crate::communicator::Communicator;
@@ -14,20 +15,20 @@ use ripieno_plan::sparse::design::{FEW_PEERS, PacketCurve};
 use ripieno_run::Element;
 use std::time::Duration;
 
-/// Sizes that are tried if nobody names others.
+/// Default packet sizes.
 pub const SIZES_BYTES: [usize; 10] =
     [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// Bytes that a rank sends in a call, to a few peers, or to fewer where packets are large.
+/// Maximum bytes that a rank sends in a call. Large packets therefore go to fewer peers.
 const MOST_BYTES: usize = 16 << 20;
-/// Bytes of each packet of a call of all ranks.
+/// Size of each packet in a call of all ranks with all ranks.
 const CROWD_BYTES: usize = 1 << 10;
-/// Calls per size, of which the median counts.
+/// Maximum number of calls per size; the median counts.
 const MOST_CALLS: f64 = 101.0;
 
-/// Measures packets of `sizes_bytes`, ascending, until about `budget` is used; two sizes at least. Collective.
+/// Measure packets of `sizes_bytes`, ascending, until about `budget` is used, but at least two sizes. Collective.
 ///
-/// A communicator keeps the curve with [`Communicator::keep_packets`].
+/// Set the curve on a communicator with [`Communicator::keep_packets`].
 pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> Result<PacketCurve, Error> {
     if comm.world_size() == 1 {
         return Err(argument("world_size", 1, "at least 2: a single rank sends no packets"));
@@ -36,7 +37,7 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
         return Err(argument("sizes_bytes", format!("{sizes_bytes:?}"), "two or more positive sizes, ascending"));
     }
     let budget_s = budget.as_secs_f64();
-    // One share for each size, one for a single packet, one for all ranks at once.
+    // One share for each size, one for a single packet, and one for the call of all ranks with all ranks.
     let share_s = budget_s / (sizes_bytes.len() + 2) as f64;
     let single = Packets { bytes: sizes_bytes[0], peer_count: 1 };
     let (single_s, mut spent_s) = timed(share_s, || single.exchange(comm))?;
@@ -55,7 +56,7 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
     }
     let latency_s = latency_s(single_s, calls[0].0.peer_count, calls[0].1);
     let point = |(packets, seconds): &(Packets, f64)| {
-        // However noisy the latency, packets are never free: half of a call is theirs.
+        // Packets take at least half of a call, however noisy the measured latency is.
         let packets_s = (seconds - latency_s).max(seconds / 2.0);
         (packets.bytes as f64, packets_s / packets.peer_count as f64)
     };
@@ -70,14 +71,15 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
     Ok(curve.crowded(excess_s / (peer_count * (peer_count - FEW_PEERS)) as f64))
 }
 
-/// Seconds of a call in which every rank sends a packet to every other, which combines them: a layer of all ranks.
+/// Time a call in seconds in which every rank sends a packet to every other, which combines them: a layer of all ranks.
 fn everybody(comm: &Communicator) -> Result<f64, Error> {
     let p = comm.world_size();
     let (mut vector, counts) = (vec![0u8; p * CROWD_BYTES], vec![CROWD_BYTES; p]);
     batch(comm, 1, &mut |comm| comm.reduce_scatter(&mut vector, Element::U8, &counts, Op::Sum, Some("direct")))
 }
 
-/// Seconds of a call, the median, and of measuring them for about `budget_s`; the same on all ranks.
+/// Return the median time of a call and the total time of all calls in seconds, for about `budget_s`; equal on all
+/// ranks.
 fn timed(budget_s: f64, mut call: impl FnMut() -> Result<f64, Error>) -> Result<(f64, f64), Error> {
     // The first call plans, and may open connections.
     call()?;
@@ -89,8 +91,8 @@ fn timed(budget_s: f64, mut call: impl FnMut() -> Result<f64, Error>) -> Result<
     Ok((seconds[seconds.len() / 2], seconds.iter().sum()))
 }
 
-/// What a call takes beside its packets, by one with a single packet and one with several; none where that cannot be
-/// told.
+/// Latency of a call without its packets, from a call with one packet and a call with several; 0 if they cannot be
+/// separated.
 fn latency_s(single_s: f64, packet_count: usize, several_s: f64) -> f64 {
     if packet_count == 1 || several_s <= single_s {
         return 0.0;
@@ -99,7 +101,7 @@ fn latency_s(single_s: f64, packet_count: usize, several_s: f64) -> f64 {
     (single_s - packet_s).max(0.0)
 }
 
-/// What every rank sends in a call, and gets.
+/// The packets that every rank sends and receives in a call.
 #[derive(Clone, Copy)]
 struct Packets {
     bytes: usize,
@@ -111,7 +113,7 @@ impl Packets {
         Packets { bytes, peer_count: (comm.world_size() - 1).min(FEW_PEERS).min((MOST_BYTES / bytes).max(1)) }
     }
 
-    /// Seconds of a call.
+    /// Time a call in seconds.
     fn exchange(self, comm: &Communicator) -> Result<f64, Error> {
         let Packets { bytes, peer_count } = self;
         let (rank, p) = (comm.rank(), comm.world_size());
@@ -128,9 +130,9 @@ mod tests {
 
     #[test]
     fn the_latency_is_what_no_packet_adds() {
-        // 10 and then 2 per packet.
+        // A latency of 10, and 2 per packet.
         assert_eq!(latency_s(12.0, 8, 26.0), 10.0);
-        // One packet tells nothing, nor do several that took no longer.
+        // Calls with one packet, or calls that take no longer with several packets, do not determine a latency.
         assert_eq!([latency_s(12.0, 1, 12.0), latency_s(12.0, 8, 11.0)], [0.0; 2]);
         assert_eq!(latency_s(1.0, 3, 9.0), 0.0);
     }

@@ -1,10 +1,10 @@
-//! The buffer pool: memory that results lived in and nobody needs any more, kept for the next.
+//! Buffer pool: keeps the memory of dropped results for reuse.
 //!
-//! Memory that is fresh from the system costs a page fault every few KiB, which is more than moving the bytes does. An
-//! iteration asks for the same sizes again and again, so what one result leaves behind fits the next.
+//! Fresh memory from the system costs a page fault every few KiB, which is more expensive than moving the bytes. An
+//! iteration requests the same sizes repeatedly, so the memory of one result fits the next.
 //!
-//! Larger buffers are regions that ranks of the same host can map, so that a rank lends them instead of sending copies.
-//! A forked child begins with an empty pool, for its parent goes on with what it shares.
+//! Larger buffers are regions that ranks of the same host can map. A rank then sends them zero-copy. A forked child
+//! starts with an empty pool, because its parent continues to use the shared memory.
 
 use ripieno_net::links::Region;
 use std::collections::VecDeque;
@@ -12,29 +12,29 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The pool keeps at most so many bytes that nobody uses.
+/// Maximum bytes of idle buffers in the pool.
 const KEPT_BYTES: usize = 512 << 20;
-/// The pool keeps at most so many buffers that nobody uses.
+/// Maximum number of idle buffers in the pool.
 const KEPT_COUNT: usize = 32;
 
-/// From here on a buffer is a region; what is sent of a smaller one is hardly worth lending.
+/// Smallest buffer that is a region. Zero-copy sends of smaller messages save almost nothing.
 const REGION_BYTES: usize = 64 << 10;
 
-/// Buffers that wait to be used again. A clone is the same pool.
+/// Idle buffers for reuse. Clones share one pool.
 #[derive(Clone, Debug, Default)]
 pub struct BufferPool {
     kept: Arc<Mutex<IdleMemory>>,
 }
 
-/// What nobody uses.
+/// The idle buffers.
 #[derive(Debug, Default)]
 struct IdleMemory {
-    /// Whose it is.
+    /// The process that owns them.
     process: u32,
     buffers: VecDeque<PooledMemory>,
 }
 
-/// Memory of a pool; goes back there when it is dropped.
+/// Memory of a pool; returns to the pool when dropped.
 #[derive(Debug)]
 pub struct PooledBuffer {
     memory: PooledMemory,
@@ -42,7 +42,7 @@ pub struct PooledBuffer {
     pool: BufferPool,
 }
 
-/// Memory that peers can map, or that they cannot.
+/// Memory that peers can map, or private memory.
 #[derive(Debug)]
 enum PooledMemory {
     Shared(Region),
@@ -50,10 +50,10 @@ enum PooledMemory {
 }
 
 impl BufferPool {
-    /// `length_bytes` bytes of any content; an error where the system has no memory for them.
+    /// Take `length_bytes` bytes with unspecified content; an error if the system has no memory for them.
     pub fn take(&self, length_bytes: usize) -> io::Result<PooledBuffer> {
         let mut kept = self.kept();
-        // At most an eighth may lie idle, lest a small result hold the memory of a large one.
+        // At most an eighth may stay unused, so that a small result does not occupy the memory of a large one.
         let most_bytes = length_bytes.saturating_add(length_bytes / 8);
         let fits = |memory: &PooledMemory| (length_bytes..=most_bytes).contains(&memory.len());
         let found = kept.buffers.iter().position(fits).and_then(|at| kept.buffers.remove(at));
@@ -65,7 +65,7 @@ impl BufferPool {
         Ok(PooledBuffer { memory, length_bytes, pool: self.clone() })
     }
 
-    /// Bytes that wait to be used again.
+    /// Return the bytes of idle buffers.
     pub fn kept_bytes(&self) -> usize {
         self.kept().bytes()
     }
@@ -103,8 +103,8 @@ impl PooledMemory {
             match Region::new(length_bytes) {
                 Ok(Some(region)) => return Ok(PooledMemory::Shared(region)),
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Err(error),
-                // A process that may have no more regions, descriptors or files of this size goes on with memory of its
-                // own, which is copied when it is sent.
+                // If the process reached a limit for regions, descriptors or file sizes, use private memory, which is
+                // copied when it is sent.
                 Ok(None) | Err(_) => {}
             }
         }
@@ -136,7 +136,7 @@ impl DerefMut for PooledMemory {
 }
 
 impl PooledBuffer {
-    /// The memory.
+    /// Return the memory.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.memory[..self.length_bytes]
     }
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn memory_that_the_system_has_not_is_an_error() {
-        // No address, and more than any machine has.
+        // A size beyond the address space, and a size beyond the memory of any machine.
         for length_bytes in [1 << 62, 1 << 46] {
             let error = BufferPool::default().take(length_bytes).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::OutOfMemory, "{error}");

@@ -1,23 +1,25 @@
-//! Algorithms that one communicator prefers to those of [`choose`](ripieno_plan::choose): found by trials of its ranks.
+//! Preferred algorithms of one communicator, found by trials of its ranks. They replace
+//! [`choose`](ripieno_plan::choose).
 //!
-//! A preference is a list of rows per collective, each for up to so many bytes in all, ascending; beyond the last row
-//! the last holds. What a call names, and [`Overrides`](crate::choice::Overrides), are stronger.
+//! A preference is a list of rows per collective. Each row holds for sizes up to its total bytes, ascending. The last
+//! row also holds for all larger sizes. The argument of a call and [`Overrides`](crate::choice::Overrides) take
+//! precedence.
 
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, Collective, Group, Needs};
 use ripieno_sim::SimulationRequest;
 
-/// Up to so many bytes, the algorithm of this name.
+/// Maximum total bytes, and the name of the algorithm.
 pub type PreferredRow = (usize, String);
 
-/// The rows of every collective; none of those that nobody tried.
+/// The rows of every collective; empty if there was no trial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preferred {
     by_collective: [Vec<(usize, &'static Algorithm)>; Collective::ALL.len()],
 }
 
 impl Preferred {
-    /// Prefers these rows for `collective`, in the place of those before.
+    /// Replace the rows of `collective`.
     pub fn set(&mut self, collective: Collective, group: &Group, rows: &[PreferredRow]) -> Result<(), Error> {
         if !rows.windows(2).all(|pair| pair[0].0 < pair[1].0) {
             return Err(argument("rows", format!("{rows:?}"), "ascending bytes"));
@@ -34,7 +36,7 @@ impl Preferred {
         Ok(())
     }
 
-    /// The preferred algorithm for a vector (all chunks together) of `bytes`, if there is one.
+    /// Return the preferred algorithm for a vector (all chunks together) of `bytes`, if any.
     #[inline]
     pub fn find(&self, collective: Collective, bytes: usize) -> Option<&'static Algorithm> {
         let rows = &self.by_collective[collective as usize];
@@ -43,10 +45,10 @@ impl Preferred {
     }
 }
 
-/// The algorithms that every call of `collective` by this group can have.
+/// Return the algorithms that support every call of `collective` by this group.
 fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> {
     let suits = |algorithm: &&Algorithm| match algorithm.needs {
-        // No algorithm states the latter of itself.
+        // No algorithm declares `CommutativeOp` itself.
         Needs::Nothing | Needs::CommutativeOp => true,
         Needs::EvenWorld => group.size() == 1 || group.size().is_multiple_of(2),
         Needs::EqualChunks => false,
@@ -54,8 +56,8 @@ fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> 
     Algorithm::of(collective).filter(suits).collect()
 }
 
-/// The algorithms that may be preferred, those together whose plans are equal on all ranks: one of them tells what all
-/// take. Bytes are those of [`SimulationRequest`].
+/// Return the algorithms that may be preferred, grouped by equal plans on all ranks: one measurement holds for the
+/// group. `bytes` is defined as in [`SimulationRequest`].
 pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
     let asked = SimulationRequest::new(collective, group.size(), bytes, 0);
     let group = group.in_order(ripieno_plan::Order::Racks);

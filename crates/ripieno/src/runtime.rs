@@ -1,4 +1,4 @@
-//! What the runs of a communicator need beside its own state.
+//! Shared resources of the runs of a communicator.
 
 use crate::choice::Overrides;
 use crate::pool::BufferPool;
@@ -6,14 +6,14 @@ use crate::ticket::Waiters;
 use ripieno_run::{Executor, Fabric};
 use std::sync::Weak;
 
-/// The shared means of all communicators of a rank, lent for one call.
+/// The resources shared by all communicators of a rank, borrowed for one call.
 pub(crate) struct Runtime<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub executor: &'a mut Executor,
-    /// Memory lent to plans that need some beside the caller's.
+    /// Memory for plans that need scratch space beside the caller's buffers.
     pub scratch: &'a BufferPool,
-    /// What runs when a call names no algorithm.
+    /// Algorithms for calls that name none.
     pub overrides: &'a Overrides,
-    /// Told when a run ends by itself.
+    /// Notified when an asynchronous run ends.
     pub waiters: &'a Weak<dyn Waiters>,
 }

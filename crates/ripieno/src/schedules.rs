@@ -1,4 +1,4 @@
-//! The schedules a communicator has made, by what was asked for: a collective that repeats is planned once.
+//! Cache of schedules by call: a repeated collective is planned once.
 
 use crate::task::TaskExtent;
 use ripieno_plan::Order;
@@ -6,15 +6,15 @@ use ripieno_run::{Call, Schedule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// More schedules than this are not kept: the oldest give way together.
+/// Maximum number of schedules; when it is exceeded, all older ones are dropped together.
 const KEPT_COUNT: usize = 512;
 
-/// Schedules by call, order and, where ranks contribute unequal amounts, by these extents.
+/// Schedules by call, by order and, if ranks contribute unequal amounts, by extents.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
     by_call: HashMap<ScheduleKey, Arc<Schedule>>,
     latest: Option<(ScheduleKey, Arc<Schedule>)>,
-    /// What is looked for, kept for its memory.
+    /// The extents of the current lookup, kept to reuse the memory.
     wanted: Vec<usize>,
 }
 
@@ -26,7 +26,7 @@ struct ScheduleKey {
 }
 
 impl Schedules {
-    /// The schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
+    /// Return the schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
     pub fn get<E>(
         &mut self,
         call: Call,
@@ -66,8 +66,8 @@ impl Schedules {
 impl ScheduleKey {
     fn holds(&self, extents: &[TaskExtent<'_>; 2]) -> bool {
         match extents {
-            // Not a comparison of slices: on nothing it may end in a memcmp at an address without a page, which costs
-            // some processors 200 ns.
+            // Not a comparison of slices: for an empty slice, it may call memcmp at an address without a page, which
+            // takes 200 ns on some processors.
             [TaskExtent::Whole, TaskExtent::Whole] => self.extents.is_empty(),
             _ => extents.iter().flat_map(TaskExtent::numbers).eq(self.extents.iter().copied()),
         }

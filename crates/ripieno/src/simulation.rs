@@ -1,4 +1,4 @@
-//! Simulations and explanations for callers who name algorithms as in calls: `chain`, `chain@random:7`, `@given`.
+//! Simulations and explanations, with algorithms named as in calls: `chain`, `chain@random:7`, `@given`.
 
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
@@ -15,19 +15,21 @@ pub use ripieno_sim::{
 use ripieno_sim::{NotSimulable, SimulationRequest, Unplayable, play_sparse, priced};
 use swarm::{Casting, Swarmed, Uncast};
 
-/// A collective that was played on a cluster.
+/// Result of a simulated collective.
 pub struct SimulationCall {
-    /// The algorithm that was asked for, or chosen.
+    /// The requested or chosen algorithm.
     pub algorithm: &'static str,
-    /// Algorithms that would have run before, but whose plans are too large: the names, and their operations.
+    /// Algorithms with precedence that were skipped because their plans are too large: names and operation counts.
     pub left_out: Vec<(&'static str, usize)>,
-    /// What came of it.
+    /// Result of the simulation.
     pub played: Played,
 }
 
-/// Plays `collective` on `cluster`, unless it is interrupted; `algorithm` is what a call would name. Bytes are those of
-/// the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for alltoall. If no algorithm
-/// is named and the plans of the usual one are too large, the algorithm with the least price among those that fit runs.
+/// Simulate `collective` on `cluster`, unless it is interrupted.
+///
+/// `algorithm` is the argument of a call. `bytes` is the size of the vector; the size of a rank's block for allgather,
+/// gather and scatter; or all bytes that a rank sends for alltoall. If no algorithm is named and the plans of the
+/// default are too large, the cheapest algorithm with small enough plans is simulated.
 pub fn simulate(
     cluster: &Cluster,
     collective: Collective,
@@ -64,13 +66,13 @@ pub fn simulate(
     })
 }
 
-/// The algorithms to try when none is named: the usual one, then the others, the cheapest first.
+/// Return the algorithms to try if none is named: the default, then the others, cheapest first.
 fn usual_first(asked: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
     let others = priced(asked, cluster).into_iter().map(|(algorithm, _)| algorithm);
     std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
 }
 
-/// Plays an algorithm, unless an estimate finds its plans too large, which takes less time than to make them.
+/// Simulate an algorithm, unless an estimate, which is faster than planning, finds its plans too large.
 fn played(
     asked: &SimulationRequest,
     algorithm: &'static Algorithm,
@@ -85,8 +87,8 @@ fn played(
     asked.play(algorithm, order, cluster, is_interrupted)
 }
 
-/// Every algorithm of `collective`, priced and, where its plans are small enough, played on `cluster`, unless it is
-/// interrupted; `order` is what a call would name, such as `@given`.
+/// Price every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough, unless
+/// interrupted. `order` is the argument of a call, such as `@given`.
 pub fn explain(
     cluster: &Cluster,
     collective: Collective,
@@ -100,8 +102,8 @@ pub fn explain(
     Explanation::of(&asked, order, cluster, is_interrupted).map_err(|_| Error::Interrupted)
 }
 
-/// A reduction of rows by a butterfly of `degrees` on `cluster`; of the features below `features` every rank
-/// contributes and wants those of its set, which ascend.
+/// Simulate a reduction of rows by a butterfly of `degrees` on `cluster`. Every rank contributes and requests the
+/// features of its set, which must ascend and be below `features`.
 pub fn simulate_sparse(
     cluster: &Cluster,
     degrees: &str,
@@ -135,12 +137,12 @@ pub fn simulate_sparse(
     })
 }
 
-/// More ranks than this share wires by turns, a thousand in the time of the bytes alone: all flows of a swarm concern
-/// each other.
+/// Above this number of ranks, the simulation does not rebalance the rates of flows at each event, because each flow of
+/// a swarm affects all others. It rebalances them a thousand times within the transfer time of the value.
 const EXACT_RANKS_MAX: usize = 128;
 
-/// One value of `bytes` for all ranks of `cluster` from `root`, by the discipline of that name. A chain runs rack by
-/// rack.
+/// Create a dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A
+/// chain is ordered by rack.
 pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<Casting, Error> {
     let p = cluster.topology.size();
     asked(cluster, Collective::Broadcast, bytes, root)?;
@@ -158,12 +160,12 @@ pub fn casting(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) ->
     Ok(casting)
 }
 
-/// Plays a dynamic broadcast on `cluster`, unless it is interrupted, which is asked from time to time.
+/// Simulate a dynamic broadcast on `cluster`, unless it is interrupted. `is_interrupted` is called periodically.
 pub fn distribute(cluster: &Cluster, casting: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Error> {
     swarm::swarm_unless(cluster, casting, is_interrupted).map_err(|uncast| not_cast(cluster, &uncast))
 }
 
-/// Each block size that was tried, 4 MiB and its halves, and what it takes on `cluster`, unless it is interrupted.
+/// Return the time on `cluster` for each block size tried (4 MiB and its halves), unless it is interrupted.
 pub fn search_block_bytes(
     cluster: &Cluster,
     casting: &Casting,

@@ -1,24 +1,24 @@
-//! What a communicator has done so far.
+//! Counters of a communicator.
 
 use ripieno_run::RunTraffic;
 use std::ops::Add;
 use std::time::Duration;
 
-/// What a communicator has done so far.
+/// Counters of a communicator since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Calls that ended well.
+    /// Number of successful calls.
     pub call_count: u64,
-    /// Time inside blocking calls; of calls up to 8 KiB, since they first waited.
+    /// Time inside blocking calls. For calls up to 8 KiB, only the time after the first wait counts.
     pub communicating: Duration,
-    /// Payload bytes that left this rank.
+    /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
-    /// Payload bytes that reached this rank.
+    /// Payload bytes received by this rank.
     pub received_bytes: u64,
 }
 
 impl Statistics {
-    /// Counts a call that ended well.
+    /// Count a successful call.
     pub(crate) fn count(&mut self, traffic: RunTraffic) {
         self.call_count += 1;
         self.sent_bytes += traffic.sent_bytes;

@@ -1,26 +1,28 @@
-//! The communicator of those who are left of a world that has failed.
+//! Shrinking: a communicator of the surviving ranks after a failure.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use ripieno_run::{JobFailure, Shrunk};
 
-/// What [`Communicator::shrink`] gives.
+/// Result of [`Communicator::shrink`].
 pub struct Survivors {
-    /// Of all who are left, in the order of their former ranks.
+    /// Communicator of all survivors, in the order of their former ranks.
     pub communicator: Communicator,
-    /// The former rank of each.
+    /// The former rank of each survivor.
     pub former_ranks: Vec<usize>,
     /// The name of the new world.
     pub job: String,
-    /// How the former one has failed.
+    /// The failure of the former world.
     pub failure: JobFailure,
 }
 
 impl Communicator {
-    /// Agrees with all others who are left of a world that has failed, and meets them in a new one. Each of them calls
-    /// it. All who come back have the same ranks beside them. This communicator is closed, with all that was split
-    /// from it, and what was in flight has ended with the failure. What dies meanwhile is left out, too, or found by
-    /// the next call, after which it is called again.
+    /// Agree on the surviving ranks of a failed world and connect them in a new world.
+    ///
+    /// Every survivor must call this method. All ranks for which the call returns have the same members. The call
+    /// closes this communicator and all communicators split from it. Runs in flight have already ended with the
+    /// failure. A rank that dies during the call is excluded, or the next collective detects its failure; then call
+    /// `shrink` again.
     pub fn shrink(&self) -> Result<Survivors, Error> {
         if !self.is_world() {
             return Err(argument("shrink", "a part of the world", "a call on the communicator of the whole world"));
@@ -28,7 +30,7 @@ impl Communicator {
         let mut held = self.hold()?;
         let core = held.core();
         let failure = core.fabric.failure().ok_or(Error::NothingFailed)?;
-        // Whose run fails is told by its handle.
+        // A failed run reports its error through its handle.
         let _ = core.executor.drive(&mut *core.fabric, false, &|| false);
         let interrupt = &mut core.executor.interrupt;
         let mut is_interrupted = || interrupt.as_mut().is_some_and(|interrupt| interrupt());

@@ -1,23 +1,23 @@
-//! Tasks: which collective, with which arguments, beside the memory that it concerns.
+//! Tasks: a collective and its arguments, without the memory.
 
 use crate::choice::AlgorithmChoice;
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, CollectiveArguments, Extents, Group, PeerSpan, Plan, Request, Span, Unsuitable};
 use ripieno_run::{Call, CallKind, Element};
 
-/// All of a buffer, however long it is.
+/// A whole buffer of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Whole;
 
-/// A collective and its arguments, as a caller gives them: the fields are the arguments of the methods of
-/// [`Communicator`](crate::Communicator). The first buffer is worked on in place, unless there is a second one for what
-/// arrives.
+/// A collective and its arguments. The fields are the arguments of the methods of
+/// [`Communicator`](crate::Communicator). The task works in place on the first buffer, unless a second buffer receives
+/// the result.
 ///
-/// Chunks are counts of elements, one per rank, that a buffer is cut into; peers are ranks with such counts, in the
-/// order in which their elements lie. A barrier has one byte of scratch. Of a message one end is this rank.
+/// Chunks are element counts, one per rank, that divide a buffer. Peers are ranks with such counts, in the order of
+/// their elements in the buffer. A barrier has one byte of scratch memory. One end of a message is this rank.
 pub type CollectiveTask<'a> = CollectiveArguments<Whole, &'a [usize], &'a [(usize, usize)]>;
 
-/// How much of a buffer a task concerns, where its plan depends on it beside the call.
+/// The part of a buffer that a task uses, if its plan depends on it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum TaskExtent<'a> {
     #[default]
@@ -28,7 +28,7 @@ pub(crate) enum TaskExtent<'a> {
 }
 
 impl<'a> TaskExtent<'a> {
-    /// What `task` says of its first buffer and of its second.
+    /// Return the extents of the first and second buffer of `task`.
     #[inline]
     pub fn all_of(task: &CollectiveTask<'a>) -> [TaskExtent<'a>; 2] {
         let mut noted = ExtentRecorder::default();
@@ -36,7 +36,7 @@ impl<'a> TaskExtent<'a> {
         noted.extents
     }
 
-    /// The numbers of the extent, behind how many they are.
+    /// Return the number of entries of the extent, followed by the entries.
     pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
         let (one, counts, peers): (Option<usize>, &[usize], &[(usize, usize)]) = match *self {
             TaskExtent::Whole => (None, &[], &[]),
@@ -47,7 +47,7 @@ impl<'a> TaskExtent<'a> {
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
 
-    /// Whether the extent fits `group` and all of a buffer.
+    /// Check the extent against `group` and the whole buffer.
     #[inline]
     fn check(&self, [chunks, peers]: [&'static str; 2], whole: Span, group: &Group) -> Result<(), Error> {
         match self {
@@ -57,7 +57,7 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// How many elements are for `rank` or come from it, where that is said.
+    /// Return the number of elements for or from `rank`, if the extent states it.
     fn count_of(&self, rank: usize) -> Option<usize> {
         match self {
             TaskExtent::Whole | TaskExtent::One(_) => None,
@@ -66,7 +66,7 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// The spans that `whole` is cut into.
+    /// Return the spans that divide `whole`.
     fn spans(&self, whole: Span) -> Spans {
         match *self {
             TaskExtent::Whole | TaskExtent::One(_) => Spans::default(),
@@ -76,7 +76,7 @@ impl<'a> TaskExtent<'a> {
     }
 }
 
-/// Notes the extents of a task.
+/// Records the extents of a task.
 #[derive(Default)]
 struct ExtentRecorder<'a> {
     extents: [TaskExtent<'a>; 2],
@@ -112,16 +112,16 @@ impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a
     }
 }
 
-/// What a buffer is cut into: one of the two, or nothing.
+/// Division of a buffer into chunks or peers, or no division.
 #[derive(Default)]
 struct Spans {
     chunks: Vec<Span>,
     peers: Vec<PeerSpan>,
 }
 
-/// Puts spans in the place of counts.
+/// Replaces counts by spans.
 struct Placed<'a> {
-    /// Of each buffer all, and what it is cut into.
+    /// For each buffer, its whole span and its division.
     buffers: [(Span, &'a Spans); 2],
     next: usize,
 }
@@ -151,7 +151,7 @@ impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
     }
 }
 
-/// Whether the arguments, among them the `extents` of two buffers, fit `group` and the buffers.
+/// Check the arguments, including the `extents` of two buffers, against `group` and the buffers.
 #[inline]
 pub(crate) fn check(
     task: &CollectiveTask<'_>,
@@ -182,7 +182,7 @@ pub(crate) fn check(
     }
 }
 
-/// What other ranks must have asked for too; its form is 0.
+/// Return the call that ranks compare; its form is 0.
 #[inline]
 pub(crate) fn call(
     task: &CollectiveTask<'_>,
@@ -200,14 +200,14 @@ pub(crate) fn call(
             algorithm,
             op: task.op(),
             root: task.root().unwrap_or(0) as u32,
-            // Every rank has another count of what goes to a second buffer.
+            // The element counts of a second buffer differ between ranks.
             element_count: if task.has_output() { 0 } else { element_count },
         },
     };
     Call { kind, element, form: 0 }
 }
 
-/// The counts per rank among `extents` that all ranks give alike.
+/// Return the counts per rank among `extents` that must be equal on all ranks.
 #[inline]
 pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     match *extents {
@@ -216,7 +216,7 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// What a plan depends on beside the call: the `extents`, or what stands for them where the whole buffer is meant.
+/// Return the data that a plan depends on beside the call: the `extents`, or a substitute if they are the whole buffer.
 #[inline]
 pub(crate) fn depends_on<'a>(
     task: &CollectiveTask<'a>,
@@ -230,7 +230,7 @@ pub(crate) fn depends_on<'a>(
     }
 }
 
-/// This rank's plan for `task` on all of `main`, and of `output` where there is a second buffer.
+/// Return this rank's plan for `task` on all of `main`, and of `output` if there is a second buffer.
 pub(crate) fn plan(
     task: &CollectiveTask<'_>,
     algorithm: &Algorithm,
@@ -278,7 +278,7 @@ fn check_peers(name: &'static str, peers: &[(usize, usize)], element_count: usiz
     check_total(peers.iter().map(|&(_, count)| count), element_count).map_err(|expected| wrong(&expected))
 }
 
-/// What a rank has for itself, if anything, is what it gets of itself.
+/// Check that the count that a rank sends to itself, if any, equals the count that it receives from itself.
 fn check_own(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -> Result<(), Error> {
     if out_count == in_count {
         return Ok(());
@@ -287,7 +287,7 @@ fn check_own(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -
     Err(argument("elements from itself", into, &format!("{out}, as many as rank {} has for itself", group.rank())))
 }
 
-/// What was expected, unless `counts` add up to `element_count`.
+/// Return a description of the expected value unless `counts` add up to `element_count`.
 fn check_total(mut counts: impl Iterator<Item = usize>, element_count: usize) -> Result<(), String> {
     let total = counts.try_fold(0usize, |sum, count| sum.checked_add(count));
     if total == Some(element_count) { Ok(()) } else { Err(format!("a sum of {element_count}")) }

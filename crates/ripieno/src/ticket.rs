@@ -1,4 +1,4 @@
-//! Tickets: where the end of an asynchronous run is told, and its memory put.
+//! Tickets: result and memory of an asynchronous run.
 
 use crate::error::Error;
 use crate::lock::lock;
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Threads that wait for a run to end.
 pub(crate) trait Waiters: Send + Sync {
-    /// Says to them that one has ended.
+    /// Notify the waiting threads that a run has ended.
     fn tell_end(&self);
 }
 
-/// Where the result of a run is put.
+/// Storage for the result of a run.
 pub(crate) struct ResultSlot<M> {
-    /// How it has ended, if it has.
+    /// The result, once the run has ended.
     ended: OnceLock<Result<(), Error>>,
-    /// What it worked on, from a good end on.
+    /// The memory of the run, after it has ended successfully.
     memory: Mutex<Option<M>>,
 }
 
-/// Tells a ticket once; that the communicator is closed if nothing else was told.
+/// Sets the result of a ticket once. If it is dropped before, the result is that the communicator is closed.
 pub(crate) struct Completion<M> {
     ticket: Option<Arc<ResultSlot<M>>>,
     waiters: Weak<dyn Waiters>,
@@ -31,17 +31,17 @@ impl<M> Default for ResultSlot<M> {
 }
 
 impl<M> ResultSlot<M> {
-    /// What tells the ticket, and those who wait for a call to end.
+    /// Return the completion that sets the result and notifies the threads that wait for a call to end.
     pub fn completion(ticket: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
         Completion { ticket: Some(ticket.clone()), waiters: waiters.clone() }
     }
 
-    /// How the run has ended, if it has.
+    /// Return the result, once the run has ended.
     pub fn ended(&self) -> Option<Result<(), Error>> {
         self.ended.get().cloned()
     }
 
-    /// What the run worked on, once, after a good end.
+    /// Take the memory of the run; `Some` only once, after the run has ended successfully.
     pub fn take(&self) -> Option<M> {
         lock(&self.memory).take()
     }

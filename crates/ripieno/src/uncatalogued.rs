@@ -1,4 +1,4 @@
-//! Runs of plans that no algorithm of the catalogue has made.
+//! Runs of plans that are not from an algorithm of the catalogue.
 
 use crate::communicator::Communicator;
 use crate::error::Error;
@@ -9,8 +9,8 @@ use ripieno_plan::Plan;
 use ripieno_run::{BufferMemory, Call};
 
 impl Communicator {
-    /// Runs `plan`, which names ranks of this communicator, to its end, as the next collective of all ranks: their
-    /// calls are equal.
+    /// Run `plan`, in ranks of this communicator, to its end as the next collective of all ranks. All ranks must make
+    /// equal calls.
     pub(crate) fn run_uncatalogued(&self, call: Call, plan: Plan, buffers: [BufferMemory<'_>; 3]) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
@@ -18,8 +18,8 @@ impl Communicator {
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    /// As [`Communicator::run_uncatalogued`], but returns at once; the run goes on without the caller. The plan has no
-    /// scratch.
+    /// Like [`Communicator::run_uncatalogued`], but asynchronous: it returns at once. The plan must not need scratch
+    /// memory.
     pub(crate) fn start_uncatalogued<M: OwnedBuffers>(
         &self,
         call: Call,
@@ -35,7 +35,7 @@ impl Communicator {
         Ok(Handle::new(ticket, self.shared.clone()))
     }
 
-    /// Memory for one run, of any content.
+    /// Take memory for one run, with unspecified content.
     pub(crate) fn scratch(&self, length_bytes: usize) -> Result<PooledBuffer, Error> {
         let pool = self.hold()?.core().scratch.clone();
         pool.take(length_bytes).map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })

@@ -1,11 +1,10 @@
-//! What the communicators of one rank share: the links, the runs in flight, and the thread that moves these on while
-//! the program is elsewhere.
+//! State shared by the communicators of one rank: the links, the runs in flight, and the background thread.
 //!
-//! Whoever holds the core moves everything on: a blocking call does, so does a wait, and between these the background
-//! thread, which gives way as soon as somebody else wants the core. It begins with the first asynchronous call, sleeps
-//! while nothing is in flight and ends when the world is closed.
+//! The holder of the core makes progress on all runs. A blocking call does so, and so does a wait. Between them, the
+//! background thread makes progress, and yields as soon as another thread requests the core. It starts with the first
+//! asynchronous call, sleeps while nothing is in flight, and ends when the world is closed.
 //!
-//! A thread that has had the core many times in a row, with nothing in flight, is given it ([`crate::bias`]).
+//! A thread that has held the core many times in a row, with nothing in flight, gets it by bias ([`crate::biased_lock`]).
 
 mod slot;
 
@@ -26,65 +25,65 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What only one thread at a time works with.
+/// State that only one thread at a time may use.
 pub(crate) struct Core {
     pub fabric: Box<dyn Fabric>,
     pub executor: Executor,
-    /// Memory lent to plans that need some beside the caller's.
+    /// Memory for plans that need scratch space beside the caller's buffers.
     pub scratch: BufferPool,
-    /// What runs when a call names no algorithm.
+    /// Algorithms for calls that name none.
     pub overrides: Overrides,
-    /// The communicators, in the order in which they were made; `None` where one is closed.
+    /// The communicators, in order of creation; `None` for a closed one.
     pub communicators: Vec<Option<Box<CommunicatorState>>>,
-    /// How many splits this rank knows of: the next one's number is larger.
+    /// Number of splits that this rank knows. The next split gets a larger number.
     pub split_count: u32,
-    /// How often the world was replicated.
+    /// Number of times that the world was replicated.
     pub replicated_count: u32,
-    /// How often the members of a group, by their ranks in the world, have met to make one.
+    /// Number of groups created by the same members; the keys are their ranks in the world.
     pub meetings: BTreeMap<Arc<[usize]>, u64>,
 }
 
-/// The world can be replicated so often; these numbers of communicators are not for parts of it.
+/// Maximum number of replications of the world. Parts of the world do not use these communicator numbers.
 pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
-/// So many numbers are for groups whose members meet.
+/// Number of communicator numbers that are reserved for groups.
 pub(crate) const MEETING_NUMBERS: u32 = 1 << 28;
-/// How long a thread waits for the core before it asks whether its user still wants to.
+/// Time that a thread waits for the core before it calls the interrupt function.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// Asked by a thread that waits: whether its user does not want to wait any longer.
+/// Interrupt function of a waiting thread: returns whether the user wants to stop waiting.
 type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// A core and the ways to it.
+/// The core, and the locks that protect it.
 pub(crate) struct CoreShared {
-    /// Whose the core is as long as [`CoreState::Given`].
+    /// The owner of the core in [`CoreState::Given`].
     bias: BiasedLock<AtomicU64>,
-    /// Where the core lies then, as long as that thread is not inside.
+    /// Storage of the core in [`CoreState::Given`], while the owner is not inside.
     given: LentCore,
-    /// Locked for moments only, by threads that never wait for anything else meanwhile.
+    /// Locked only briefly. A thread that holds this lock never waits for anything else.
     slot: Mutex<CoreSlot>,
-    /// How many threads wait for the core; changed with the slot locked.
+    /// Number of threads that wait for the core; only changed with the slot locked.
     wanted: AtomicUsize,
-    /// Told to them that the core is free, that a call in flight has ended or that the world is closed.
+    /// Notifies waiting threads that the core is free, that a call in flight has ended or that the world is closed.
     freed: Condvar,
-    /// Told that there is something for the background thread to do, or that the world is closed.
+    /// Notifies the background thread that it has work, or that the world is closed.
     changed: Condvar,
     interrupt: Mutex<Option<WaitInterrupt>>,
-    /// This rank of the world.
+    /// This rank in the world.
     rank: usize,
     remote: Arc<dyn Remote>,
-    /// What the executor's recorder counts for whoever reads it.
+    /// Counters of the executor's recorder, readable without the core.
     pub gauge: Arc<Gauge>,
     background: Mutex<Option<JoinHandle<()>>>,
-    /// Itself, for runs that end by themselves.
+    /// Reference to itself, for runs that end asynchronously.
     waiters: Weak<dyn Waiters>,
 }
 
-/// The core, held.
+/// Guard of the held core.
 pub(crate) struct CoreGuard<'a> {
     /// `None` once the world is closed.
     core: Option<Box<Core>>,
     shared: &'a Arc<CoreShared>,
-    /// The number of this thread if it has it by the bias.
+    /// The number of this thread if it holds the core by bias.
     by_bias: Option<u64>,
 }
 
@@ -111,7 +110,7 @@ impl CoreShared {
         })
     }
 
-    /// Asks `interrupt` whenever somebody has waited, for the core or in a call.
+    /// Call `interrupt` whenever a thread has waited, for the core or in a call.
     pub fn set_interrupt(self: &Arc<CoreShared>, interrupt: WaitInterrupt) -> Result<(), Error> {
         let asked = interrupt.clone();
         self.hold()?.core().executor.interrupt = Some(Box::new(move || asked()));
@@ -119,8 +118,8 @@ impl CoreShared {
         Ok(())
     }
 
-    /// Waits for the core, which the background thread gives at once, a caller that is blocked when it is done. Who is
-    /// interrupted meanwhile has told the job, which ends the call that it waited for.
+    /// Wait for the core. The background thread yields it at once; a blocking caller releases it when its call ends. An
+    /// interrupted waiter reports the interruption to the job, which ends the call of the holder.
     #[inline]
     pub fn hold(self: &Arc<CoreShared>) -> Result<CoreGuard<'_>, Error> {
         if let Some(held) = self.enter() {
@@ -129,14 +128,14 @@ impl CoreShared {
         self.hold_unless(&|| false).and_then(|held| held.ok_or(Error::Closed))
     }
 
-    /// The core, if it is given to this thread.
+    /// Return the core if it is biased to this thread.
     #[inline]
     pub fn enter(self: &Arc<CoreShared>) -> Option<CoreGuard<'_>> {
         let me = this_thread();
         match self.bias.enter(me) {
             EnterResult::No => None,
             EnterResult::Yes => {
-                // SAFETY: the bias lets this thread in alone.
+                // SAFETY: the bias admits only this thread.
                 let core = unsafe { self.given.take() };
                 Some(CoreGuard { core, shared: self, by_bias: Some(me) })
             }
@@ -147,7 +146,8 @@ impl CoreShared {
         }
     }
 
-    /// As [`CoreShared::hold`], but waits no longer than until `is_over`, which the end of a call in flight may change.
+    /// Like [`CoreShared::hold`], but return `None` as soon as `is_over` holds. The end of a call in flight may change
+    /// `is_over`.
     pub fn hold_unless(self: &Arc<CoreShared>, is_over: &dyn Fn() -> bool) -> Result<Option<CoreGuard<'_>>, Error> {
         if let Some(held) = self.enter() {
             return Ok(Some(held));
@@ -177,12 +177,12 @@ impl CoreShared {
             }
         };
         self.wanted.fetch_sub(1, Ordering::SeqCst);
-        // The background thread has stood back for this one.
+        // The background thread may have yielded to this one.
         self.changed.notify_one();
         held
     }
 
-    /// The core, if nobody has it.
+    /// Take the core if it is free.
     fn take<'a>(self: &'a Arc<CoreShared>, slot: &mut CoreSlot) -> Option<Result<CoreGuard<'a>, Error>> {
         self.take_back(slot);
         match std::mem::replace(&mut slot.core, CoreState::Held) {
@@ -202,18 +202,18 @@ impl CoreShared {
         }
     }
 
-    /// Takes the core back from the thread that it is given to; where that is inside it stays there until it leaves.
+    /// Revoke the bias of the core. If the biased thread is inside, the core stays with it until it leaves.
     fn take_back(&self, slot: &mut CoreSlot) {
         if !matches!(slot.core, CoreState::Given) || !self.bias.take_back() {
             return;
         }
         slot.turns.regret();
-        // SAFETY: with the slot locked, the bias taken back, and nobody inside.
+        // SAFETY: the slot is locked, the bias is revoked, and no thread is inside.
         let core = unsafe { self.given.take() };
         slot.put(core.expect("who leaves puts it back"));
     }
 
-    /// Whether the user does not want to wait any longer; the other ranks are told.
+    /// Return whether the user wants to stop waiting. If so, report it to the other ranks.
     fn is_interrupted(&self) -> bool {
         let interrupt = lock(&self.interrupt).clone();
         let is_interrupted = interrupt.is_some_and(|interrupt| interrupt());
@@ -228,7 +228,8 @@ impl CoreShared {
         is_interrupted
     }
 
-    /// Lets go of a closed communicator without waiting for the core: who drops one may hold what its holder waits for.
+    /// Release a closed communicator without waiting for the core: the caller may hold a lock that the holder waits
+    /// for.
     pub fn retire(self: &Arc<CoreShared>, number: usize) {
         if let Some(mut held) = self.enter() {
             held.core().communicators[number] = None;
@@ -243,11 +244,11 @@ impl CoreShared {
         }
     }
 
-    /// Gives the core, which is free, to this thread.
+    /// Bias the free core to this thread.
     fn give(&self, slot: &mut CoreSlot) {
         match std::mem::replace(&mut slot.core, CoreState::Given) {
             CoreState::Free(core) => {
-                // SAFETY: nobody is inside, for nobody has the bias.
+                // SAFETY: no thread has the bias, so no thread is inside.
                 unsafe { self.given.put(Some(core)) };
                 self.bias.give(this_thread());
             }
@@ -255,7 +256,7 @@ impl CoreShared {
         }
     }
 
-    /// Lays the core down where all find it, after its thread has left and the bias was taken back.
+    /// Return the core to the slot after its thread has left and the bias was revoked.
     #[cold]
     #[inline(never)]
     fn put_back(&self) {
@@ -268,22 +269,22 @@ impl CoreShared {
         self.wanted.load(Ordering::SeqCst) > 0
     }
 
-    /// This rank of the world.
+    /// Return this rank in the world.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// What reaches the fabric while another thread holds the core.
+    /// Return the part of the fabric that works while another thread holds the core.
     pub fn remote(&self) -> &dyn Remote {
         &*self.remote
     }
 
-    /// The same, for whoever outlives this.
+    /// Return the same as an owned reference, for callers that outlive `self`.
     pub fn remote_of_all(&self) -> Arc<dyn Remote> {
         self.remote.clone()
     }
 
-    /// Starts the background thread, unless it runs.
+    /// Start the background thread, unless it is running.
     fn ensure_background(self: &Arc<CoreShared>) -> Result<(), Error> {
         let mut background = lock(&self.background);
         if background.is_none() {
@@ -295,7 +296,7 @@ impl CoreShared {
         Ok(())
     }
 
-    /// The life of the background thread.
+    /// Main loop of the background thread.
     fn move_on(self: &Arc<CoreShared>) {
         let mut slot = lock(&self.slot);
         loop {
@@ -308,7 +309,7 @@ impl CoreShared {
                 Some(Some(Ok(mut held))) => {
                     drop(slot);
                     let Core { fabric, executor, .. } = held.core();
-                    // Whose run fails is told by its handle.
+                    // A failed run reports its error through its handle.
                     let _ = executor.drive(&mut **fabric, false, &|| self.is_wanted());
                     drop(held);
                     slot = lock(&self.slot);
@@ -318,11 +319,11 @@ impl CoreShared {
         }
     }
 
-    /// Ends the runs in flight, unless this thread panics, then the links and the background thread.
+    /// End the runs in flight (unless this thread panics), then close the links and end the background thread.
     pub fn close(self: &Arc<CoreShared>) {
         let held = loop {
             match self.hold() {
-                // The job has been told, so whoever holds the core gives up.
+                // The interruption was reported to the job, so the holder of the core will end its call.
                 Err(Error::Interrupted) => {}
                 held => break held.ok(),
             }
@@ -330,13 +331,13 @@ impl CoreShared {
         let core = held.and_then(|mut held| {
             if !std::thread::panicking() {
                 let Core { fabric, executor, .. } = held.core();
-                // Whose run fails is told by its handle.
+                // A failed run reports its error through its handle.
                 let _ = executor.drive(&mut **fabric, true, &|| false);
             }
             held.core.take()
         });
         if let Some(background) = lock(&self.background).take() {
-            // It has nothing to say; a panic of it has ended the runs in flight.
+            // The thread has no result. If it panicked, the runs in flight have ended.
             let _ = background.join();
         }
         drop(core);
@@ -345,7 +346,7 @@ impl CoreShared {
 
 impl Waiters for CoreShared {
     fn tell_end(&self) {
-        // With the lock held, nobody is between looking and waiting.
+        // With the lock held, no thread is between its check and its wait.
         let _slot = lock(&self.slot);
         if self.is_wanted() {
             self.freed.notify_all();
@@ -358,7 +359,7 @@ impl CoreGuard<'_> {
         self.core.as_mut().expect("whoever takes the core out lets this go")
     }
 
-    /// One of the communicators and what its runs need, unless it is closed.
+    /// Return a communicator and the runtime for its runs; an error if it is closed.
     pub fn communicator(&mut self, number: usize) -> Result<(Runtime<'_>, &mut CommunicatorState), Error> {
         let waiters = &self.shared.waiters;
         let Core { fabric, executor, scratch, overrides, communicators, .. } = self.core();
@@ -366,7 +367,7 @@ impl CoreGuard<'_> {
         Ok((Runtime { fabric: &mut **fabric, executor, scratch, overrides, waiters }, state))
     }
 
-    /// Sees to it that runs in flight move on when nobody holds the core.
+    /// Make sure that runs in flight make progress while no thread holds the core.
     pub fn ensure_background(&self) -> Result<(), Error> {
         self.shared.ensure_background()
     }

@@ -1,68 +1,68 @@
-//! Where the core of a rank lies, and how a thread comes to be given it.
+//! Location of a rank's core, and the rule for its bias to a thread.
 
 use super::Core;
 use ripieno_net::can_fence_threads;
 use std::cell::UnsafeCell;
 
-/// A thread that has had the core so often in a row is given it.
+/// Number of consecutive holds after which a thread gets the bias.
 const GIVEN_AFTER: u32 = 32;
-/// Each time that this turns out wrong, so many times two more often.
+/// Each revocation multiplies the number by two to this power.
 const GIVEN_AFTER_MORE: u32 = 3;
 
-/// Where the core lies when nobody holds it.
+/// Slot of the core while no thread holds it.
 pub(crate) struct CoreSlot {
     pub core: CoreState,
     pub turns: LockTurns,
-    /// Communicators that were closed while the core was held, until it is free.
+    /// Communicators that were closed while the core was held. They are removed when it becomes free.
     pub retired: Vec<usize>,
 }
 
-/// Which thread had the core last, and how many times in a row.
+/// The thread that held the core last, and how many times in a row.
 #[derive(Default)]
 pub(crate) struct LockTurns {
     thread: u64,
     count: u32,
-    /// How often it was given and taken back.
+    /// Number of times that the bias was revoked.
     regrets: u32,
 }
 
-/// Who has the core.
+/// State of the core.
 pub(crate) enum CoreState {
     Free(Box<Core>),
     Held,
-    /// To one thread, which goes in and out without this lock.
+    /// Biased to one thread, which enters and leaves without this lock.
     Given,
     /// The world is closed.
     Gone,
 }
 
-/// Where the core lies when it is given to a thread and that is not inside.
+/// Storage of a biased core while its thread is not inside.
 #[derive(Default)]
 pub(crate) struct LentCore(UnsafeCell<Option<Box<Core>>>);
 
-// SAFETY: a core may be used by any thread, and whoever calls `take` or `put` is alone.
+// SAFETY: any thread may use a core, and the caller of `take` or `put` has exclusive access.
 unsafe impl Sync for LentCore {}
 
 impl LentCore {
     /// # Safety
-    /// The caller is inside, or has the slot locked after the bias was taken back and nobody is inside.
+    /// The caller is inside, or has locked the slot after the bias was revoked and no thread is inside.
     #[inline]
     pub unsafe fn take(&self) -> Option<Box<Core>> {
-        // SAFETY: the caller is alone.
+        // SAFETY: the caller has exclusive access.
         unsafe { (*self.0.get()).take() }
     }
 
     /// # Safety
-    /// As of [`LentCore::take`].
+    /// See [`LentCore::take`].
     #[inline]
     pub unsafe fn put(&self, core: Option<Box<Core>>) {
-        // SAFETY: the caller is alone.
+        // SAFETY: the caller has exclusive access.
         unsafe { *self.0.get() = core };
     }
 }
 
 impl CoreSlot {
-    /// Lays the core down, without what was retired meanwhile.
+    /// Put the core back, without the communicators that were retired meanwhile.
     pub fn put(&mut self, mut core: Box<Core>) {
         self.retired.drain(..).for_each(|number| core.communicators[number] = None);
         self.core = CoreState::Free(core);
@@ -75,13 +75,13 @@ impl LockTurns {
         self.thread = thread;
     }
 
-    /// Whether the thread that has the core now is to be given it.
+    /// Return whether the current holder should get the bias.
     pub fn are_enough(&mut self) -> bool {
         let needed = GIVEN_AFTER << (GIVEN_AFTER_MORE * self.regrets).min(u32::BITS / 2);
         self.count >= needed && can_fence_threads()
     }
 
-    /// Notes that it was given in vain.
+    /// Count a revocation of the bias.
     pub fn regret(&mut self) {
         self.regrets = self.regrets.saturating_add(1).min(u32::BITS);
         self.count = 0;

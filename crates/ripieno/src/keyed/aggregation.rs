@@ -1,9 +1,9 @@
-//! Keyed aggregation: rows come in many adds, those of equal keys combine as they come.
+//! Keyed aggregation: rows arrive in many adds, and rows of equal keys are combined as they arrive.
 //!
-//! As long as there are few keys, they and their rows are kept together, in a table that fits a core's cache. With
-//! more, and with several threads, rows go to their parts first: integers with short rows are scattered, and combined
-//! once many wait; of others only the numbers of the rows are sorted. Threads then take parts, so that the rows of a
-//! key combine in the order in which they came, whatever the number of threads.
+//! While there are few keys, all keys and rows are in one table that fits a core's cache. With more keys and several
+//! threads, rows are first partitioned. Integer keys with short rows are scattered to staging buffers, and combined
+//! once many rows are staged. For other keys, only the row numbers are sorted. Threads then process whole parts. Rows
+//! of a key are therefore combined in order of arrival, for any number of threads.
 //! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
 use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
@@ -18,43 +18,43 @@ use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
 use ripieno_run::Element;
 use std::ops::Range;
 
-/// The table of all keys is given up when it has taken so many bytes.
+/// Size at which the table of all keys is split into parts.
 const FRONT_BYTES: usize = 512 << 10;
-/// Rows are added so many at a time, by each thread.
+/// Number of rows that each thread adds at a time.
 const CHUNK_ROWS: usize = 1 << 18;
-/// To the table of all keys, rows are added so many at a time.
+/// Number of rows that are added to the table of all keys at a time.
 const FRONT_CHUNK_ROWS: usize = 1 << 14;
-/// Scattered rows wait until there are twice as many bytes of them as of tables, but at least and at most so many.
+/// Minimum and maximum bytes of staged rows. In between, the limit is twice the bytes of the tables.
 const STAGED_BYTES: [usize; 2] = [16 << 20, 64 << 20];
-/// About what adding a row costs, in operations.
+/// Approximate cost of adding a row, in operations.
 const ROW_OPERATIONS: usize = 10;
-/// More threads than this do not add: there are as many parts.
+/// Maximum number of threads that add rows: one per part.
 const MOST_THREADS: usize = PART_COUNT;
 
-/// Rows under keys, equal keys combined.
+/// Rows under keys, with equal keys combined.
 ///
-/// The key decides the part: `part_of(hash, part_count)`, and the part its home rank: `part / parts_per_rank`. Rows of
-/// a key combine in the order in which they are added, whatever the number of threads and the memory limit.
+/// The key determines the part, `part_of(hash, part_count)`. The part determines its owner, `part / parts_per_rank`.
+/// Rows of a key are combined in order of arrival, for any number of threads and any memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) form: KeyedForm,
     pub(super) homes: PartOwners,
-    /// All keys, as long as they are few; then there is nothing in the parts.
+    /// The table of all keys, while there are few; the parts are empty then.
     front: Option<KeyedPart>,
     parts: Vec<KeyedPart>,
-    /// For each part, rows that wait.
+    /// For each part, the staged rows.
     staged: Vec<StagingBuffer>,
     limited: Option<Limited>,
-    /// What has failed half way: some of the rows are here, and nobody knows which.
+    /// The error of an operation that failed halfway. An unknown subset of its rows was added.
     failed: Option<Error>,
 }
 
 impl Aggregation {
-    /// No rows yet, of keys that have their homes at `rank_count` ranks.
+    /// Create an empty aggregation with keys owned by `rank_count` ranks.
     ///
     /// # Errors
-    /// The operation has no meaning on the element; or there are no ranks, more of them than a job can have, or rows of
-    /// more bytes than memory.
+    /// The operation is not defined for the element type; `rank_count` is 0 or more than a job can have; or rows are
+    /// too large for any memory.
     pub fn new(form: KeyedForm, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
         form.check_width()?;
         let (reduction, homes) = (form.reduction()?, PartOwners::new(rank_count)?);
@@ -70,21 +70,21 @@ impl Aggregation {
         })
     }
 
-    /// What the data looks like.
+    /// Return the form of the data.
     pub fn form(&self) -> &KeyedForm {
         &self.form
     }
 
-    /// How many parts there are for each rank.
+    /// Return the number of parts per rank.
     pub fn parts_per_rank(&self) -> usize {
         self.homes.parts_per_rank
     }
 
-    /// Adds a row for each key. `ranks` are the home ranks of the rows; without, the hash decides.
+    /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
     ///
     /// # Errors
-    /// Keys of another kind, values that are not a row per key, a rank that is not there: nothing is added. A disk that
-    /// is full: some rows are added and others are not, so every later call fails with the same error.
+    /// Keys of another kind, values that are not a row per key, or an invalid rank: nothing is added. A full disk: an
+    /// unknown subset of the rows is added, so every later call fails with the same error.
     pub fn add(
         &mut self,
         keys: KeyColumn<'_>,
@@ -101,7 +101,7 @@ impl Aggregation {
         self.change(|own| own.add_rows(keys, rows, ranks, &threads))
     }
 
-    /// Does what may fail half way. Once it has, that is the answer to everything.
+    /// Run an operation that may fail halfway. After such a failure, every later operation returns the same error.
     fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
         self.check_whole()?;
         let done = work(self);
@@ -113,7 +113,7 @@ impl Aggregation {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds rows that have been checked.
+    /// Add rows that have been checked.
     fn add_rows(
         &mut self,
         keys: KeyColumn<'_>,
@@ -146,7 +146,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// The first of `rows` that are added together: `most`, or what the memory limit allows.
+    /// Return the first of `rows` that are added together: `most`, or as many as the memory limit allows.
     fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
         let mut count = rows.len().min(most);
         if let Some(limited) = &self.limited {
@@ -157,7 +157,7 @@ impl Aggregation {
         rows.start..rows.start + count
     }
 
-    /// Moves rows to their parts.
+    /// Move rows to their parts.
     fn add_to_parts(
         &mut self,
         keys: KeyColumn<'_>,
@@ -193,7 +193,8 @@ impl Aggregation {
         });
     }
 
-    /// With how many bytes waiting rows are combined: enough to make it worth bringing the tables into the cache.
+    /// Return the number of staged bytes at which rows are combined: enough to justify loading the tables into the
+    /// cache.
     fn most_staged_bytes(&self) -> usize {
         let [least, most] = STAGED_BYTES;
         let table_bytes: usize = self.parts.iter().map(KeyedPart::size_bytes).sum();
@@ -201,7 +202,7 @@ impl Aggregation {
         (2 * table_bytes).clamp(least, most).min(allowed)
     }
 
-    /// Combines the rows that wait.
+    /// Combine the staged rows.
     pub(super) fn add_staged(&mut self, threads: &Threads) {
         let row_count: usize = self.staged.iter().map(|staged| staged.keys.len()).sum();
         let operations = ROW_OPERATIONS * row_count / self.parts.len();
@@ -212,7 +213,7 @@ impl Aggregation {
         });
     }
 
-    /// Moves the keys that were kept together to their parts. From now on all rows go there.
+    /// Move the table of all keys to the parts. From now on, all rows are added to parts.
     pub(super) fn spread(&mut self, threads: &Threads) {
         if let Some(front) = self.front.take().filter(|front| !front.is_empty()) {
             let block = front.into_block();
@@ -221,10 +222,10 @@ impl Aggregation {
         }
     }
 
-    /// Adds the rows of a block, all of whose keys belong to part `part`.
+    /// Add the rows of a block with keys of part `part` only.
     ///
     /// # Errors
-    /// As [`Aggregation::add`].
+    /// See [`Aggregation::add`].
     ///
     /// # Panics
     /// If there is no such part.
@@ -232,10 +233,10 @@ impl Aggregation {
         self.add_view(&block.view(), part)
     }
 
-    /// Adds the rows of a block that lives elsewhere, as [`Aggregation::add_block`] does.
+    /// Add the rows of a borrowed block, like [`Aggregation::add_block`].
     ///
     /// # Errors
-    /// As [`Aggregation::add`].
+    /// See [`Aggregation::add`].
     ///
     /// # Panics
     /// If there is no such part.
@@ -244,7 +245,7 @@ impl Aggregation {
         self.change(|own| own.add_view_of(block, own.form.element, part))
     }
 
-    /// Adds the rows of a block, which are in this type.
+    /// Add the rows of a block, which have this type.
     fn add_view_of(&mut self, block: &BlockView<'_>, element: Element, part: usize) -> Result<(), Error> {
         self.spread(&Threads::new(1));
         self.make_room(self.growth_bytes(block.keys) + block.values.len())?;
@@ -254,10 +255,10 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Adds all rows of `other`, after those that have come.
+    /// Add all rows of `other`, after the existing rows.
     ///
     /// # Errors
-    /// `other` has another form or other ranks; or as [`Aggregation::add`].
+    /// `other` has another form or other ranks; otherwise see [`Aggregation::add`].
     pub fn absorb(&mut self, other: Aggregation) -> Result<(), Error> {
         if (self.form, self.homes) != (other.form, other.homes) {
             let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.homes.rank_count);
@@ -274,7 +275,8 @@ impl Aggregation {
         })
     }
 
-    /// What adding a row for each of these keys may take, in bytes: tables and rows double when they grow.
+    /// Return the maximum memory that adding a row for each of these keys may take: tables and rows double when they
+    /// grow.
     fn growth_bytes(&self, keys: KeyColumn<'_>) -> usize {
         let table_bytes = match self.form.keys {
             KeyKind::Int64 => 64,
@@ -284,10 +286,10 @@ impl Aggregation {
         2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.held_row_bytes())
     }
 
-    /// Ends the adding.
+    /// End the adds, and return the parts.
     ///
     /// # Errors
-    /// What was spilled cannot be merged for want of room, or cannot be read back; or an add has failed before.
+    /// The disk is too full to merge spilled parts, or they cannot be read back; or an earlier add has failed.
     pub fn seal(mut self, threads: &Threads) -> Result<Parts, Error> {
         self.check_whole()?;
         self.spread(threads);
@@ -299,19 +301,19 @@ impl Aggregation {
         Parts::sealed(self.form, self.homes, self.parts, self.limited, threads)
     }
 
-    /// Bytes that were written to files so far.
+    /// Return the bytes written to files so far.
     pub fn spilled_bytes(&self) -> u64 {
         self.limited.as_ref().map_or(0, Limited::spilled_bytes)
     }
 
-    /// The memory that is held, in bytes.
+    /// Return the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
         let parts: usize = self.parts.iter().chain(&self.front).map(KeyedPart::size_bytes).sum();
         let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
         parts + staged
     }
 
-    /// Spills the largest parts until half the limit is free, if `more_bytes` might pass it.
+    /// Spill the largest parts until half of the limit is free, if `more_bytes` might exceed it.
     fn make_room(&mut self, more_bytes: usize) -> Result<(), Error> {
         let Some(limit_bytes) = self.limited.as_ref().map(Limited::bytes) else { return Ok(()) };
         if self.held_bytes().saturating_add(more_bytes) <= limit_bytes {

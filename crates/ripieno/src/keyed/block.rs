@@ -6,18 +6,18 @@ use ripieno_plan::Op;
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 
-/// What becomes of rows of equal keys.
+/// Rule for rows of equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyedCombine {
-    /// One row, combined element by element, from the operation's identity on, in order of arrival. Sums and products
-    /// of floats below 64 bits accumulate in float64, and are rounded once.
+    /// Combine them into one row, element by element, in order of arrival, starting from the operation's identity. Sums
+    /// and products of floats below 64 bits accumulate in float64, and are rounded once.
     Op(Op),
-    /// All of them, one after the other, in order of arrival.
+    /// Keep all rows, one after the other, in order of arrival.
     Concat,
 }
 
 impl KeyedCombine {
-    /// The operation, if there is one.
+    /// Return the operation, if there is one.
     pub fn op(self) -> Option<Op> {
         match self {
             KeyedCombine::Op(op) => Some(op),
@@ -26,74 +26,74 @@ impl KeyedCombine {
     }
 }
 
-/// What keyed data looks like, and how equal keys combine.
+/// Types of keyed data, and the rule for equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyedForm {
-    /// What keys are.
+    /// Kind of the keys.
     pub keys: KeyKind,
     /// Type of the values.
     pub element: Element,
-    /// Elements of a row; 0 for keys without values.
+    /// Number of elements in a row; 0 for keys without values.
     pub width: usize,
-    /// What becomes of rows of equal keys.
+    /// Rule for rows of equal keys.
     pub combine: KeyedCombine,
-    /// The caller's own number for what it tells apart and nothing here does; ranks compare it with the rest.
+    /// A number that distinguishes forms of the caller; ranks compare it with the rest.
     pub label: u64,
 }
 
 /// Distinct keys and their rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyedBlock {
-    /// The keys, no two equal.
+    /// The keys, all distinct.
     pub keys: OwnedKeys,
-    /// Rows of each key, which lie together, in order of arrival; one row per key if there are no counts.
+    /// Number of rows of each key, contiguous and in order of arrival; `None` if there is one row per key.
     pub counts: Option<Vec<u64>>,
     /// The rows, in the order of the keys.
     pub values: Vec<u8>,
 }
 
-/// A block that lives elsewhere.
+/// A borrowed block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockView<'a> {
-    /// The keys, no two equal.
+    /// The keys, all distinct.
     pub keys: KeyColumn<'a>,
-    /// Rows of each key, which lie together; one row per key if there are no counts.
+    /// Number of rows of each key, contiguous; `None` if there is one row per key.
     pub counts: Option<&'a [u64]>,
     /// The rows, in the order of the keys.
     pub values: &'a [u8],
 }
 
-/// How large a part is.
+/// Size of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartSize {
-    /// Distinct keys.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// Their bytes: 8 for an integer; of strings only their own bytes, without offsets.
+    /// Bytes of the keys: 8 for an integer; for strings only their own bytes, without offsets.
     pub key_bytes: u64,
-    /// Rows: as many as keys, unless rows are kept together (concat).
+    /// Number of rows: equal to `keys`, unless all rows are kept (concat).
     pub rows: u64,
 }
 
 impl KeyedForm {
-    /// Bytes of a row.
+    /// Return the size of a row.
     pub fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 
-    /// The type in which rows are held until all of a key have come.
+    /// Return the held type: the type of rows in memory until all rows of a key have arrived.
     pub(super) fn held_element(&self) -> Element {
         self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
     }
 
-    /// Bytes of a row that is held.
+    /// Return the size of a row in its held type.
     pub(super) fn held_row_bytes(&self) -> usize {
         self.width * self.held_element().size_bytes()
     }
 
-    /// How rows of equal keys combine, held; `None` if they are kept.
+    /// Return the reduction of rows with equal keys, in the held type; `None` if all rows are kept.
     ///
     /// # Errors
-    /// The operation has no meaning on the element.
+    /// The operation is not defined for the element type.
     pub fn reduction(&self) -> Result<Option<&'static Reduction>, Error> {
         match self.combine {
             KeyedCombine::Op(op) => Reduction::of(self.held_element(), op).map(Some).map_err(Error::Unsupported),
@@ -101,7 +101,7 @@ impl KeyedForm {
         }
     }
 
-    /// Refuses rows that no memory holds.
+    /// Reject rows that are too large for any memory.
     pub(super) fn check_width(&self) -> Result<(), Error> {
         let most = isize::MAX as usize / self.held_element().size_bytes();
         if self.width > most {
@@ -111,7 +111,7 @@ impl KeyedForm {
         Ok(())
     }
 
-    /// Refuses keys of another kind, and values that are not `row_count` rows.
+    /// Reject keys of another kind, and values that are not `row_count` rows.
     pub(super) fn check(&self, keys: KeyKind, row_count: u64, values: &[u8]) -> Result<(), Error> {
         if keys != self.keys {
             return Err(argument(
@@ -129,15 +129,15 @@ impl KeyedForm {
 }
 
 impl KeyedBlock {
-    /// The block, borrowed.
+    /// Borrow the block.
     ///
     /// # Panics
-    /// If the offsets of string keys do not cut their data.
+    /// If the offsets of string keys are not valid for their data.
     pub fn view(&self) -> BlockView<'_> {
         BlockView { keys: self.keys.view(), counts: self.counts.as_deref(), values: &self.values }
     }
 
-    /// How large it is.
+    /// Return the size of the block.
     pub fn size(&self) -> PartSize {
         let key_bytes = match &self.keys {
             OwnedKeys::Int64(keys) => size_of_val(&keys[..]),
@@ -146,7 +146,7 @@ impl KeyedBlock {
         PartSize { keys: self.keys.len() as u64, key_bytes: key_bytes as u64, rows: self.view().row_count() }
     }
 
-    /// The memory that it has taken.
+    /// Return the memory used by the block.
     pub(super) fn size_bytes(&self) -> usize {
         let key_bytes = match &self.keys {
             OwnedKeys::Int64(keys) => keys.capacity() * size_of::<i64>(),
@@ -157,7 +157,7 @@ impl KeyedBlock {
             + self.values.capacity()
     }
 
-    /// The keys and rows of all `blocks` of this form, one after the other; no key is in two of them.
+    /// Concatenate all `blocks` of this form; no key may be in two of them.
     pub fn joined(mut blocks: Vec<KeyedBlock>, form: &KeyedForm) -> KeyedBlock {
         if blocks.len() == 1 {
             return blocks.remove(0);
@@ -176,7 +176,7 @@ impl KeyedBlock {
         joined
     }
 
-    /// The block with values that were held in one type, in another.
+    /// Convert the values from one type to another.
     pub(super) fn converted(self, from: Element, to: Element) -> KeyedBlock {
         if from == to {
             return self;
@@ -186,7 +186,7 @@ impl KeyedBlock {
         KeyedBlock { values, ..self }
     }
 
-    /// No keys, for data of this form.
+    /// Create an empty block for data of this form.
     pub fn none(form: &KeyedForm) -> KeyedBlock {
         let counts = (form.combine == KeyedCombine::Concat).then(Vec::new);
         KeyedBlock { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
@@ -194,13 +194,13 @@ impl KeyedBlock {
 }
 
 impl BlockView<'_> {
-    /// Rows of all keys; of counts that no block can have, the largest number.
+    /// Return the number of rows of all keys, saturated if the counts are invalid.
     pub fn row_count(&self) -> u64 {
         let sum = |counts: &[u64]| counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
         self.counts.map_or(self.keys.len() as u64, sum)
     }
 
-    /// Refuses what is no block of this form, whatever becomes of equal keys.
+    /// Reject data that is not a block of this form. The rule for equal keys does not matter.
     pub(super) fn check(&self, form: &KeyedForm) -> Result<(), Error> {
         if let Some(counts) = self.counts
             && counts.len() != self.keys.len()

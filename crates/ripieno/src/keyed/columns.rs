@@ -1,20 +1,20 @@
-//! Columns of keys: borrowed ones and owned ones.
+//! Columns of keys, borrowed and owned.
 
 use ripieno_kernels::Simd;
 use ripieno_kernels::keyed::{Strings, hash_ints, hash_string};
 use std::ops::Range;
 
-/// What keys are.
+/// Kind of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyKind {
-    /// Integers of 64 bits.
+    /// 64-bit integers.
     Int64,
-    /// Byte strings, of any bytes and any length.
+    /// Byte strings with any bytes and of any length.
     Strings,
 }
 
 impl KeyKind {
-    /// The name in messages.
+    /// Return the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             KeyKind::Int64 => "int64",
@@ -23,7 +23,7 @@ impl KeyKind {
     }
 }
 
-/// A column of keys that lives elsewhere.
+/// A borrowed column of keys.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyColumn<'a> {
     /// Integers.
@@ -39,7 +39,7 @@ pub enum OwnedKeys {
     Int64(Vec<i64>),
     /// Byte strings: string `i` is `data[offsets[i]..offsets[i + 1]]`.
     Strings {
-        /// Where each string begins, and the end of the last: one more than there are strings.
+        /// Start of each string, and the end of the last: one more entry than strings.
         offsets: Vec<i64>,
         /// The bytes of all strings.
         data: Vec<u8>,
@@ -47,7 +47,7 @@ pub enum OwnedKeys {
 }
 
 impl KeyColumn<'_> {
-    /// How many keys.
+    /// Return the number of keys.
     pub fn len(&self) -> usize {
         match self {
             KeyColumn::Int64(keys) => keys.len(),
@@ -55,12 +55,12 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Return whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What they are.
+    /// Return the kind of the keys.
     pub fn kind(&self) -> KeyKind {
         match self {
             KeyColumn::Int64(_) => KeyKind::Int64,
@@ -68,7 +68,7 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// The bytes of the keys: 8 for an integer, 8 and its own for a string.
+    /// Return the size of the keys in bytes: 8 for an integer, 8 and its own length for a string.
     pub fn size_bytes(&self) -> usize {
         match self {
             KeyColumn::Int64(keys) => size_of_val(*keys),
@@ -76,10 +76,10 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Keys `rows`.
+    /// Return the keys `rows`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If the range is out of bounds.
     pub fn range(&self, rows: Range<usize>) -> Self {
         match self {
             KeyColumn::Int64(keys) => KeyColumn::Int64(&keys[rows]),
@@ -87,7 +87,7 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Appends the hash of each key to `into`.
+    /// Append the hash of each key to `into`.
     pub(super) fn hash(&self, into: &mut Vec<u64>) {
         match self {
             KeyColumn::Int64(keys) => hash_ints(keys, Simd::best(), into),
@@ -97,7 +97,7 @@ impl KeyColumn<'_> {
 }
 
 impl OwnedKeys {
-    /// No keys.
+    /// Create an empty column.
     pub fn none(kind: KeyKind) -> OwnedKeys {
         match kind {
             KeyKind::Int64 => OwnedKeys::Int64(Vec::new()),
@@ -105,7 +105,7 @@ impl OwnedKeys {
         }
     }
 
-    /// Makes room for so many more keys, strings of so many bytes together.
+    /// Reserve memory for `count` more keys; for strings, with `string_bytes` in total.
     pub(super) fn reserve(&mut self, count: usize, string_bytes: usize) {
         match self {
             OwnedKeys::Int64(keys) => keys.reserve_exact(count),
@@ -116,7 +116,7 @@ impl OwnedKeys {
         }
     }
 
-    /// Puts `keys`, of the same kind, behind these.
+    /// Append `keys` of the same kind.
     pub(super) fn append(&mut self, keys: OwnedKeys) {
         match (self, keys) {
             (OwnedKeys::Int64(all), OwnedKeys::Int64(keys)) => all.extend(keys),
@@ -129,10 +129,10 @@ impl OwnedKeys {
         }
     }
 
-    /// The column.
+    /// Borrow the column.
     ///
     /// # Panics
-    /// If the offsets of strings do not cut their data.
+    /// If the offsets of strings are not valid for their data.
     pub fn view(&self) -> KeyColumn<'_> {
         match self {
             OwnedKeys::Int64(keys) => KeyColumn::Int64(keys),
@@ -142,7 +142,7 @@ impl OwnedKeys {
         }
     }
 
-    /// How many keys.
+    /// Return the number of keys.
     pub fn len(&self) -> usize {
         match self {
             OwnedKeys::Int64(keys) => keys.len(),
@@ -150,12 +150,12 @@ impl OwnedKeys {
         }
     }
 
-    /// Whether there are none.
+    /// Return whether the column is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What they are.
+    /// Return the kind of the keys.
     pub fn kind(&self) -> KeyKind {
         match self {
             OwnedKeys::Int64(_) => KeyKind::Int64,

@@ -1,4 +1,4 @@
-//! Which part a key belongs to, and which rank a part.
+//! Assignment of keys to parts, and of parts to ranks.
 
 use super::columns::KeyColumn;
 use crate::error::{Error, argument};
@@ -7,25 +7,25 @@ use ripieno_kernels::keyed::{RowParts, part_of, rehash};
 use ripieno_net::MAX_WORLD_SIZE;
 use std::ops::Range;
 
-/// Parts in all, at least: their tables are small enough for a core's cache.
+/// Minimum number of parts in total: their tables then fit a core's cache.
 pub(super) const PART_COUNT: usize = 256;
-/// Parts of a rank, at least: what a rank receives comes in several waves.
+/// Minimum number of parts per rank, so that a rank can receive in several waves.
 const PARTS_PER_RANK: usize = 4;
-/// Keys are hashed so many at a time, between caches.
+/// Number of keys hashed at a time, so that they fit in a near cache.
 const BLOCK: usize = 1024;
 
-/// Parts and the ranks that they are at home at.
+/// Parts and the ranks that own them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartOwners {
     pub rank_count: usize,
     pub parts_per_rank: usize,
 }
 
-/// A range of the rows that were added, and where they belong.
+/// A range of the added rows, and their parts.
 pub(super) struct Addressed {
     pub rows: Range<usize>,
     pub parts: RowParts,
-    /// The hash of each key; none if nobody wants them.
+    /// The hash of each key; empty if not requested.
     pub hashes: Vec<u64>,
 }
 
@@ -41,7 +41,7 @@ impl PartOwners {
         self.rank_count * self.parts_per_rank
     }
 
-    /// Refuses ranks that are not one of these for each key.
+    /// Check that `ranks` has one valid rank for each key.
     pub fn check(&self, ranks: &[u32], key_count: usize) -> Result<(), Error> {
         if ranks.len() != key_count {
             let expected = format!("one for each of {key_count} keys");
@@ -52,7 +52,7 @@ impl PartOwners {
         Err(argument("ranks", format!("rank {} for the key of row {row}", ranks[row]), &expected))
     }
 
-    /// Where `rows` belong, in a range for each thread; `ranks` are those of all rows.
+    /// Determine the parts of `rows`, in a range for each thread; `ranks` belong to all rows.
     pub fn address(
         &self,
         keys: KeyColumn<'_>,
@@ -76,7 +76,7 @@ impl PartOwners {
         ranges.into_iter().map(|(_, addressed)| addressed.expect("every range was addressed")).collect()
     }
 
-    /// The part of each of `rows`. `hashes` are left behind, or only those of a block.
+    /// Determine the part of each of `rows`. `hashes` keeps the hashes of all rows, or only of the last block.
     fn parts(
         &self,
         keys: KeyColumn<'_>,

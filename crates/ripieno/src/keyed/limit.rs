@@ -1,8 +1,8 @@
-//! The memory limit: what an aggregation holds, and the parts that it spills when that would be more.
+//! Memory limit of an aggregation, and the parts that it spills above the limit.
 //!
-//! A part that is spilled writes its keys and rows to a file as a run, and begins again with nothing. Where the order
-//! of rows shows in the bits of the result (sums and products of floats), it keeps the rows that come after the first
-//! run, and they are combined one after the other when the runs are merged: so the limit does not show.
+//! A spilled part writes its keys and rows to a file as a run, and becomes empty. For sums and products of floats, the
+//! result depends on the order of rows. In this case, the part keeps all rows after the first run. They are combined
+//! one after the other when the runs are merged, so the limit does not change the result.
 
 use super::block::{KeyedCombine, KeyedForm};
 use super::part::{KeyedPart, PartColumns, PartScratch};
@@ -12,27 +12,27 @@ use ripieno_plan::Op;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Runs are read so many bytes at a time.
+/// Bytes read from a run at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// How much memory an aggregation may hold, and where it goes on when that is not enough.
+/// Maximum memory of an aggregation, and the directory for spilled parts.
 ///
-/// Counted are tables, keys and rows, as the memory that they have taken; not what the caller adds from, nor blocks
-/// that were taken. One part must fit in half of it, for parts are merged and handed on whole.
+/// The limit counts allocated tables, keys and rows, but not the caller's input, nor blocks that were taken. One part
+/// must fit in half of the limit, because parts are merged and passed on as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
-    /// In bytes.
+    /// Maximum memory in bytes.
     pub bytes: u64,
-    /// Where files without names take what is more.
+    /// Directory of the unnamed spill files.
     pub directory: PathBuf,
 }
 
-/// A memory limit, and what was spilled for it.
+/// A memory limit, and the runs spilled because of it.
 #[derive(Debug)]
 pub(super) struct Limited {
     limit: MemoryLimit,
     file: Option<SpillFile>,
-    /// For each part, the first one first.
+    /// For each part, its runs in order.
     runs: Vec<Vec<SpillRecord>>,
 }
 
@@ -45,7 +45,7 @@ impl Limited {
         usize::try_from(self.limit.bytes).unwrap_or(usize::MAX)
     }
 
-    /// What the rows that are added together may take.
+    /// Return the maximum size of rows that are added together.
     pub fn chunk_bytes(&self) -> usize {
         self.bytes() / 8
     }
@@ -58,12 +58,12 @@ impl Limited {
         self.file.as_ref().map_or(0, SpillFile::size_bytes)
     }
 
-    /// A file where it may be.
+    /// Create a spill file in the configured directory.
     pub fn new_file(&self) -> Result<SpillFile, Error> {
         SpillFile::new(&self.limit.directory)
     }
 
-    /// Writes a part to the file, as a run; it begins again with nothing.
+    /// Write a part to the file as a run, and make the part empty.
     pub fn spill(&mut self, at: usize, part: &mut KeyedPart, form: &KeyedForm) -> Result<(), Error> {
         let PartColumns { keys, owners, values } = part.held();
         if self.file.is_none() {
@@ -75,7 +75,7 @@ impl Limited {
         Ok(())
     }
 
-    /// The runs of a part, and what has come after them, as one part. The runs are forgotten.
+    /// Merge the runs of a part with its later rows in memory, and remove the runs.
     pub fn merged(&mut self, at: usize, rest: KeyedPart, form: &KeyedForm) -> Result<KeyedPart, Error> {
         let runs = std::mem::take(&mut self.runs[at]);
         let Some(file) = &self.file else { return Ok(rest) };
@@ -102,7 +102,7 @@ impl Limited {
     }
 }
 
-/// Adds rows to `part` whose keys have these numbers there: rows `rows`, or those of `owners`.
+/// Add rows to `part` for keys with these numbers: the rows `rows`, or the rows of `owners`.
 fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
     match owners {
         None => part.take(&numbers[rows], values),
@@ -113,7 +113,7 @@ fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Ran
     }
 }
 
-/// Whether a combined row depends on the order in which rows were combined, even where none is lost.
+/// Return whether a combined row depends on the order of combination.
 fn order_shows(form: &KeyedForm) -> bool {
     form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

@@ -1,8 +1,8 @@
-//! Keyed data: rows under keys, equal keys combined.
+//! Keyed data: rows under keys, with equal keys combined.
 //!
-//! Keys are columns ([`KeyColumn`]), values rows of bytes of one [`KeyedForm`]. An [`Aggregation`] takes rows in many adds and
-//! combines those of equal keys as they come; sealed, it is [`Parts`]: blocks of distinct keys, by hash, each with a
-//! home rank.
+//! Keys are columns ([`KeyColumn`]); values are rows of bytes of one [`KeyedForm`]. An [`Aggregation`] accepts rows in
+//! many adds and combines rows of equal keys as they arrive. Sealed, it becomes [`Parts`]: blocks of distinct keys,
+//! partitioned by hash, each owned by a rank.
 
 mod aggregation;
 mod block;

@@ -1,4 +1,4 @@
-//! One part: the keys of a range of hashes, and their rows as far as they have come.
+//! One part: the keys of a range of hashes, and the rows received so far.
 
 use super::block::{BlockView, KeyedBlock, KeyedForm};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
@@ -7,34 +7,34 @@ use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 
-/// Rows are combined so many at a time, between caches.
+/// Number of rows combined at a time, so that they fit in a near cache.
 const BLOCK_ROWS: usize = 1024;
-/// Of long rows, so many bytes at a time.
+/// Bytes combined at a time if rows are long.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Distinct keys and what has become of their rows.
+/// Distinct keys, and their combined or kept rows.
 #[derive(Debug)]
 pub(super) struct KeyedPart {
     table: KeyTable,
-    /// Elements of a row, and the type in which they are held.
+    /// Number of elements of a row, and their type in memory.
     width: usize,
     element: Element,
-    /// How rows of equal keys combine; without, all are kept.
+    /// Reduction of rows with equal keys; `None` keeps all rows.
     reduction: Option<&'static Reduction>,
-    /// With a reduction a row per key; without, all rows in order of arrival.
+    /// With a reduction, one row per key; otherwise all rows in order of arrival.
     values: Vec<u8>,
-    /// Without a reduction, whose row each of `values` is.
+    /// Without a reduction, the number of the key of each row in `values`.
     owners: Vec<u32>,
 }
 
-/// Numbers of distinct keys, of either kind.
+/// Numbering of distinct keys, of either kind.
 #[derive(Debug)]
 enum KeyTable {
     Ints(IntTable),
     Strings(StringTable),
 }
 
-/// What a thread needs while it adds rows, to whichever part.
+/// Scratch memory of a thread that adds rows to parts.
 #[derive(Debug, Default)]
 pub(super) struct PartScratch {
     keys: Vec<i64>,
@@ -44,23 +44,23 @@ pub(super) struct PartScratch {
     converted: Vec<u8>,
 }
 
-/// Rows that are added, one after the other, in a type that a part may hold in another.
+/// Rows to add, contiguous. Their type may differ from the type that a part holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
     pub element: Element,
     pub bytes: &'a [u8],
 }
 
-/// What a part holds, as columns.
+/// The contents of a part as columns.
 pub(super) struct PartColumns<'a> {
     pub keys: KeyColumn<'a>,
-    /// Whose row each of `values` is; without, there is a row per key.
+    /// The number of the key of each row in `values`; `None` if there is one row per key.
     pub owners: Option<&'a [u32]>,
     pub values: &'a [u8],
 }
 
 impl KeyedPart {
-    /// No rows of data of this form; with no reduction all are kept.
+    /// Create an empty part for data of this form. Without a reduction, it keeps all rows.
     pub fn new(form: &KeyedForm, reduction: Option<&'static Reduction>) -> KeyedPart {
         let table = match form.keys {
             KeyKind::Int64 => KeyTable::Ints(IntTable::new()),
@@ -70,12 +70,12 @@ impl KeyedPart {
         KeyedPart { table, width, element, reduction, values: Vec::new(), owners: Vec::new() }
     }
 
-    /// Whether nothing has come.
+    /// Return whether the part is empty.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
-    /// The memory that the part has taken.
+    /// Return the memory used by the part.
     pub fn size_bytes(&self) -> usize {
         let table = match &self.table {
             KeyTable::Ints(table) => table.size_bytes(),
@@ -84,18 +84,18 @@ impl KeyedPart {
         table + self.values.capacity() + self.owners.capacity() * size_of::<u32>()
     }
 
-    /// What has come.
+    /// Return the contents of the part.
     pub fn held(&self) -> PartColumns<'_> {
         let owners = self.reduction.is_none().then_some(self.owners.as_slice());
         PartColumns { keys: self.table.keys(), owners, values: &self.values }
     }
 
-    /// Forgets what has come; from now on keeps all rows, if that is asked for.
+    /// Remove all contents. If `keeps_rows`, keep all rows from now on.
     pub fn restart(&mut self, form: &KeyedForm, keeps_rows: bool) {
         *self = KeyedPart::new(form, self.reduction.filter(|_| !keeps_rows));
     }
 
-    /// Adds a row for each key.
+    /// Add a row for each key.
     pub fn add(&mut self, keys: KeyColumn<'_>, rows: Rows<'_>, scratch: &mut PartScratch) {
         let row_bytes = self.width * rows.element.size_bytes();
         for start in (0..keys.len()).step_by(BLOCK_ROWS) {
@@ -110,14 +110,14 @@ impl KeyedPart {
         }
     }
 
-    /// Adds what was staged, and forgets it there.
+    /// Add the staged rows, and clear the staging buffer.
     pub fn add_staged(&mut self, staged: &mut StagingBuffer, element: Element, scratch: &mut PartScratch) {
         self.add(KeyColumn::Int64(&staged.keys), Rows { element, bytes: &staged.rows }, scratch);
         staged.keys.clear();
         staged.rows.clear();
     }
 
-    /// Adds `rows`, counted from the first of the addressed ones; `keys` and `all` are those of all rows.
+    /// Add `rows`, counted from the first addressed row. `keys` and `all` belong to all rows.
     pub fn add_addressed(
         &mut self,
         addressed: &Addressed,
@@ -138,7 +138,7 @@ impl KeyedPart {
         }
     }
 
-    /// The numbers of the keys of `rows`, counted from `first`, to the scratch.
+    /// Write the key numbers of `rows`, counted from `first`, to the scratch memory.
     fn number_rows(
         &mut self,
         keys: KeyColumn<'_>,
@@ -165,7 +165,7 @@ impl KeyedPart {
         }
     }
 
-    /// Adds the rows of a block, which are in this type.
+    /// Add the rows of a block, which have this type.
     pub fn add_block(&mut self, block: &BlockView<'_>, element: Element, scratch: &mut PartScratch) {
         let rows = Rows { element, bytes: block.values };
         let Some(counts) = block.counts else { return self.add(block.keys, rows, scratch) };
@@ -175,7 +175,7 @@ impl KeyedPart {
         self.take(&numbers, rows.held_in(self.element, &mut scratch.converted));
     }
 
-    /// The number of each key; that of a new one is the next.
+    /// Return the number of each key. A new key gets the next number.
     pub fn numbers(&mut self, keys: KeyColumn<'_>, scratch: &mut PartScratch) -> Vec<u32> {
         scratch.hashes.clear();
         keys.hash(&mut scratch.hashes);
@@ -184,7 +184,7 @@ impl KeyedPart {
         numbers
     }
 
-    /// Adds rows of the keys with these numbers, in the type that is held.
+    /// Add rows of the keys with these numbers, in the type of this part.
     pub fn take(&mut self, numbers: &[u32], rows: &[u8]) {
         let Some(reduction) = self.reduction else {
             self.owners.extend_from_slice(numbers);
@@ -200,7 +200,7 @@ impl KeyedPart {
         }
     }
 
-    /// What has come, as a block of rows in the type that is held.
+    /// Convert the contents to a block of rows in the type of this part.
     pub fn into_block(self) -> KeyedBlock {
         let row_bytes = self.row_bytes();
         let keys = self.table.into_keys();
@@ -213,14 +213,14 @@ impl KeyedPart {
         KeyedBlock { keys, counts: Some(counts), values }
     }
 
-    /// Bytes of a row that is held.
+    /// Return the size of a row in the type of this part.
     fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 }
 
 impl<'a> Rows<'a> {
-    /// The same rows in type `held`, which `converted` may have to keep.
+    /// Return the same rows in type `held`; uses `converted` as storage if a conversion is needed.
     fn held_in(self, held: Element, converted: &'a mut Vec<u8>) -> &'a [u8] {
         if self.element == held {
             return self.bytes;
@@ -231,7 +231,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Rows by their owners, those of one in the order given.
+/// Sort rows by their owners; a stable sort.
 fn sorted(rows: &[u8], owners: &[u32], counts: &[u64], row_bytes: usize) -> Vec<u8> {
     let mut end = 0;
     let mut places = Vec::with_capacity(counts.len());

@@ -1,4 +1,4 @@
-//! What an aggregation has become: parts, each with a home rank.
+//! The sealed result of an aggregation: parts, each owned by a rank.
 
 use super::block::{KeyedBlock, KeyedForm, PartSize};
 use super::homes::PartOwners;
@@ -8,18 +8,18 @@ use super::spill::{SpillFile, SpillRecord};
 use crate::error::Error;
 use ripieno_kernels::Threads;
 
-/// Parts of distinct keys. Within a part, keys lie in order of first appearance.
+/// Parts of distinct keys. Within a part, keys are in order of first appearance.
 #[derive(Debug)]
 pub struct Parts {
     form: KeyedForm,
     homes: PartOwners,
     sealed: Vec<SealedParts>,
-    /// Where the spilled ones are.
+    /// File of the spilled parts.
     file: Option<SpillFile>,
     spilled_bytes: u64,
 }
 
-/// What has become of a part.
+/// State of a sealed part.
 #[derive(Debug)]
 enum SealedParts {
     Held(KeyedBlock),
@@ -28,7 +28,7 @@ enum SealedParts {
 }
 
 impl Parts {
-    /// The parts of an aggregation, none of whose rows wait; if some were spilled, half of the limit is free.
+    /// Seal the parts of an aggregation, with no staged rows left. If some were spilled, half of the limit is free.
     pub(super) fn sealed(
         form: KeyedForm,
         homes: PartOwners,
@@ -57,7 +57,7 @@ impl Parts {
         Ok(sealed)
     }
 
-    /// Merges the parts that have runs, one at a time. What finds no room in half the limit goes to another file.
+    /// Merge the parts that have runs, one at a time. Parts beyond half of the limit are written to another file.
     fn merge(&mut self, slots: &mut [(Option<KeyedPart>, SealedParts)], limited: &mut Limited) -> Result<(), Error> {
         let mut held_bytes: usize = slots.iter().map(|(part, sealed)| size_bytes(part, sealed)).sum();
         for (at, (part, sealed)) in slots.iter_mut().enumerate() {
@@ -80,37 +80,37 @@ impl Parts {
         Ok(())
     }
 
-    /// What the data looks like.
+    /// Return the form of the data.
     pub fn form(&self) -> &KeyedForm {
         &self.form
     }
 
-    /// What the data would look like, if there were any: there is none.
+    /// Set the form of the data. There must be no rows.
     pub(super) fn adopt(&mut self, form: KeyedForm) {
         self.form = form;
     }
 
-    /// How many ranks the parts have their homes at.
+    /// Return the number of ranks that own parts.
     pub fn rank_count(&self) -> usize {
         self.homes.rank_count
     }
 
-    /// How many parts; part `p` is at home at rank `p / (part_count / rank_count)`.
+    /// Return the number of parts; part `p` belongs to rank `p / (part_count / rank_count)`.
     pub fn part_count(&self) -> usize {
         self.sealed.len()
     }
 
-    /// Bytes that were written to files.
+    /// Return the bytes written to files.
     pub fn spilled_bytes(&self) -> u64 {
         self.spilled_bytes
     }
 
-    /// The memory that is held, in bytes.
+    /// Return the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
         self.sealed.iter().map(|sealed| size_bytes(&None, sealed)).sum()
     }
 
-    /// How large part `part` is; nothing once it is taken.
+    /// Return the size of part `part`; empty after it is taken.
     ///
     /// # Panics
     /// If there is no such part.
@@ -122,7 +122,7 @@ impl Parts {
         }
     }
 
-    /// Takes part `part`, and leaves none of its memory here.
+    /// Take part `part`, and release its memory here.
     ///
     /// # Errors
     /// A part that was spilled cannot be read back.
@@ -134,7 +134,7 @@ impl Parts {
         Ok(self.take_held(part)?.converted(held, element))
     }
 
-    /// Takes part `part` as [`Parts::take`] does, with rows in the type in which they are held.
+    /// Take part `part` like [`Parts::take`], with rows in the held type.
     pub(super) fn take_held(&mut self, part: usize) -> Result<KeyedBlock, Error> {
         match std::mem::replace(&mut self.sealed[part], SealedParts::Taken) {
             SealedParts::Held(block) => Ok(block),
@@ -151,7 +151,7 @@ impl Parts {
     }
 }
 
-/// The memory that a part takes, sealed or not.
+/// Return the memory used by a part, sealed or not.
 fn size_bytes(part: &Option<KeyedPart>, sealed: &SealedParts) -> usize {
     match (part, sealed) {
         (Some(part), _) => part.size_bytes(),

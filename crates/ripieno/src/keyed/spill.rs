@@ -1,4 +1,4 @@
-//! Columns of keyed data in a file without a name, which is gone with the process.
+//! Spill files: columns of keyed data in an unnamed file, which disappears with the process.
 
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::Error;
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A file that records are appended to.
+/// A file to which records are appended.
 #[derive(Debug)]
 pub(super) struct SpillFile {
     file: File,
@@ -21,19 +21,19 @@ pub(super) struct SpillFile {
 pub(super) struct SpillRecord {
     at: u64,
     pub key_count: usize,
-    /// Of strings, their bytes.
+    /// For string keys, their bytes.
     pub data_bytes: usize,
-    /// Whose row each is, or how many rows each key has; none if there is a row per key.
+    /// Bytes of the links: the owner of each row, or the row count of each key. 0 if there is one row per key.
     link_bytes: usize,
     pub value_bytes: usize,
 }
 
-/// A number whose bytes may be written and read as they lie in memory.
+/// A number that may be written and read in its memory representation.
 ///
 /// # Safety
-/// Every pattern of its bytes is a value, and all of its bytes are part of it.
+/// Every byte pattern must be a valid value, and the type must have no padding.
 pub(super) unsafe trait Plain: Copy + Default {}
-// SAFETY: integers have no padding and no bytes that mean nothing.
+// SAFETY: integers have no padding, and every byte pattern is a value.
 unsafe impl Plain for u8 {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
@@ -43,17 +43,17 @@ unsafe impl Plain for u64 {}
 unsafe impl Plain for i64 {}
 
 fn bytes_of<T: Plain>(numbers: &[T]) -> &[u8] {
-    // SAFETY: the memory of the numbers, all of whose bytes are values.
+    // SAFETY: this is the memory of the numbers, which has no padding.
     unsafe { std::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
 fn bytes_of_mut<T: Plain>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: the memory of the numbers, which any bytes may be written to.
+    // SAFETY: this is the memory of the numbers, for which all bytes are valid.
     unsafe { std::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
 impl SpillFile {
-    /// A new file in `directory`.
+    /// Create a file in `directory`.
     pub fn new(directory: &Path) -> Result<SpillFile, Error> {
         let file =
             tempfile::tempfile_in(directory).map_err(|error| failed("opening".to_string(), directory, &error))?;
@@ -64,12 +64,12 @@ impl SpillFile {
         SpillFile { file, directory: directory.to_path_buf(), end: 0 }
     }
 
-    /// Bytes that were written.
+    /// Return the number of bytes written.
     pub fn size_bytes(&self) -> u64 {
         self.end
     }
 
-    /// Appends keys, what links rows to them, and the rows.
+    /// Append keys, links from rows to keys, and rows.
     pub fn append<T: Plain>(
         &mut self,
         keys: KeyColumn<'_>,
@@ -96,7 +96,7 @@ impl SpillFile {
         Ok(SpillRecord { at, key_count, data_bytes, link_bytes: link_bytes.len(), value_bytes: values.len() })
     }
 
-    /// The keys of a record.
+    /// Read the keys of a record.
     pub fn keys(&self, record: &SpillRecord, kind: KeyKind) -> Result<OwnedKeys, Error> {
         Ok(match kind {
             KeyKind::Int64 => OwnedKeys::Int64(self.read(record.at, record.key_count)?),
@@ -108,7 +108,7 @@ impl SpillFile {
         })
     }
 
-    /// Links `from` to `from + count` of a record; none if it has a row per key.
+    /// Read links `from` to `from + count` of a record; `None` if it has one row per key.
     pub fn links<T: Plain>(
         &self,
         record: &SpillRecord,
@@ -122,7 +122,7 @@ impl SpillFile {
         self.read(record.links_at(kind) + (from * size_of::<T>()) as u64, count).map(Some)
     }
 
-    /// Bytes `from` to `from + count` of the rows of a record.
+    /// Read bytes `from` to `from + count` of the rows of a record.
     pub fn values(&self, record: &SpillRecord, kind: KeyKind, from: usize, count: usize) -> Result<Vec<u8>, Error> {
         self.read(record.links_at(kind) + (record.link_bytes + from) as u64, count)
     }
@@ -145,7 +145,7 @@ impl SpillFile {
 }
 
 impl SpillRecord {
-    /// Where the links begin, behind the keys.
+    /// Return the file offset of the links, after the keys.
     fn links_at(&self, kind: KeyKind) -> u64 {
         let numbers = match kind {
             KeyKind::Int64 => self.key_count,
@@ -154,13 +154,13 @@ impl SpillRecord {
         self.at + (numbers * size_of::<i64>() + self.data_bytes) as u64
     }
 
-    /// How many links of type `T` there are.
+    /// Return the number of links of type `T`.
     pub fn link_count<T: Plain>(&self) -> usize {
         self.link_bytes / size_of::<T>()
     }
 }
 
-/// Offsets from 0 on, and the bytes that they cut.
+/// Return offsets from 0 on, and the bytes that they refer to.
 fn columns(keys: Strings<'_>) -> (Vec<i64>, &[u8]) {
     let (offsets, data) = keys.columns();
     let [first, .., last] = offsets else { return (vec![0], &[]) };

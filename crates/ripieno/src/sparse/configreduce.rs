@@ -1,8 +1,8 @@
-//! Configuration and reduction in one pass: values go down the layers with their keys.
+//! Configuration and reduction in one pass: values descend through the layers together with their keys.
 //!
-//! Cost: as configuration, whose second messages are longer by the rows, and then the way up of a reduction. What comes
-//! is combined in the order that a plan would have taken, so the result has the bits of `sparse` and `reduce`.
-//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
+//! Cost: the cost of configuration, with rows added to its second messages, and then the way up of a reduction. Rows
+//! are combined in the order of a plan, so the result is bitwise identical to `sparse` followed by `reduce`. Source:
+//! Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
 
 use super::configure::{check_missing, malformed, prepare};
 use super::indices::Wanting;
@@ -19,14 +19,16 @@ use ripieno_run::BufferMemory;
 use ripieno_run::reduction::Reduction;
 use std::ops::Range;
 
-/// A row's key takes about so many bytes on the way down.
+/// Approximate size of a row's key on the way down.
 const KEY_BYTES: usize = 2;
 
 impl Communicator {
-    /// [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for sets that
-    /// are reduced once: `into` becomes the combined rows of `in_indices`, `values` has a row for each of
-    /// `out_indices`. Every rank calls it, with the same `form` and `options`; errors are those of the two, and one
-    /// without memory for its rows ends the job, for the others are on their way.
+    /// Run [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for index
+    /// sets that are reduced once.
+    ///
+    /// `into` becomes the combined rows of `in_indices`; `values` has a row for each of `out_indices`. Every rank must
+    /// call this, with the same `form` and `options`. Errors are the errors of both functions. A rank without memory
+    /// for its rows ends the job, because the other ranks have already begun to send.
     pub fn sparse_reduce(
         &self,
         out_indices: &[i64],
@@ -81,7 +83,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Brings what has come down up again, to those who want it.
+    /// Send the reduced rows up to the ranks that requested them.
     fn up(
         &self,
         pool: &BufferPool,
@@ -104,7 +106,7 @@ impl Communicator {
     }
 }
 
-/// The rows of the next layer: those that stay, and those that have come, combined.
+/// Build the rows of the next layer: combine the rows that stay with the received rows.
 fn next(
     pool: &BufferPool,
     maps: &DownMaps<'_>,
@@ -139,7 +141,7 @@ fn next(
     Ok(next)
 }
 
-/// Combines what of the rows of `from` goes to `piece` of a layer's rows into those.
+/// Combine the rows of `from` that belong to `piece` of a layer into `piece_rows`.
 fn combine(
     piece_rows: &mut [u8],
     piece: &Range<usize>,

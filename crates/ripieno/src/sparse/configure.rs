@@ -1,4 +1,4 @@
-//! Configuration: indices travel down the layers, and every rank learns which rows pass through it.
+//! Configuration: indices descend through the layers, and every rank learns which rows pass through it.
 //!
 //! Cost: an allreduce of 32 bytes and, if degrees are designed, an allgather of a sample of the keys; per layer two
 //! messages to each of `d - 1` members of the group, the first of 16 bytes, the second with the encoded keys of its
@@ -16,10 +16,10 @@ use crate::error::Error;
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, Degrees, EXAMPLE_COUNT, MalformedKeySets, Missing, Permutation};
 
-/// Rows are designed for as if they were doubles, for their size is not known before the first reduction.
+/// Row size assumed for the design, as for doubles: the actual size is not known before the first reduction.
 const PRESUMED_ROW_BYTES: usize = 8;
 
-/// What all ranks know before indices travel, and what this rank has to send.
+/// The values that all ranks have agreed on, and the keys that this rank has to send.
 pub(super) struct PreparedConfigure {
     pub size: u64,
     pub permutation: Permutation,
@@ -31,13 +31,13 @@ pub(super) struct PreparedConfigure {
 }
 
 impl Communicator {
-    /// Prepares reductions in which every rank contributes a row for each of its `out_indices` and gets the combined
-    /// row of each of its `in_indices`. Both may be in any order and have repetitions. Every rank calls it.
+    /// Prepare reductions in which every rank contributes a row for each of its `out_indices` and receives the combined
+    /// row of each of its `in_indices`. Both may be in any order and have repetitions. Every rank must call this.
     ///
     /// Fails alike on every rank with [`Error::Disagreement`] if options differ, and with [`Error::MissingIndices`] if
-    /// a rank wants what none contributes; with [`Error::Argument`], and nothing sent, if this rank's indices are
-    /// negative, not less than the size or too many. A rank that cannot read what another sent, or has no memory for
-    /// it, ends the job.
+    /// a rank requests an index that no rank contributes. Fails with [`Error::Argument`], and nothing sent, if this
+    /// rank's indices are negative, not less than the size or too many. A rank that cannot decode the data of another,
+    /// or has no memory for it, ends the job.
     pub fn sparse(
         &self,
         out_indices: &[i64],
@@ -65,8 +65,8 @@ impl Communicator {
     }
 }
 
-/// Checks and sorts the indices, and agrees with the other ranks on what comes. `rows` says, for the other ranks, what
-/// travels with the indices, if something does.
+/// Check and sort the indices, and agree with the other ranks on the options. If data is sent together with the
+/// indices, `rows` describes it to the other ranks.
 pub(super) fn prepare(
     comm: &Communicator,
     out_indices: &[i64],
@@ -97,7 +97,7 @@ pub(super) fn prepare(
     Ok(PreparedConfigure { size, permutation, out, wanted, machine, degrees, team })
 }
 
-/// If degrees are designed, the number of what that rests on: every rank must know the same.
+/// If degrees are designed, describe the packet costs for comparison: every rank must use the same.
 fn packets(comm: &Communicator, options: &SparseOptions) -> String {
     if options.degrees.is_some() {
         return String::new();
@@ -109,12 +109,12 @@ fn packets(comm: &Communicator, options: &SparseOptions) -> String {
     format!(", packets #{:08x}", hash(&bytes))
 }
 
-/// The error for bytes of a peer that are no keys.
+/// Return the error for invalid keys from a peer.
 pub(super) fn malformed(error: MalformedKeySets) -> Error {
     Error::Malformed { cause: error.to_string() }
 }
 
-/// Fails on every rank if any has found wanted indices that no rank contributes.
+/// Fail on every rank if any has found requested indices that no rank contributes.
 pub(super) fn check_missing(comm: &Communicator, missing: &Missing, permutation: &Permutation) -> Result<(), Error> {
     let [count] = combined(comm, [missing.count], Op::Sum)?;
     if count == 0 {

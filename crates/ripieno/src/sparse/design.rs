@@ -1,7 +1,7 @@
-//! Degrees that suit the sets of all ranks: from a sample of their keys, and what packets cost here.
+//! Design of degrees for the sets of all ranks, from a sample of their keys and from packet costs.
 //!
-//! Keys are mixed, so those below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of
-//! either set of each rank.
+//! Keys are mixed, so the keys below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of
+//! each set of each rank.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 use crate::agree::words;
@@ -14,9 +14,9 @@ use ripieno_plan::sparse::density::{Curve, Empirical};
 use ripieno_plan::sparse::design::{self, DirectionSets};
 use ripieno_run::{BufferMemory, Element};
 
-/// From the largest set about so many keys are taken.
+/// Expected sample size of the largest set.
 const SAMPLE_KEYS: u64 = 512;
-/// And never more than so many: chance has to be ten standard deviations off for one to be left out.
+/// Maximum sample size. The expected sample size is ten standard deviations below it.
 const MOST_KEYS: u64 = 740;
 
 /// The keys of a rank that are below a limit.
@@ -25,16 +25,16 @@ struct DensitySample {
     wanted: Vec<u64>,
 }
 
-/// What all ranks know of their sets.
+/// Maxima over all ranks.
 #[derive(Clone, Copy)]
 pub(super) struct Largest {
-    /// Indices are smaller than this.
+    /// Exclusive upper bound of the indices.
     pub size: u64,
-    /// Keys of the largest set of either kind.
+    /// Number of keys of the largest set of either kind.
     pub set: u64,
 }
 
-/// Degrees for sets of ascending keys and rows of `row_bytes`; the same on every rank.
+/// Design degrees for sets of ascending keys and rows of `row_bytes`; the result is equal on every rank.
 pub(super) fn degrees(
     comm: &Communicator,
     out: &[u64],
@@ -44,7 +44,7 @@ pub(super) fn degrees(
 ) -> Result<Degrees, Error> {
     let p = comm.world_size();
     if matches!(p, 1 | 2 | 3 | 5 | 7) {
-        // There is nothing to choose: primes that nobody folds.
+        // No choice to make: small primes only have the direct degree.
         return Ok(Degrees::direct(p));
     }
     let range = match largest.set {
@@ -68,7 +68,7 @@ fn below(keys: &[u64], range: u64) -> &[u64] {
     &keys[..keys.partition_point(|&key| key < range).min(MOST_KEYS as usize)]
 }
 
-/// The samples of all ranks, of at most `most` keys of either set.
+/// Gather the samples of all ranks, with at most `most` keys of either set.
 fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Result<Vec<DensitySample>, Error> {
     let (p, words_each) = (comm.world_size(), 2 + 2 * most);
     let mut own = vec![out.len() as u64, wanted.len() as u64];

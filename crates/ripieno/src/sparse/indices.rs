@@ -1,6 +1,6 @@
-//! A rank's indices as sorted keys, and where each of the caller's rows stands among them.
+//! A rank's indices as sorted keys, and the position of each of the caller's rows among them.
 //!
-//! Cost: one sort of the keys; per row of a reduction one move in each direction, and one more where indices repeat.
+//! Cost: one sort of the keys; per row of a reduction one move in each direction, and one more if indices repeat.
 
 use super::reduce::SparseForm;
 use super::team::{combine_from, fill_rows};
@@ -14,44 +14,44 @@ use ripieno_run::rows::gather_rows;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So many wrong indices are named.
+/// Number of invalid indices in an error message.
 const NAMED_COUNT: usize = 3;
 
-/// About what it costs to look at an index, and to make a key of it, in operations.
+/// Approximate cost, in operations, of checking an index and of making a key from it.
 const LOOK_OPERATIONS: usize = 1;
 const KEY_OPERATIONS: usize = 16;
-/// Rows of repeated indices are brought in order so many bytes at a time.
+/// Bytes of rows with repeated indices that are reordered at a time.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// Which row of a set of keys is that of each of the caller's indices.
+/// The row of the key set for each of the caller's indices.
 #[derive(Clone)]
 pub(super) struct IndexRows {
     rows: Arc<Vec<u32>>,
-    /// The caller's rows by their keys; those of one key as they were given.
+    /// The caller's rows sorted by key; a stable order.
     order: Arc<Vec<u32>>,
     key_count: usize,
 }
 
-/// From the caller's rows to one row per key.
+/// Conversion of the caller's rows to one row per key.
 pub(super) enum Giving {
-    /// They are the same.
+    /// Both orders are equal.
     Identity,
-    /// The caller's row of each key.
+    /// For each key, the caller's row.
     Once(Arc<Vec<u32>>),
-    /// The caller's rows by their keys, and the row of each one's key: repeated ones are combined in the order in which
-    /// they were given.
+    /// The caller's rows sorted by key, and the key's row for each. Rows of a repeated key are combined in the caller's
+    /// order.
     Repeated { order: Arc<Vec<u32>>, rows: Vec<u32> },
 }
 
-/// From one row per key to the caller's rows.
+/// Conversion of one row per key to the caller's rows.
 pub(super) enum Wanting {
-    /// They are the same.
+    /// Both orders are equal.
     Identity,
-    /// The key's row of each of the caller's.
+    /// For each of the caller's rows, the row of its key.
     Rows(Arc<Vec<u32>>),
 }
 
-/// One more than the largest index, after a look at each.
+/// Check each index, and return one more than the largest.
 pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team: &dyn WorkTeam) -> Result<u64, Error> {
     if indices.len() > u32::MAX as usize {
         return Err(argument(name, format!("{} indices", indices.len()), &format!("at most {}", u32::MAX)));
@@ -67,7 +67,7 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team
     }
 }
 
-/// Whether rows of so many indices have numbers, together and in any union.
+/// Check that the rows of this many indices, together and in any union, can be numbered.
 pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(), Error> {
     match have_numbers(index_count, size.unwrap_or(u64::MAX)) {
         true => Ok(()),
@@ -78,7 +78,7 @@ pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(),
     }
 }
 
-/// Names some of the indices that are wrong, and where they stand.
+/// Return the error that names some invalid indices and their positions.
 fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Error {
     let limit = size.unwrap_or(i64::MAX as u64);
     let wrong = || indices.iter().enumerate().filter(|(_, index)| **index as u64 >= limit);
@@ -96,8 +96,8 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
     argument(name, format!("{}{more}", named.join(", ")), &expected)
 }
 
-/// The keys of `indices`, ascending and each once, and where those of the caller are among them. Only rows that are
-/// `given` have an order.
+/// Return the sorted distinct keys of `indices`, and the position of the caller's indices among them. Only rows that
+/// are `given` have an order.
 pub(super) fn sorted(
     indices: &[i64],
     permutation: &Permutation,
@@ -116,17 +116,17 @@ pub(super) fn sorted(
 }
 
 impl IndexRows {
-    /// How many indices the caller gave.
+    /// Return the number of the caller's indices.
     pub fn count(&self) -> usize {
         self.rows.len()
     }
 
-    /// How many different ones.
+    /// Return the number of distinct indices.
     pub fn key_count(&self) -> usize {
         self.key_count
     }
 
-    /// Of indices whose rows are given.
+    /// Return the conversion for contributed rows.
     pub fn giving(&self, team: &dyn WorkTeam) -> Giving {
         if self.key_count < self.rows.len() {
             let mut rows = vec![0; self.rows.len()];
@@ -150,8 +150,8 @@ impl IndexRows {
 }
 
 impl Giving {
-    /// Makes `rows`, one per key, of what the caller gave. Repeated rows accumulate as [`Element::accumulator`] says,
-    /// and are rounded once.
+    /// Fill `rows`, one per key, from the caller's rows. Repeated rows accumulate as defined by
+    /// [`Element::accumulator`], and are rounded once.
     pub fn fill(&self, rows: &mut [u8], given: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
         let row_bytes = form.row_bytes();
         match self {
@@ -179,7 +179,7 @@ impl Giving {
     }
 }
 
-/// Combines the rows `order` of `given` into those of `numbers`, counted from a row `first` on, that of `rows`.
+/// Combine the rows `order` of `given` into the rows `numbers`. Row `first` is the first of `rows`.
 fn combine_given(
     rows: &mut [u8],
     first: usize,
@@ -202,9 +202,9 @@ fn combine_given(
     }
 }
 
-/// Makes `rows` of what [`combine_given`] would combine into them, accumulated in type `held` and rounded once.
+/// Fill `rows` with the combination that [`combine_given`] makes, accumulated in type `held` and rounded once.
 ///
-/// Some rows, or columns of a row, at a time, so that the accumulators stay in a near cache.
+/// The function processes some rows, or columns of a row, at a time, so that the accumulators stay in a near cache.
 fn accumulate_given(
     rows: &mut [u8],
     first: usize,
@@ -248,7 +248,7 @@ fn accumulate_given(
 }
 
 impl Wanting {
-    /// Makes the caller's rows of those of the keys.
+    /// Fill the caller's rows from the rows of the keys.
     pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
         match self {
             Wanting::Identity => wanted.copy_from_slice(rows),
@@ -274,7 +274,7 @@ mod tests {
         SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
     }
 
-    /// A team that cuts everything, however small.
+    /// A team that divides all work, however small.
     struct SplittingTeam(usize);
 
     impl WorkTeam for SplittingTeam {
@@ -306,7 +306,7 @@ mod tests {
     fn floats_of_repeated_indices_accumulate_in_order_in_float64() {
         let permutation = Permutation::new(50);
         let indices: Vec<i64> = (0..5000).map(|at| at * at % 50).collect();
-        // Of the widest rows the columns are accumulated some at a time.
+        // For the widest rows, some columns are accumulated at a time.
         for width in [1, 3, 700, 1500] {
             let value = |row: usize, column: usize| (0.1 + (row + column) as f32).powi(1 + row as i32 % 5);
             let row_count = if width > 100 { 200 } else { 5000 };

@@ -1,8 +1,8 @@
-//! Sparse reductions: every rank contributes rows for some indices and gets the combined rows of others.
+//! Sparse reductions: every rank contributes rows for some indices and receives the combined rows of others.
 //!
 //! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends
-//! them down the layers of a nested butterfly once and makes of what comes a plan, that [`SparseReduce::reduce`] runs
-//! on any rows; [`Communicator::sparse_reduce`] does both in one pass.
+//! them down the layers of a nested butterfly once and makes a plan from them. [`SparseReduce::reduce`] runs the plan
+//! on any rows. [`Communicator::sparse_reduce`] does both in one pass.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 //!
 //! [`Communicator::sparse`]: crate::Communicator::sparse
@@ -36,16 +36,16 @@ use team::RankThreads;
 /// A configured sparse reduction of a communicator, to be run any number of times.
 pub struct SparseReduce {
     shared: Arc<CoreShared>,
-    /// The number of the communicator among this rank's.
+    /// Index of the communicator among this rank's.
     communicator: usize,
     pool: BufferPool,
-    /// The number of the configuration among those of the communicator, from 1 on.
+    /// The number of the configuration within the communicator, from 1 on.
     number: u32,
     size: u64,
     degrees: Degrees,
     out_count: usize,
     in_count: usize,
-    /// Different out-indices and in-indices.
+    /// Number of distinct out-indices and in-indices.
     out_row_count: usize,
     in_row_count: usize,
     giving: Giving,
@@ -83,33 +83,34 @@ impl SparseReduce {
         })
     }
 
-    /// Indices are smaller than this.
+    /// Return the exclusive upper bound of the indices.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// How many ranks meet at each layer.
+    /// Return the number of ranks that exchange at each layer.
     pub fn degrees(&self) -> &Degrees {
         &self.degrees
     }
 
-    /// How many out-indices this rank gave, and so rows of values.
+    /// Return the number of this rank's out-indices, and so of rows of values.
     pub fn out_count(&self) -> usize {
         self.out_count
     }
 
-    /// How many in-indices this rank gave, and so rows of a result.
+    /// Return the number of this rank's in-indices, and so of rows of a result.
     pub fn in_count(&self) -> usize {
         self.in_count
     }
 
-    /// What this rank holds before the first layer and after each.
+    /// Return the data volume of this rank before the first layer and after each.
     pub fn volumes(&self) -> &[Volume] {
         self.routes.volumes()
     }
 }
 
-/// What `work` gives. An error that only this rank has ends the job: the others wait for what it would have sent next.
+/// Return the result of `work`. An error on this rank only ends the job, because the other ranks wait for its next
+/// message.
 fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let result = work();
     if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
@@ -118,7 +119,7 @@ fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -
     result
 }
 
-/// The memory that a communicator lends, and the number of its next configuration.
+/// Return the buffer pool of a communicator, and the number of its next configuration.
 fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
     let (shared, communicator) = comm.place();
     let mut held = shared.hold()?;

@@ -1,24 +1,24 @@
-//! What the caller of a sparse reduction may choose; the same on every rank, but for the threads.
+//! Options of a sparse reduction. They must be the same on every rank, except the number of threads.
 
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::{DENSE_ABOVE, Degrees};
 use std::fmt;
 use std::num::NonZeroUsize;
 
-/// How a sparse reduction is made.
+/// Options of a sparse reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SparseOptions {
-    /// Indices are smaller than this; `None`: one more than the largest that any rank gives.
+    /// Exclusive upper bound of the indices; `None`: one more than the largest index of any rank.
     pub size: Option<u64>,
     /// The degrees of the layers; `None`: designed from the sets of all ranks.
     pub degrees: Option<Degrees>,
-    /// Whether wanted indices that no rank contributes are zero, and not an error.
+    /// Whether requested indices that no rank contributes are zero, and not an error.
     pub missing_is_zero: bool,
-    /// Where a union of sets has more than this part of the keys of its range, 0 to 1, it takes the whole range:
-    /// without maps, but with rows that nobody contributes. Not where the sets together have less than one key in 32 of
-    /// the range, nor in a range of `2^32` keys or more.
+    /// Density, 0 to 1, above which a union of sets takes the whole range. This needs no maps, but includes rows that
+    /// no rank contributes. It does not apply if the sets together have less than one key in 32 of the range, nor in a
+    /// range of `2^32` keys or more.
     pub dense_above: f64,
-    /// How many threads sort, merge and bring rows in order, the caller's included. Results do not depend on it.
+    /// Number of threads that sort, merge and reorder rows, including the caller. Results do not depend on it.
     pub threads: NonZeroUsize,
 }
 
@@ -30,7 +30,7 @@ impl Default for SparseOptions {
 }
 
 impl SparseOptions {
-    /// For `p` ranks and one thread, `degrees` by a text as in [`Degrees::named`].
+    /// Options for `p` ranks and one thread, with `degrees` as a text for [`Degrees::named`].
     pub fn parse(
         size: Option<u64>,
         degrees: Option<&str>,
@@ -49,7 +49,7 @@ impl SparseOptions {
         })
     }
 
-    /// Whether they suit `p` ranks.
+    /// Check the options for `p` ranks.
     pub(super) fn check(&self, p: usize) -> Result<(), Error> {
         if let Some(degrees) = self.degrees.as_ref().filter(|degrees| degrees.world_size() != p) {
             let expected = format!("factors whose product is {p}, the number of ranks");

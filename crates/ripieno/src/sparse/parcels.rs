@@ -1,6 +1,6 @@
-//! Parcels: what a rank gives each peer in one step, keys and the rows of values that belong to them.
+//! Parcels: the keys that a rank sends to each peer in one step, and the rows of values that belong to them.
 //!
-//! Cost: two messages to each peer, the first of 16 bytes: how many of each follow.
+//! Cost: two messages to each peer. The first has 16 bytes, the lengths of keys and rows in the second.
 
 use crate::agree::words;
 use crate::communicator::Communicator;
@@ -9,14 +9,14 @@ use crate::task::CollectiveTask;
 use ripieno_run::{BufferMemory, Element};
 use std::ops::Range;
 
-/// Bytes for, or from, some peers, one after the other.
+/// Parcels for, or from, some peers, one after the other.
 #[derive(Default)]
 pub(super) struct Parcels {
     bytes: Vec<u8>,
     parcels: Vec<SparseParcel>,
 }
 
-/// Where in the bytes those of a peer are.
+/// The ranges of a peer's keys and rows in the bytes.
 struct SparseParcel {
     peer: usize,
     keys: Range<usize>,
@@ -24,14 +24,14 @@ struct SparseParcel {
 }
 
 impl Parcels {
-    /// Adds what a peer gets.
+    /// Add the parcel for a peer.
     pub fn add(&mut self, peer: usize, keys: &[u8], rows: &[u8]) {
         self.bytes.extend_from_slice(keys);
         self.bytes.extend_from_slice(rows);
         self.note(peer, keys.len(), rows.len());
     }
 
-    /// Gives each peer its parcel and takes those of `peers`.
+    /// Send each peer its parcel and receive the parcels of `peers`.
     pub fn exchange(self, comm: &Communicator, peers: &[usize]) -> Result<Parcels, Error> {
         let lengths = |parcel: &SparseParcel| [parcel.keys.len() as u64, parcel.rows.len() as u64];
         let out: Vec<u8> = self.parcels.iter().flat_map(lengths).flat_map(u64::to_ne_bytes).collect();
@@ -62,12 +62,12 @@ impl Parcels {
         Ok(arrived)
     }
 
-    /// The keys by peer.
+    /// Return the keys by peer.
     pub fn keys(&self) -> Vec<(usize, &[u8])> {
         self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.keys.clone()])).collect()
     }
 
-    /// The rows by peer.
+    /// Return the rows by peer.
     pub fn rows(&self) -> impl Iterator<Item = (usize, &[u8])> {
         self.parcels.iter().map(|parcel| (parcel.peer, &self.bytes[parcel.rows.clone()]))
     }

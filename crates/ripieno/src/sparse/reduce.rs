@@ -1,7 +1,7 @@
-//! Reduction: values go down the layers, combined at each, and come back by the same ranks.
+//! Reduction: values descend through the layers, combined at each, and results return by the same ranks.
 //!
 //! Cost: per layer `2(d - 1)` messages of this rank, with the rows that its sets have in each part of the range. The
-//! order in which rows are combined is part of the plan, so a result is the same bits in every run.
+//! plan fixes the order of combination, so the result is bitwise identical in every run.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
@@ -17,32 +17,32 @@ use ripieno_run::{BufferMemory, Call, CallKind, Element, Fabric, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
-/// So many forms of rows are planned for; when another comes, all are forgotten.
+/// Maximum number of row forms with a cached plan; another form clears the cache.
 const KEPT_COUNT: usize = 16;
 
-/// What the rows of a reduction are, and how two become one.
+/// Form of the rows of a reduction, and the operation that combines them.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseForm<'a> {
     /// Type of the elements.
     pub element: Element,
-    /// Elements of a row, at least 1.
+    /// Number of elements in a row, at least 1.
     pub width: usize,
-    /// How elements combine.
+    /// Operation that combines elements.
     pub op: Op,
-    /// How the elements of a row are arranged.
+    /// Arrangement of the elements of a row.
     pub row: ElementShape<'a>,
 }
 
-/// What a schedule depends on.
+/// Key of a cached schedule.
 pub(super) type Planned = (Element, usize, Op);
 
 impl SparseForm<'_> {
-    /// Bytes of a row, of which [`SparseForm::reduction`] makes sure that there can be so many.
+    /// Return the size of a row. [`SparseForm::reduction`] checks that it does not overflow.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 
-    /// How rows combine, if they can.
+    /// Return the reduction of rows, if it is defined.
     pub(super) fn reduction(&self) -> Result<&'static Reduction, Error> {
         match self.width.checked_mul(self.element.size_bytes()) {
             Some(0) => Err(argument("width", 0, "at least one element in a row")),
@@ -51,7 +51,7 @@ impl SparseForm<'_> {
         }
     }
 
-    /// What the ranks compare, which `fabric` is told in words.
+    /// Return the call that ranks compare. Its description is passed to `fabric`.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
         fabric.note_form(self.row.form(), &|| self.row.words());
         let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };
@@ -68,8 +68,8 @@ impl fmt::Display for SparseForm<'_> {
 }
 
 impl SparseReduce {
-    /// `into` becomes the combined rows of this rank's in-indices, `values` has a row for each of its out-indices, both
-    /// in the caller's order. Every rank calls it, with the same `form`.
+    /// Reduce `values`, with a row for each of this rank's out-indices, to `into`, with a combined row for each of its
+    /// in-indices. Both are in the caller's order. Every rank must call this, with the same `form`.
     pub fn reduce(&self, values: &[u8], into: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         form.reduction()?;
         let row_bytes = form.row_bytes();
@@ -96,7 +96,7 @@ impl SparseReduce {
         Ok(())
     }
 
-    /// Runs the plan for rows of this form, from one row per key to one row per key.
+    /// Run the plan for rows of this form, with one row per key as input and as output.
     fn run(&self, main: &[u8], output: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut runtime, state) = held.communicator(self.communicator)?;

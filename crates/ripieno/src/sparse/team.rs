@@ -1,7 +1,7 @@
-//! The threads of a rank, as who computes pieces of a sparse reduction; and rows in pieces.
+//! The threads of a rank as a team for sparse reductions, and the division of rows into pieces.
 //!
-//! Pieces are cut by where rows go, so that no two write to the same row, and what goes to a row is combined in the
-//! order of one thread.
+//! Pieces are divided by the destination of rows, so that no two threads write to the same row. The rows for one
+//! destination are combined in the same order as with one thread.
 
 use ripieno_kernels::Threads;
 use ripieno_plan::sparse::team::{WorkPiece, WorkTeam, cut, each, ranges};
@@ -9,10 +9,10 @@ use ripieno_run::reduction::Reduction;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// About what moving a row costs, in operations, and how many of its bytes one more takes.
+/// Approximate cost of moving a row, in operations, and the number of its bytes that cost one more.
 const ROW_OPERATIONS: usize = 4;
 const BYTES_PER_OPERATION: usize = 8;
-/// So many numbers of rows are counted from another row on at a time.
+/// Number of row numbers that are made relative at a time.
 const BLOCK_ROWS: usize = 1024;
 
 /// The threads of a rank.
@@ -35,7 +35,8 @@ impl WorkTeam for RankThreads {
     }
 }
 
-/// Has the team make `rows` of what `fill` makes of pieces of them. `moved_count` rows are moved for that.
+/// Fill `rows` in parallel: `fill` computes one piece of them. The cost is estimated as
+/// moving `moved_count` rows.
 pub(super) fn fill_rows(
     team: &dyn WorkTeam,
     rows: &mut [u8],
@@ -45,7 +46,7 @@ pub(super) fn fill_rows(
 ) {
     let operations = moved_count * (ROW_OPERATIONS + row_bytes / BYTES_PER_OPERATION);
     if team.piece_count(operations) == 1 {
-        // A reduction that repeats allocates nothing.
+        // Repeated reductions must not allocate.
         return fill(0..rows.len() / row_bytes, rows);
     }
     let pieces = ranges(team, operations, rows.len() / row_bytes, 1);
@@ -53,8 +54,7 @@ pub(super) fn fill_rows(
     each(team, operations, pieces.into_iter().zip(slices).collect(), |(piece, slice)| fill(piece, slice));
 }
 
-/// Combines the rows of `from` into those of `numbers`, which are counted from the row `first` of a table on: that is
-/// the first of `into`.
+/// Combine the rows of `from` into the rows `numbers` of a table. Row `first` of the table is the first of `into`.
 pub(super) fn combine_from(
     into: &mut [u8],
     first: usize,

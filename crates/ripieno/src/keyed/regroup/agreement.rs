@@ -1,9 +1,9 @@
-//! What ranks agree on: each tells the others, ahead of its sizes, what it calls and what its rows look like.
+//! Agreement between ranks before a regroup: every rank announces its call and the form of its rows ahead of its sizes.
 //!
-//! So every rank finds by itself whether all call the same, and what rows look like where it has none. A difference is
-//! known before any row travels, and ends no job.
+//! From the announcements, every rank determines whether all ranks make the same call. A rank without rows learns the
+//! form of the rows. Ranks detect a difference before any row is sent, and a difference does not end the job.
 //!
-//! Cost: 40 bytes to every rank, in the message of the sizes.
+//! Cost: 40 bytes to every rank, in the message that carries the sizes.
 
 use super::super::block::{KeyedCombine, KeyedForm};
 use super::super::columns::KeyKind;
@@ -12,28 +12,28 @@ use ripieno_plan::Op;
 use ripieno_run::Element;
 use ripieno_run::membership::name_ranks;
 
-/// What a rank tells.
+/// The announcement of one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     pub call: u64,
     pub balanced: bool,
     pub form: KeyedForm,
     pub merge: KeyedCombine,
-    /// What its rows take on their way, those for itself included; 0 if it has none.
+    /// Encoded size of this rank's rows, including the rows that it keeps; 0 if it has none.
     pub size_bytes: u64,
 }
 
-/// What rows look like on all ranks.
+/// The form of the rows, equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AgreedForm {
     pub form: KeyedForm,
     pub merge: KeyedCombine,
-    /// Of all rows of all ranks.
+    /// Encoded size of all rows of all ranks.
     pub size_bytes: u64,
 }
 
 impl Announcement {
-    /// Bytes of what is told.
+    /// Size of an encoded announcement.
     pub const BYTES: usize = 40;
 
     pub fn words(&self) -> [u64; Self::BYTES / 8] {
@@ -43,7 +43,7 @@ impl Announcement {
         [self.call, u64::from_le_bytes(kinds), width as u64, label, self.size_bytes]
     }
 
-    /// What was told; `None` if the words tell nothing.
+    /// Decode an announcement; `None` if the words are not a valid announcement.
     pub fn read(words: [u64; Self::BYTES / 8]) -> Option<Announcement> {
         let [call, kinds, width, label, size_bytes] = words;
         let [keys, element, combine, merge, balanced, 0, 0, 0] = kinds.to_le_bytes() else { return None };
@@ -59,14 +59,14 @@ impl Announcement {
         Some(Announcement { call, balanced, form, merge: decode(merge)?, size_bytes })
     }
 
-    /// What ranks have to tell alike; what rows look like is no matter where there are none.
+    /// Return the fields that must be equal on all ranks. The form of the rows only counts if the rank has rows.
     fn compared(&self) -> (u64, bool, Option<(KeyedForm, KeyedCombine)>) {
         (self.call, self.balanced, (self.size_bytes > 0).then_some((self.form, self.merge)))
     }
 }
 
 impl AgreedForm {
-    /// What follows from what all ranks have told, by rank; of rows that nobody has, rank 0 says what they look like.
+    /// Derive the agreed form from all announcements, ordered by rank. If no rank has rows, rank 0 determines the form.
     pub fn of(told: &[Announcement]) -> Result<AgreedForm, Error> {
         let first = told.iter().find(|told| told.size_bytes > 0).unwrap_or(&told[0]);
         let fits = |told: &&Announcement| {
@@ -84,7 +84,7 @@ impl AgreedForm {
     }
 }
 
-/// Who told what.
+/// Describe which ranks announced which call and form.
 fn describe(told: &[Announcement]) -> String {
     let mut groups: Vec<(&Announcement, Vec<usize>)> = Vec::new();
     for (rank, told) in told.iter().enumerate() {

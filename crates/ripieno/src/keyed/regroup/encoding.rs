@@ -1,16 +1,16 @@
-//! Blocks as bytes on a wire: keys, then counts where rows are kept, then rows.
+//! Wire encoding of blocks: keys, then counts if rows are kept, then rows.
 //!
-//! Rows travel in the type in which they are held: partial sums of short floats as float64.
-//! Integers lie as they do in memory. Of strings the lengths come first, 4 bytes each, then all their bytes.
+//! Rows are sent in their held type, so partial sums of short floats are sent as float64. Integers have their memory
+//! representation. For strings, the lengths come first, 4 bytes each, then the bytes of all strings.
 
 use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::{KeyKind, OwnedKeys};
 use crate::error::{Error, argument};
 
-/// Bytes of the length of a string.
+/// Encoded size of the length of a string.
 const LENGTH_BYTES: u64 = 4;
 
-/// How many bytes a block of this size takes; `None` if there is no such block of this form.
+/// Encoded size of a block of this size; `None` if no such block of this form exists.
 pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
     let PartSize { keys, key_bytes, rows } = size;
     let key_bytes = match form.keys {
@@ -26,7 +26,7 @@ pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
     is_nothing.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
 }
 
-/// Writes `block`, which has just as many bytes.
+/// Encode `block` into a buffer of exactly its encoded size.
 pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
     let mut rest = into;
     let mut take = |length| rest.split_off_mut(..length).expect("a block has the size of its part");
@@ -48,12 +48,12 @@ pub(super) fn write(block: &KeyedBlock, into: &mut [u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes numbers of `N` bytes, at any alignment.
+/// Write numbers of `N` bytes at any alignment.
 fn put<T: Copy, const N: usize>(into: &mut [u8], numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
     into.as_chunks_mut().0.iter_mut().zip(numbers).for_each(|(place, &number)| *place = bytes(number));
 }
 
-/// A block that came, whose rows lie where they came to.
+/// A received block, with rows that stay in the receive buffer.
 pub(super) struct Arrived<'a> {
     keys: OwnedKeys,
     counts: Option<Vec<u64>>,
@@ -61,7 +61,8 @@ pub(super) struct Arrived<'a> {
 }
 
 impl<'a> Arrived<'a> {
-    /// Reads a block of this size from the front of `bytes`, which has as many; says what is wrong if it is none.
+    /// Decode a block of this size from the front of `bytes`, which must be long enough. The error is a description of
+    /// the invalid block.
     pub fn read(form: &KeyedForm, size: &PartSize, bytes: &mut &'a [u8]) -> Result<Arrived<'a>, String> {
         let mut take = |length: u64| bytes.split_off(..length as usize).expect("sizes were added up");
         let keys = match form.keys {
@@ -95,7 +96,7 @@ impl<'a> Arrived<'a> {
     }
 }
 
-/// Numbers of `N` bytes, at any alignment.
+/// Read numbers of `N` bytes at any alignment.
 fn numbers<T, const N: usize>(bytes: &[u8], number: fn([u8; N]) -> T) -> Vec<T> {
     bytes.as_chunks().0.iter().map(|bytes| number(*bytes)).collect()
 }

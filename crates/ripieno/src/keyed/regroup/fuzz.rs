@@ -1,4 +1,4 @@
-//! Blocks and announcements of a peer that regroups, damaged: they are refused, or rows.
+//! Fuzz target for damaged blocks and announcements of a peer: decoding rejects them or returns rows.
 
 use super::super::block::{KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::KeyKind;
@@ -16,7 +16,7 @@ const FORMS: [KeyedForm; 3] = [
     KeyedForm { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: KeyedCombine::Concat, label: 9 },
 ];
 
-/// Words at the front of `bytes`, as many as are wanted, and what follows.
+/// Split `N` words off the front of `bytes`; also returns the rest.
 fn split<const N: usize>(bytes: &[u8]) -> Option<([u64; N], &[u8])> {
     let (front, rest) = bytes.split_at_checked(8 * N)?;
     let mut words = front.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -38,7 +38,7 @@ fn damaged_blocks_are_refused_or_rows() {
         let Some(([keys, key_bytes, rows], block)) = split::<3>(bytes) else { return vec![] };
         let size = PartSize { keys, key_bytes, rows };
         let outcome = FORMS.map(|form| {
-            // Nothing is read before as many bytes are there as the sizes that were announced come to.
+            // As in a regroup, decode only if the buffer has the size that was announced.
             let length = encoded_bytes(&form, size)?;
             let mut block = usize::try_from(length).ok().and_then(|length| block.get(..length))?;
             let read = Arrived::read(&form, &size, &mut block).map(|arrived| {

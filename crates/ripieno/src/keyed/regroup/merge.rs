@@ -1,4 +1,4 @@
-//! Merging: what the ranks have for a part becomes one block, as soon as the wave has come.
+//! Merging: combine the pieces of a part from all ranks into one block, as soon as the wave has arrived.
 
 use super::super::block::{KeyedBlock, KeyedForm, PartSize};
 use super::super::part::{KeyedPart, PartScratch};
@@ -9,14 +9,14 @@ use crate::error::Error;
 use ripieno_kernels::Threads;
 use std::time::Instant;
 
-/// What the ranks have for one part.
+/// The pieces of one part from all ranks.
 struct PartPieces<'a> {
-    /// By rank.
+    /// Ordered by rank.
     pieces: Vec<RankPiece<'a>>,
     into: &'a mut KeyedBlock,
 }
 
-/// What one rank has for one part.
+/// The piece of one part from one rank.
 enum RankPiece<'a> {
     Own(KeyedBlock),
     Came { from: usize, size: PartSize, bytes: &'a [u8] },
@@ -32,7 +32,7 @@ impl RankPiece<'_> {
 }
 
 impl Regrouping<'_> {
-    /// Merges what has come with what this rank has, and hands it on.
+    /// Merge the received blocks with this rank's own, and pass the result to `on_block`.
     pub fn merge(&mut self, mut wave: Wave, on_block: &mut OnBlock<'_>) -> Result<(), Error> {
         let started = Instant::now();
         let rank = self.comm.rank();
@@ -75,10 +75,10 @@ impl Regrouping<'_> {
     }
 }
 
-/// Putting a row into a table takes some 20 ns, as long as so many operations on numbers side by side.
+/// Inserting a row into a table takes about 20 ns, as long as this number of vectorized arithmetic operations.
 const MERGING_OPERATIONS: usize = 1000;
 
-/// Merges parts, each on whichever thread is free.
+/// Merge parts, each on any free thread.
 fn merge_all(
     all: Vec<PartPieces<'_>>,
     form: &KeyedForm,
@@ -95,7 +95,7 @@ fn merge_all(
     outcomes.into_iter().collect()
 }
 
-/// One block of what the ranks have, in the order of the ranks, rounded to the type of its form.
+/// Merge the pieces into one block, in the order of the ranks, rounded to the type of its form.
 fn merged(
     mut pieces: Vec<RankPiece<'_>>,
     form: &KeyedForm,
@@ -103,7 +103,7 @@ fn merged(
     scratch: &mut PartScratch,
 ) -> Result<KeyedBlock, Error> {
     let held = form.held_element();
-    // What is alone is merged already.
+    // A single own piece needs no merge.
     if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(RankPiece::Own(block)) = pieces.pop()
     {

@@ -1,12 +1,13 @@
-//! Regroup: the rows of every key come to one rank, combined, part by part.
+//! Regroup: collect and combine the rows of every key on one rank, part by part.
 //!
-//! What was added is sealed first. What each rank has for each part goes to the part's home by a plan; with it ranks
-//! agree on what they call, on homes and on waves. A wave is one plan, too ([`ripieno_plan::regroup`]): some parts of
-//! every rank, whose keys are complete when it has come. The next one is in flight while it is merged and handed on.
+//! The added rows are sealed first. Each rank sends the sizes of its rows of each part to the part's owner, by a plan.
+//! In the same plan, ranks agree on the call, on owners and on waves. A wave is also one plan
+//! ([`ripieno_plan::regroup`]) and moves some parts of every rank. Their keys are complete when the wave has arrived.
+//! The next wave is in flight while a wave is merged and passed to the caller.
 //!
-//! Cost: messages of 24 bytes per part to its home (twice if balanced), with 40 more to each rank, and the blocks of
-//! the parts, of which those that stay go over no link. Where one wave is not enough, or parts are balanced, an
-//! allgather of 8 bytes per part, too. So a small regroup is two collectives.
+//! Cost: messages of 24 bytes per part to its owner (twice if balanced), 40 bytes to each rank, and the blocks of the
+//! parts. Blocks that stay on their rank use no link. If one wave is not enough, or parts are balanced, an allgather of
+//! 8 bytes per part is added. A small regroup is therefore two collectives.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 
@@ -32,10 +33,10 @@ use sizes::RegroupSizes;
 use std::time::{Duration, Instant};
 use wave::WaveExchanges;
 
-/// Takes blocks whose keys are complete, with what they look like.
+/// Callback that receives blocks with complete keys, and their form.
 pub(super) type OnBlock<'a> = dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error> + 'a;
 
-/// A regroup on its way.
+/// A regroup in progress.
 struct Regrouping<'a> {
     comm: &'a Communicator,
     options: &'a Regroup,
@@ -47,19 +48,20 @@ struct Regrouping<'a> {
 }
 
 impl Communicator {
-    /// Seals `rows`, sends those of every part to its home, merges those of equal keys there and hands the blocks of
-    /// this rank's parts to `on_block`, in the order of the parts, each as soon as its keys are complete. Within a
-    /// block keys lie in order of first appearance, one rank after the other; the result is the same bits in every run,
-    /// for every size of waves and number of threads. Every rank calls it, with data of one form and the same options;
-    /// a rank without rows takes form and merge from the others. `on_block` must not call a collective of this
-    /// communicator.
+    /// Seal `rows`, send the rows of every part to its owner and merge rows of equal keys there. `on_block` receives
+    /// the blocks of this rank's parts in the order of the parts, each as soon as its keys are complete.
+    ///
+    /// Within a block, keys are in order of first appearance, one rank after the other. The result is bitwise identical
+    /// in every run, for every wave size and number of threads. Every rank must call this function, with data of one
+    /// form and the same options. A rank without rows takes form and merge from the other ranks. `on_block` must not
+    /// call a collective of this communicator.
     ///
     /// # Errors
-    /// [`Error::Argument`] and [`Error::Unsupported`], and nothing sent, if options or form make no sense. Every rank
-    /// gets [`Error::RowsDiffer`], and no row has travelled, if rows are of different forms, or ranks differ in `call`,
-    /// `merge` or `balanced`. Ranks that call something else, or let rows travel otherwise, are told by
-    /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). What only this rank has, an error of `on_block`, of spilling or
-    /// of memory, ends the job.
+    /// [`Error::Argument`] and [`Error::Unsupported`] if options or form are invalid; nothing is sent. Every rank gets
+    /// [`Error::RowsDiffer`] if the forms of the rows differ, or if ranks differ in `call`, `merge` or `balanced`; no
+    /// row is sent. Ranks that make another call, or use other transport options, get
+    /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). An error on this rank only (in `on_block`, spilling or
+    /// memory) ends the job.
     pub fn regroup(
         &self,
         rows: Aggregation,

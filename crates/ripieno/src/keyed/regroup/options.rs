@@ -1,4 +1,4 @@
-//! What the caller of a regroup may choose, and what it gets to know.
+//! Options and result of a regroup.
 
 use super::super::block::{KeyedCombine, KeyedForm};
 use crate::communicator::Communicator;
@@ -8,41 +8,42 @@ use ripieno_run::{Call, CallKind, Element};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-/// What comes to a rank in one wave, if nobody says otherwise: larger ones are no faster, and take memory.
+/// Default for the bytes that a rank receives in one wave. Larger waves are no faster and take memory.
 const WAVE_BYTES: u64 = 16 << 20;
-/// Waves at least, if nobody says otherwise: only the first of them comes while there is nothing to merge.
+/// Default for the minimum number of waves. Only the first wave cannot overlap with merging.
 const WAVE_COUNT: NonZeroU64 = NonZeroU64::new(4).unwrap();
-/// Smaller waves are not cut to have more of them: merging them takes no longer than one more message.
+/// Smallest wave that [`Regroup::wave_count`] may cause: merging a smaller wave takes no longer than one more message.
 const LEAST_WAVE_BYTES: u64 = 256 << 10;
-/// Blocks up to this size are sent at once, if nobody says otherwise: the links hold them.
+/// Default limit for eager blocks: the links buffer blocks of this size.
 const EAGER_BYTES: usize = 64 << 10;
-/// Large blocks on their way to a rank, if nobody says otherwise: while one comes, the grant of the next travels.
+/// Default for the large blocks in flight to a rank: while one block arrives, the grant of the next is on its way.
 const PULLS: usize = 4;
 
-/// How a regroup is done; the same on every rank, but for `threads`.
+/// Options of a regroup. They must be the same on every rank, except `threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regroup {
-    /// The caller's own number for what it calls: ranks compare it with all that is here.
+    /// Number that the caller gives this call. Ranks compare it together with the other options.
     pub call: u64,
-    /// What becomes of rows of equal keys from different ranks. Where the parts keep all rows, they may be combined
-    /// here.
+    /// How to combine rows of equal keys from different ranks. Rows can still be combined here if the parts keep all
+    /// rows.
     pub merge: KeyedCombine,
-    /// Whether parts are dealt to ranks by their size, the largest first, and not by their number.
+    /// Whether to assign parts to ranks by size, largest first, instead of by part number.
     pub balanced: bool,
-    /// Bytes that come to a rank in one wave, and half of what any rank gives in one; one part at least.
+    /// Bytes that a rank receives in one wave, and half of the bytes that it sends in one. A wave has at least one
+    /// part.
     pub wave_bytes: u64,
-    /// Waves at least, as long as one brings 256 KiB to the rank that gets most.
+    /// Minimum number of waves, as long as a wave brings at least 256 KiB to the rank that receives most.
     pub wave_count: NonZeroU64,
-    /// Blocks up to this size are sent at once, larger ones when the receiver asks for them.
+    /// Largest block that is sent eagerly. Larger blocks are sent when the receiver requests them.
     pub eager_bytes: usize,
-    /// How many of the larger ones are on their way to a rank at most.
+    /// Maximum number of larger blocks in flight to a rank.
     pub pulls: NonZeroUsize,
-    /// How many threads seal and merge, the caller's included.
+    /// Number of threads that seal and merge, including the caller.
     pub threads: NonZeroUsize,
 }
 
 impl Regroup {
-    /// The usual way, on one thread, with rows that become one as `merge` says.
+    /// Create the default options: one thread, and rows of equal keys combined by `merge`.
     pub fn new(merge: KeyedCombine) -> Regroup {
         let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
         Regroup {
@@ -57,58 +58,59 @@ impl Regroup {
         }
     }
 
-    /// The same, with waves that leave half of `memory_bytes` to what waits for them: a rank holds one that is merged,
-    /// and one that travels with what it sends of it, which may be twice as large.
+    /// Return the same options with waves that fit into `memory_bytes`, half of which stays free for waiting data. A
+    /// rank holds one wave that it merges and one in flight, together with the bytes that it sends, which may be twice
+    /// as large.
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }
 
-    /// The same, with waves of just so many bytes, and one if all have fewer.
+    /// Return the same options with waves of exactly `wave_bytes`, and a single wave if all ranks have fewer bytes.
     pub fn in_waves_of(self, wave_bytes: u64) -> Regroup {
         Regroup { wave_bytes, wave_count: NonZeroU64::MIN, ..self }
     }
 
-    /// What a wave brings to a rank where the one that gets most gets `most_bytes`.
+    /// Return the bytes that a wave brings to a rank if the rank that receives most receives `most_bytes` in total.
     pub(super) fn wave_bytes_of(&self, most_bytes: u64) -> u64 {
         most_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
     }
 }
 
-/// What a regroup did, at this rank.
+/// Result and statistics of a regroup at this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regrouped {
-    /// What the rows at home here look like, merged.
+    /// The form of the merged rows at this rank.
     pub form: KeyedForm,
-    /// Ranges of parts that travelled one after the other.
+    /// Number of waves, sent one after the other.
     pub waves: usize,
-    /// Rows that were in the parts of this rank, and how many of them left it.
+    /// Number of rows in the parts of this rank, and how many of them were sent to other ranks.
     pub rows_in: u64,
     #[allow(missing_docs)]
     pub rows_sent: u64,
-    /// Keys that are at home here.
+    /// Number of keys that this rank owns.
     pub keys: u64,
-    /// Rows that are, after the merge.
+    /// Number of rows at this rank after the merge.
     pub rows: u64,
-    /// Payload bytes that left this rank.
+    /// Payload bytes sent by this rank.
     pub bytes_sent: u64,
-    /// Bytes that this rank's parts had been written to files with.
+    /// Bytes of this rank's parts that had been spilled to files.
     pub spilled_bytes: u64,
-    /// Sealing what was added.
+    /// Time spent sealing the added rows.
     pub sealing: Duration,
-    /// Until all knew homes and waves.
+    /// Time until all ranks knew owners and waves.
     pub sizes: Duration,
-    /// Reading parts, packing them and waiting for those of others.
+    /// Time spent reading and packing parts, and waiting for the parts of other ranks.
     pub exchange: Duration,
-    /// Merging.
+    /// Time spent merging.
     pub merge: Duration,
-    /// In `on_block`.
+    /// Time spent in `on_block`.
     pub handing_on: Duration,
 }
 
-/// The calls of a regroup, one for each step, which ranks compare as they do every call.
+/// The calls of a regroup, one for each step. Ranks compare them like all other calls.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
-    /// How rows travel, in words, and their hash.
+    /// The transport options as text, and their hash.
     words: String,
     form: u32,
     /// The number of the next step.
@@ -116,7 +118,7 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// Of rows in so many parts.
+    /// Create the steps of a regroup of rows in `part_count` parts.
     pub fn new(part_count: usize, options: &Regroup) -> Steps {
         let Regroup { wave_bytes, wave_count, eager_bytes, pulls, .. } = *options;
         let words = format!(
@@ -126,7 +128,7 @@ impl Steps {
         Steps { form: ElementShape::Told(&words).form(), words, next: 0 }
     }
 
-    /// The call of the next step of `comm`.
+    /// Return the call of the next step on `comm`.
     pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
         comm.hold()?.core().fabric.note_form(self.form, &|| self.words.clone());
         let kind = CallKind::Regroup { step: self.next };

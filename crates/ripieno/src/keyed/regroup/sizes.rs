@@ -1,5 +1,4 @@
-//! How much every rank has for every part, and what follows from that: homes and waves. Ranks agree in the same
-//! message.
+//! Exchange of part sizes, which determine owners and waves. The same message carries the announcements.
 
 use super::super::block::{KeyedForm, PartSize};
 use super::super::parts::Parts;
@@ -15,27 +14,27 @@ use ripieno_plan::regroup::{Waves, balanced_homes, hashed_homes, loads};
 use ripieno_plan::{Buffer, Op, Span};
 use ripieno_run::BufferMemory;
 
-/// The size of a part is told by so many bytes.
+/// Encoded size of a `PartSize`.
 const TOLD_BYTES: usize = 24;
 
-/// What all ranks know of the parts, and what this one does of those that are at home with it.
+/// The part sizes: the waves that all ranks know, and the details of the parts that this rank owns.
 pub(super) struct RegroupSizes {
     pub waves: Waves,
     own: Own,
 }
 
-/// The parts that are at home at this rank.
+/// The parts that this rank owns.
 struct Own {
-    /// Ascending.
+    /// Part numbers, ascending.
     parts: Vec<usize>,
-    /// By rank, for each of them: what comes from there.
+    /// For each rank, the size that it sends of each of these parts.
     sizes: Vec<Vec<PartSize>>,
 }
 
 impl RegroupSizes {
-    /// Tells the sizes of `parts` to their homes, and ahead of them what this rank calls. Ranks without rows adopt what
-    /// those of others look like. Where one wave takes all, and homes do not depend on sizes, that is all; else all
-    /// ranks learn how large each part is.
+    /// Send the sizes of `parts` to their owners, preceded by this rank's announcement. Ranks without rows adopt the
+    /// form of the other ranks. If one wave suffices and owners do not depend on sizes, no further exchange follows.
+    /// Otherwise all ranks learn the size of each part.
     pub fn exchange(
         comm: &Communicator,
         parts: &mut Parts,
@@ -57,7 +56,7 @@ impl RegroupSizes {
         let own_bytes = own.bytes(&agreed.form)?;
         let most_bytes = agreed.size_bytes;
         if !balanced && most_bytes <= options.wave_bytes_of(most_bytes) {
-            // Of parts that are at home elsewhere, nothing more has to be known than what this rank has for them.
+            // For parts of other owners, this rank only needs the size of its own rows.
             let mut known_bytes = bytes;
             own.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
             let waves = Waves::whole(&homes, &known_bytes, p, most_bytes > 0);
@@ -82,15 +81,15 @@ impl RegroupSizes {
         Ok((RegroupSizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
     }
 
-    /// What comes from rank `from` for `part`, which is at home here.
+    /// Return the size of the rows that rank `from` sends for `part`, which this rank owns.
     pub fn incoming(&self, from: usize, part: usize) -> PartSize {
         let place = self.own.parts.binary_search(&part).expect("the part is at home here");
         self.own.sizes[from][place]
     }
 }
 
-/// The same waves, or shorter ones where a rank gives more than twice `wave_bytes` in one; `bytes` are what this rank
-/// has.
+/// Return the same waves, or shorter waves if a rank sends more than twice `wave_bytes` in one of them. `bytes` are the
+/// sizes of this rank's parts.
 fn bounded(
     comm: &Communicator,
     mut waves: Waves,
@@ -99,7 +98,7 @@ fn bounded(
     wave_bytes: u64,
 ) -> Result<Waves, Error> {
     let (rank, p) = (comm.rank(), comm.world_size());
-    // Nobody gives more than all have.
+    // No rank sends more than the total of all ranks.
     if p == 1 || part_bytes.iter().sum::<u64>() <= wave_bytes.saturating_mul(2) {
         return Ok(waves);
     }
@@ -116,7 +115,7 @@ fn bounded(
     }
 }
 
-/// What every rank has told, by rank.
+/// Decode the announcements of all ranks, ordered by rank.
 fn announcements(told: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
     let read = |(rank, words): (usize, &Vec<u64>)| {
         let words = words[..].try_into().expect("all tell as much");
@@ -127,7 +126,7 @@ fn announcements(told: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
 }
 
 impl Own {
-    /// Every rank tells the sizes of its parts to their homes, and `words` ahead of them; those of all ranks come, too.
+    /// Send the sizes of this rank's parts to their owners, preceded by `words`. Also returns the `words` of all ranks.
     fn told(
         comm: &Communicator,
         sizes: &[PartSize],
@@ -167,7 +166,7 @@ impl Own {
         Ok((Own { parts: own, sizes: all_sizes }, all_ahead))
     }
 
-    /// How many bytes each part takes, of all ranks together; all parts together are no more than memory could hold.
+    /// Return the size of each part, summed over all ranks. Fails if the total is larger than memory could hold.
     fn bytes(&self, form: &KeyedForm) -> Result<Vec<u64>, Error> {
         let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
         for (rank, sizes) in self.sizes.iter().enumerate() {
@@ -209,7 +208,7 @@ mod tests {
         Aggregation::new(form, 2, None).unwrap()
     }
 
-    /// What rank 0 gets when rank 1 says that all its parts have `sizes`, one for each time that it is asked.
+    /// Return the results at rank 0 when rank 1 claims `sizes` for all its parts, one entry for each request.
     fn lied_to(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let lie = |comm: &Communicator| {

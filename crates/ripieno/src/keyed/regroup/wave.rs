@@ -1,4 +1,4 @@
-//! A wave: some parts of every rank, packed for their homes, in flight, and come.
+//! Waves: pack some parts of every rank for their owners, send them, and receive the parts of other ranks.
 
 use super::super::block::PartSize;
 use super::super::parts::Parts;
@@ -16,34 +16,34 @@ use ripieno_run::BufferMemory;
 use std::ops::Range;
 use std::time::Instant;
 
-/// A wave on its way.
+/// A wave in flight.
 pub(super) struct InFlightWave {
     number: usize,
     handle: Handle<Buffers>,
     into: ExchangeBlocks,
 }
 
-/// A wave that has come.
+/// A completed wave.
 pub(super) struct Wave {
     pub number: usize,
     buffer: PooledBuffer,
     blocks: ExchangeBlocks,
 }
 
-/// What is sent, and what comes.
+/// The send buffer and the receive buffer.
 struct Buffers {
     out: PooledBuffer,
     into: PooledBuffer,
 }
 
-// SAFETY: pooled buffers own their bytes, and moving one does not move these.
+// SAFETY: pooled buffers own their bytes, and moving a buffer does not move its bytes.
 unsafe impl OwnedBuffers for Buffers {
     fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         [BufferMemory::Write(self.out.bytes_mut()), BufferMemory::Write(self.into.bytes_mut())]
     }
 }
 
-/// What this rank sends in each wave, and gets, and the memory for the largest of both.
+/// The blocks that this rank sends and receives in each wave, and the largest size of both buffers.
 pub(super) struct WaveExchanges {
     waves: Vec<[ExchangeBlocks; 2]>,
     largest_bytes: [usize; 2],
@@ -70,12 +70,12 @@ impl WaveExchanges {
 }
 
 impl Regrouping<'_> {
-    /// Packs what this rank has for the others in `wave`, and begins to send it; nothing if there is no such wave.
+    /// Pack this rank's blocks for the other ranks in `wave` and start the exchange; `None` if no such wave exists.
     pub fn start(&mut self, wave: usize) -> Result<Option<InFlightWave>, Error> {
         let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
         let started = Instant::now();
         let (rank, p) = (self.comm.rank(), self.comm.world_size());
-        // As large for every wave, so that the pool has them.
+        // All waves use the same buffer sizes, so that the pool can reuse buffers.
         let [out_bytes, into_bytes] = self.exchanges.largest_bytes;
         let mut buffers = Buffers { out: self.comm.scratch(out_bytes)?, into: self.comm.scratch(into_bytes)? };
         for peer in (0..p).filter(|&peer| peer != rank) {
@@ -87,7 +87,7 @@ impl Regrouping<'_> {
         Ok(Some(InFlightWave { number: wave, handle, into }))
     }
 
-    /// Writes the parts that travel to `peer`, one after the other.
+    /// Write the parts for `peer`, one after the other.
     fn pack(&mut self, peer: usize, wave: usize, mut into: &mut [u8]) -> Result<(), Error> {
         for &part in self.sizes.waves.parts(peer, wave) {
             let size = self.parts.size(part);
@@ -102,7 +102,7 @@ impl Regrouping<'_> {
         Ok(())
     }
 
-    /// Waits until what the others have for this rank has come.
+    /// Wait until all blocks for this rank have arrived.
     pub fn finish(&mut self, flight: InFlightWave) -> Result<Wave, Error> {
         let started = Instant::now();
         let Buffers { into, .. } = flight.handle.wait()?;
@@ -112,7 +112,7 @@ impl Regrouping<'_> {
 }
 
 impl Wave {
-    /// What came from each rank.
+    /// Return the received blocks, ordered by rank.
     pub fn blocks(&mut self) -> Vec<&[u8]> {
         let (bytes, blocks): (&[u8], _) = (self.buffer.bytes_mut(), &self.blocks);
         (0..blocks.rank_count()).map(|rank| &bytes[range(blocks.span(rank))]).collect()
