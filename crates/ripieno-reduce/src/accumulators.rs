@@ -1,4 +1,4 @@
-//! Accumulator types: the type in which many values are combined, and conversions to it and back.
+//! Accumulator types for sums and products of many values, with conversions to and from them.
 //!
 //! A sum of short floats stops growing once a value is below half a unit in its last place: 2^24 ones in float32, 2^11
 //! in float16. Therefore sums and products of floats below 64 bits accumulate in float64 and are rounded once. Cost of
@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use ripieno_plan::Op;
 
 impl Element {
-    /// Return the type in which many elements are combined by `op` before the result is rounded to this type.
+    /// Return the accumulator type for combining many elements by `op` before rounding to this type.
     pub fn accumulator(self, op: Op) -> Element {
         match op {
             Op::Sum | Op::Prod if self.is_float() => Element::F64,

@@ -163,7 +163,7 @@ impl Call {
 }
 
 impl DescribedCall {
-    /// Return a call whose form has no known description.
+    /// Return a call without a description of its form.
     pub fn untold(header: Header) -> DescribedCall {
         DescribedCall { header, form: String::new() }
     }

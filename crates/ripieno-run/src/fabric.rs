@@ -250,7 +250,7 @@ pub trait Fabric: Send {
         Err(NotShrunk::Unsupported("its ranks do not watch over each other as processes do"))
     }
 
-    /// Return the handle by which other threads reach this rank.
+    /// Return the handle that other threads use to reach this rank.
     fn remote(&self) -> Arc<dyn Remote>;
 
     /// Announce that this rank is about to park. From now on, progress of other ranks wakes it. The caller then tries

@@ -1,7 +1,7 @@
 //! Virtual clock: a queue of events in the order of their times.
 //!
-//! Simultaneous events keep the order in which they were added, so every run is deterministic. The heap orders times
-//! and slots rather than events, because events may be large.
+//! Simultaneous events keep their insertion order, so every run is deterministic. The heap orders times and slots
+//! rather than events, because events may be large.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

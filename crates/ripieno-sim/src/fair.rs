@@ -15,7 +15,7 @@ pub(crate) struct Demand {
     pub(crate) wires: Vec<(usize, f64)>,
     /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
-    /// Demands whose rates are further upper limits.
+    /// The rates of these demands are further upper limits.
     pub(crate) behind: Vec<usize>,
 }
 

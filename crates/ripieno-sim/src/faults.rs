@@ -9,7 +9,7 @@ pub struct ClusterFaults {
     slow_nodes: Vec<(usize, f64)>,
     /// Nodes that die, each with its time.
     deaths: Vec<(usize, f64)>,
-    /// Pairs of ranks whose link is cut in both directions, each with its time.
+    /// Pairs of ranks with a link that is cut in both directions, each with its time.
     cuts: Vec<([usize; 2], f64)>,
 }
 

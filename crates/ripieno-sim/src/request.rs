@@ -22,7 +22,7 @@ pub struct SimulationRequest {
     in_neighbours: Vec<Vec<PeerSpan>>,
 }
 
-/// Number of ranks whose plans are sampled for an estimate.
+/// Number of sampled ranks in an estimate of the plan sizes.
 const SAMPLED_RANKS: usize = 8;
 
 /// The reason why a request cannot be simulated.

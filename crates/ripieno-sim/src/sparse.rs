@@ -7,8 +7,8 @@ use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees};
 
 /// Simulate a butterfly reduction of rows of `row_bytes` for the keys `0..key_count`.
 ///
-/// Every rank contributes and receives the rows of its set, whose keys ascend. The initial exchange of the sets is not
-/// simulated.
+/// Every rank contributes and receives the rows of its set. The keys of a set ascend. The initial exchange of the sets
+/// is not simulated.
 ///
 /// # Panics
 ///

@@ -15,11 +15,11 @@ pub(crate) struct OperationWait {
     pub(crate) on: u32,
     /// The waiting operation.
     pub(crate) by: u32,
-    /// Position up to which the operation need not wait.
+    /// The operation need not wait before this position.
     pub(crate) at: f64,
-    /// Position of the other operation from which the waiting operation may continue.
+    /// The waiting operation continues once the other operation is beyond this position.
     pub(crate) threshold: f64,
-    /// Position of the other operation from which the wait has no effect.
+    /// The wait ends once the other operation has reached this position.
     pub(crate) release: f64,
 }
 

@@ -276,7 +276,7 @@ pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkE
     }
 }
 
-/// A stream in which the position determines each byte.
+/// A stream with bytes that are determined by their positions.
 struct PatternStream {
     link: Box<dyn Link>,
     sent: u64,
@@ -378,7 +378,7 @@ impl PatternStream {
     }
 }
 
-/// A stream whose owner sleeps as soon as it makes no progress.
+/// A stream with an owner that sleeps as soon as it makes no progress.
 struct Sleeping {
     stream: PatternStream,
     sleeper: Box<dyn Sleeper>,

@@ -5,14 +5,14 @@ use super::{InterruptCheck, RELAY_UNIT_BYTES, RunError};
 use crate::fabric::{Fabric, Want};
 use std::time::Duration;
 
-/// Time for which a rank with its own core spins on memory before it yields. If another process uses the core, a yield
-/// can take milliseconds. Two ranks that share a core by chance are soon separated ([`Fabric::note_wait`]).
+/// Spin time on memory of a rank with its own core before it yields. If another process uses the core, a yield can take
+/// milliseconds. Two ranks that share a core by chance are soon separated ([`Fabric::note_wait`]).
 pub(super) const SPIN: Duration = Duration::from_micros(50);
-/// Time for which a rank yields its core before it parks.
+/// Duration of yielding before the rank parks.
 const YIELD: Duration = Duration::from_micros(50);
 /// Maximum time parked before the rank polls again.
 const PARK: Duration = Duration::from_millis(250);
-/// Time without progress after which a rank queries its peers.
+/// A rank queries its peers after this time without progress.
 const STALL: Duration = Duration::from_secs(1);
 
 /// Work to complete: one run, or all runs in flight.
@@ -34,7 +34,7 @@ pub(super) trait Work {
     fn waits_since(&mut self, now: Duration);
     /// Change the minimum number of bytes that a relay forwards, given the present value.
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize);
-    /// Query the peers for which the rank has waited in vain.
+    /// Query the awaited peers.
     fn ask(&mut self);
     /// Report to the other ranks that this rank stops, and return the resulting error.
     fn interrupt(&mut self) -> RunError;
@@ -84,7 +84,7 @@ pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunErr
 #[derive(Default)]
 struct Idle {
     rounds: u32,
-    /// Round in which the rank first yielded its core.
+    /// Number of the round that first yielded the core.
     first_offer: Option<u32>,
     /// Whether the rank yields immediately, because the awaited rank may need this core.
     shares_core: bool,

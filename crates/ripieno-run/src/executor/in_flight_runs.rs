@@ -1,8 +1,8 @@
 //! Runs in flight: several runs share the same links, and each ends independently.
 //!
-//! A link is a byte stream. The lanes of the runs therefore queue per direction, in the order in which the runs began.
-//! A lane starts after its predecessor has ended. If all ranks begin the same runs in the same order, an earlier run
-//! never waits for a later one. Runs that do not share a stream overlap.
+//! A link is a byte stream. The lanes of the runs therefore queue per direction, oldest run first. A lane starts after
+//! its predecessor has ended. If all ranks begin the same runs in the same order, an earlier run never waits for a
+//! later one. Runs that do not share a stream overlap.
 
 use super::idle::{self, Work};
 use super::memory::BufferMemory;
@@ -30,7 +30,7 @@ struct InFlightRun {
     end: Option<RunEnd>,
 }
 
-/// The runs in flight by number, in the order in which they began.
+/// The runs in flight by number, oldest first.
 #[derive(Default)]
 pub(super) struct InFlightRuns {
     flights: BTreeMap<u64, InFlightRun>,

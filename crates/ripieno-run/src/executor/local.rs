@@ -8,7 +8,7 @@ use super::visit::limit;
 use ripieno_plan::{Constant, Op, Operation};
 
 impl ScheduleRun<'_, '_> {
-    /// Advance each local step whose bytes are ready, by at most one segment.
+    /// Advance each ready local step by at most one segment.
     pub fn local(&mut self, lane: usize) -> bool {
         let (schedule, mut moved) = (self.schedule, false);
         // At least one row, because a function only takes whole rows.

@@ -5,8 +5,8 @@
 //! data follows, because forwarding every few bytes is unsteady. Rows are gathered one segment at a time. Waiting spins
 //! for a bounded time, then parks.
 //!
-//! Several runs may be in flight. On each direction of each link, their lanes follow in the order in which the runs
-//! began. All other work overlaps. A single run is served on the caller's stack.
+//! Several runs may be in flight. On each direction of each link, their lanes queue, oldest run first. All other work
+//! overlaps. A single run is served on the caller's stack.
 //!
 //! A single run allocates no memory after the first run of the longest schedule.
 

@@ -47,7 +47,7 @@ pub(super) struct LaneCursor {
     pub is_out: bool,
 }
 
-/// An interval in which no bytes of a run move.
+/// An interval without progress of a run.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub since: Duration,

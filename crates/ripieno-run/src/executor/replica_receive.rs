@@ -16,9 +16,9 @@ use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
 
 impl Schedule {
-    /// Prepare `plan`, whose peers are logical ranks, for world rank `rank` among `replicas`. Sends go to all replicas
-    /// of the receiver. Receives take the data of the fastest replica of the sender. No send is zero-copy, because a
-    /// replica may read much later.
+    /// Prepare `plan` for world rank `rank` among `replicas`. The peers in the plan are logical ranks. Sends go to all
+    /// replicas of the receiver. Receives take the data of the fastest replica of the sender. No send is zero-copy,
+    /// because a replica may read much later.
     pub fn replicated(plan: &Plan, replicas: Replicas, rank: usize) -> Schedule {
         let mut to_all = Plan::new();
         for operation in plan.operations() {

@@ -7,7 +7,7 @@ use crate::rows::gather_rows;
 use ripieno_plan::Rows;
 use std::ops::Range;
 
-/// Return the position up to which step `index` may advance, if it or a step that it waits for selects rows.
+/// Return the limit of step `index`, if it or a step that it waits for selects rows.
 ///
 /// A step that combines rows waits for all earlier steps that do so. Usually the oldest one blocks it. Therefore the
 /// dependencies are checked from the oldest on, until one of them allows no further byte.
@@ -18,7 +18,7 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
     if mine == step.length_bytes {
         return mine;
     }
-    // Position and limit in the span from which the step selects its rows.
+    // Position and limit in the span that contains the selected rows.
     let (mine_in_span, mut limit_in_span) = (rows.map_or(0, |rows| position(rows, mine)), usize::MAX);
     let mut limit = step.length_bytes;
     for dependency in &schedule.dependencies[step.dependencies.clone()] {

@@ -1,4 +1,4 @@
-//! Schedule: a plan prepared for execution, with the dependencies of each step and the lanes in which the steps queue.
+//! Schedule: a plan prepared for execution, with the dependencies of each step and the lanes that order the steps.
 //!
 //! A schedule is created once per plan and is immutable during runs.
 
@@ -50,7 +50,7 @@ pub(super) struct ScheduleStep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepDependency {
     pub on: usize,
-    /// Length of the step `on`, after which the dependency is fulfilled.
+    /// Length of the step `on`. Passing it fulfills the dependency.
     pub length_bytes: usize,
     pub low: usize,
     pub high: usize,

@@ -107,8 +107,7 @@ impl LaneVisit<'_, '_> {
         Ok(moved)
     }
 
-    /// Return the position up to which a send at `done` may advance when bytes up to `limit` are ready: the end, or
-    /// whole relay units.
+    /// Return the limit of a send at `done` when bytes up to `limit` are ready: the end, or whole relay units.
     fn sendable(&self, done: usize, limit: usize, length_bytes: usize) -> usize {
         let goes_on = limit == length_bytes || limit - done >= self.relay_unit_bytes;
         if goes_on { limit.min(done + SEGMENT_BYTES) } else { done }
@@ -211,7 +210,7 @@ impl LaneVisit<'_, '_> {
     }
 }
 
-/// Return the position up to which step `index` may advance: before every byte that an earlier step has yet to pass.
+/// Return the limit of step `index`: before every byte that an earlier step has yet to pass.
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
     if step.is_among_rows {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Number of collectives kept.
 pub const REMEMBERED: usize = 64;
-/// Number of communicators whose last collective is kept.
+/// Number of communicators for each of which the last collective is kept.
 const COMMUNICATORS_REMEMBERED: usize = 1024;
 /// Number of form descriptions kept.
 pub const FORMS_REMEMBERED: usize = 256;

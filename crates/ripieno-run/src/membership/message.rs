@@ -133,7 +133,7 @@ impl<'de> Deserialize<'de> for WireHeader {
 }
 
 impl Lasts {
-    /// Return the message with which a rank leaves.
+    /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
         let lasts = self.headers.into_iter().map(WireHeader).collect();
         MembershipMessage::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }

@@ -19,7 +19,7 @@ pub struct Reading {
     pub received_bytes: u64,
     /// Time that the program spent in calls. A short call counts from its first wait.
     pub called: Duration,
-    /// Part of this time in which no data moved.
+    /// Part of this time without data movement.
     pub waited: Duration,
     /// Time that the program waited for each peer, by rank. Missing entries at the end are zero.
     pub waited_for: Vec<Duration>,

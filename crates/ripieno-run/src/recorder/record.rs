@@ -158,7 +158,7 @@ impl CollectiveRecord {
         Some(self.end()?.saturating_sub(self.start()?))
     }
 
-    /// Return the time in which no data moved.
+    /// Return the total time without data movement.
     pub fn waiting(&self) -> Duration {
         Duration::from_nanos(self.waiting_ns)
     }

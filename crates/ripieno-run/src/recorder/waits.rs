@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Minimum duration of a listed wait. Shorter waits only count in the totals.
 pub const NOTED_WAIT: Duration = Duration::from_micros(20);
 
-/// An interval in which no data of a collective moved.
+/// An interval without data movement of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StallInterval {
     /// Number of the record.
@@ -71,8 +71,8 @@ impl StallRecord {
         self.accounts[known].awaited().next()
     }
 
-    /// End the wait of `ticket`, if any. Return its start and the peer with the longest total so far. Calls `tell` with
-    /// each awaited peer, the start of the wait and the number of awaited peers.
+    /// End the wait of `ticket`, if any. Return its start and the peer with the longest total so far. Reports each
+    /// awaited peer with the start of the wait and the number of awaited peers.
     pub fn end(
         &mut self,
         ticket: OpenRecord,

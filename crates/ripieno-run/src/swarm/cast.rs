@@ -57,7 +57,7 @@ pub(super) struct BroadcastRun<M> {
     pub(super) is_kept: bool,
     /// Whether no other rank is known to need this rank for the value.
     pub(super) is_over: bool,
-    /// Peers whose loss was reported to the node.
+    /// Lost peers that were reported to the node.
     pub(super) told: BTreeSet<usize>,
 }
 

@@ -169,7 +169,7 @@ impl<M: Store> Driver<M> {
         self.settle(now);
     }
 
-    /// Cancel a broadcast whose value stays incomplete. Its receivers see the root as lost.
+    /// Cancel a broadcast that cannot be completed. Its receivers see the root as lost.
     pub fn abandon(&mut self, number: u32) {
         self.drop_cast(number);
     }
@@ -291,7 +291,7 @@ impl<M: Store> Driver<M> {
         std::mem::take(&mut self.news)
     }
 
-    /// Return the links for which the driver waits.
+    /// Return the links that the driver waits on.
     pub fn wants(&self) -> Vec<Want> {
         let wants = self.peers.iter();
         let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.casts);

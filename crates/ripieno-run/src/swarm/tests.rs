@@ -251,7 +251,7 @@ impl SwarmWorld {
         self.begin_with(root, bytes, discipline, usize::MAX)
     }
 
-    /// Begin a broadcast of which `block_count` blocks are present at first.
+    /// Begin a broadcast with `block_count` blocks present at first.
     fn begin_with(&mut self, root: usize, bytes: usize, discipline: Discipline, block_count: usize) -> u32 {
         let (now, size) = (self.now, self.ranks.len());
         let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);

@@ -44,7 +44,7 @@ pub(super) struct FlowMessage {
     pub(super) flow: u32,
 }
 
-/// Order in which ready flows start: links take turns, then the order of the plans decides.
+/// Start order of ready flows: links take turns, then the order of the plans decides.
 pub(super) type StartOrder = (u32, u32, u32, u32);
 
 /// Return the start order of a flow.

@@ -47,7 +47,7 @@ pub(super) struct PlayState<'a> {
     pub(super) queued: Vec<BinaryHeap<Reverse<StartOrder>>>,
     pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
     pub(super) clock: Clock<PlayEvent>,
-    /// Flows whose rates are outdated, and flows whose next event is outdated.
+    /// Flows with outdated rates, and flows with an outdated next event.
     pub(super) unbalanced: BTreeSet<u32>,
     pub(super) unscheduled: BTreeSet<u32>,
     pub(super) transfers: Vec<SimulatedTransfer>,
@@ -327,7 +327,7 @@ impl<'a> PlayState<'a> {
         (it.position, it.since_s) = (position, now_s);
     }
 
-    /// Return the position up to which a wait lets its flow advance, and the rate at which this limit grows.
+    /// Return the position limit that a wait sets for its flow, and the growth rate of the limit.
     pub(super) fn bound(&self, wait: usize) -> (f64, f64) {
         let OperationWait { on, at, threshold, .. } = self.waits[wait];
         if !self.met[wait].threshold {

@@ -72,7 +72,7 @@ pub(super) struct Flows {
     pub(super) ins: Vec<Vec<FlowNumber>>,
     /// Copies by value, rank and block.
     copies: Vec<Vec<Vec<Copy>>>,
-    /// Number of flows whose sender does not have the whole block yet.
+    /// Number of flows with a sender that does not have the whole block yet.
     behind_count: usize,
     unbalanced: MarkedFlow,
     unscheduled: MarkedFlow,

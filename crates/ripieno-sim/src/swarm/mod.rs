@@ -47,7 +47,7 @@ pub struct Casting {
     pub late: Vec<(usize, f64)>,
     /// Ranks that are suspended forever, each with its time.
     pub stops: Vec<(usize, f64)>,
-    /// Ranks that corrupt the next block that they start to send, each with the time from which this applies.
+    /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
     /// Delay in seconds until the other end detects a death or a cut.
     pub notice_s: f64,

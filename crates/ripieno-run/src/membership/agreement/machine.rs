@@ -32,7 +32,7 @@ pub struct Agreement {
     /// before.
     doubted: BTreeSet<usize>,
     heard: BTreeMap<usize, Duration>,
-    /// Time from which the answer timeout of each queried rank counts.
+    /// Start of the answer timeout of each queried rank.
     asked: BTreeMap<usize, Duration>,
     round: AgreementRound,
     next_beat: Duration,

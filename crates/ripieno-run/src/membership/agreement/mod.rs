@@ -53,7 +53,7 @@ impl AgreementTimeouts {
         (self.silence / 4).min(LONGEST_BEAT)
     }
 
-    /// Return the time after which an unfinished agreement is given up.
+    /// Return the time limit of an agreement.
     fn give_up(&self) -> Duration {
         self.late + self.silence * 6
     }

@@ -14,7 +14,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum number of concurrent inquiries. A new one replaces the least recently used.
 const INQUIRIES_MAX: usize = 32;
 
-/// The call in which a rank reports to be blocked, and the peers that it waits for.
+/// A rank's report that it is blocked: its call and the awaited peers.
 pub(super) struct Stall {
     pub told: DescribedCall,
     pub peers: Vec<usize>,

@@ -62,7 +62,7 @@ impl Hub {
             .chain(self.failure.clone().map(MembershipMessage::Failed))
     }
 
-    /// Return the messages with which this hub takes over from a lost hub.
+    /// Take over from a lost hub. Return the messages for the other ranks.
     pub fn take_over(&mut self) -> Vec<MembershipOutput> {
         let losses: Vec<JobFailure> = self.losses.failures().cloned().collect();
         let mut outputs = Vec::new();

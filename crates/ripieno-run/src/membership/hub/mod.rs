@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Time that a rank has to die or to report a cause after its link closed. Then the closed link itself is the cause.
 pub(super) const GRACE: Duration = Duration::from_millis(1000);
-/// Time for which a mismatch report waits for the calls of ranks that have not answered.
+/// Maximum delay of a mismatch report for the calls of ranks that have not answered.
 pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
 /// State of a member.
@@ -60,7 +60,7 @@ pub struct Hub {
     difference: Option<CallDifference>,
     waits: BlockedWaits,
     failure: Option<JobFailure>,
-    /// The rank whose death is the failure, if it died before all ranks had joined.
+    /// The rank that caused the failure by its death before all ranks had joined.
     early_death: Option<usize>,
 }
 
