@@ -240,8 +240,8 @@ pub trait Fabric: Send {
     fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]);
 
     /// Report that this rank has waited in `header` for `peers` for a while. The fabric queries the state of those
-    /// peers. The job fails if a peer made a different call at this sequence number, if a peer has left, or if blocked
-    /// ranks wait for each other. `blocking` is the condition under which this rank continues.
+    /// peers. The job fails if a peer made a different call at this sequence number or has left, or if blocked ranks
+    /// wait for each other. `blocking` is the condition under which this rank continues.
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking);
 
     /// Agree with all other calling ranks on the survivors of a failed world, and join a new world with them. The links

@@ -1,8 +1,8 @@
 //! Replicas: in a world of `p` ranks with `s` replicas, ranks `i`, `i + p/s`, `i + 2p/s` … are replicas of logical rank
 //! `i`.
 //!
-//! Replicas hold the same data and make the same calls, so one live replica of each logical rank suffices. Source: Zhao
-//! and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
+//! Replicas hold the same data and make the same calls, so one live replica of each logical rank suffices.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use crate::fabric::JobFailure;
 use std::collections::BTreeMap;

@@ -17,7 +17,7 @@ pub(crate) struct OperationWait {
     pub(crate) by: u32,
     /// The operation need not wait before this position.
     pub(crate) at: f64,
-    /// The waiting operation continues once the other operation is beyond this position.
+    /// The waiting operation continues once the other operation has reached this position.
     pub(crate) threshold: f64,
     /// The wait ends once the other operation has reached this position.
     pub(crate) release: f64,

@@ -1,9 +1,9 @@
 //! Brief runs: execute schedules of a few short messages step by step.
 //!
-//! The cost of a short call is overhead beside its bytes. A brief run visits a link once per step. It moves or compares
-//! a message as a whole, and keeps no progress per step or lane. The order of the steps is fixed with the schedule:
-//! sends precede receives. If the next message cannot move soon, the run continues as a regular run, which also
-//! diagnoses errors.
+//! The cost of a short call is mostly overhead. A brief run visits a link once per step. It moves or compares a message
+//! as a whole, and keeps no progress per step or lane. The order of the steps is fixed with the schedule: ready steps
+//! precede steps that wait for a peer. If the next message cannot move soon, the run continues as a regular run, which
+//! also diagnoses errors.
 
 use super::RunTraffic;
 use super::idle::SPIN;

@@ -1,7 +1,7 @@
 //! Executor: runs any plan over the links of a fabric. It is the only code that moves bytes.
 //!
 //! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has
-//! passed it, so every plan is pipelined and cut through. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
+//! passed it. So every plan is pipelined and cut through. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
 //! data follows, because forwarding every few bytes is unsteady. Rows are gathered one segment at a time. Waiting spins
 //! for a bounded time, then parks.
 //!

@@ -3,8 +3,8 @@
 //! Replicas send identical bits, so their lanes share their steps. A slower lane discards the bytes that another lane
 //! has already delivered. If a peer dies, its lane leaves the race, and the other lanes deliver the rest. The run ends
 //! when the fastest lanes have finished. Trailing receives on the other lanes are discarded afterwards, before the next
-//! runs receive there. A rank sends all its data to all live replicas. Source: Zhao and Canny, "Kylix: a sparse
-//! allreduce for commodity clusters", ICPP 2014, section V.
+//! runs receive there. A rank sends all its data to all live replicas.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use super::run::ScheduleRun;
 use super::schedule::{Lane, LaneSteps, Schedule};

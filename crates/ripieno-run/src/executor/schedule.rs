@@ -45,8 +45,8 @@ pub(super) struct ScheduleStep {
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on`. The limit is the progress of `on` plus
-/// `shift`, counted from the start of the waiting step. If a step selects rows from the shared span, bytes count in the
-/// span, and only the bytes of the selected rows exist.
+/// `shift`, counted from the start of the waiting step. For a step that selects rows from the shared span, positions
+/// refer to the span, and only the selected rows count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepDependency {
     pub on: usize,

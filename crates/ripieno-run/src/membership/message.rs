@@ -14,7 +14,7 @@ pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 const CAUSE_BYTES_MAX: usize = 8 * 1024;
 const TRACEBACK_BYTES_MAX: usize = 48 * 1024;
 
-/// Maximum number of peers in one query. The next query names the rest.
+/// Maximum number of peers in one stall report. A later report names the peers that are still awaited.
 const PEERS_MAX: usize = 4096;
 
 const LENGTH_BYTES: usize = 4;

@@ -1,15 +1,15 @@
 //! Membership: tracks which ranks are alive and which calls they make, and determines the job's failure.
 //!
 //! The topology is a star: every rank holds one connection to rank 0. Rank 0 runs a [`hub::Hub`], the other ranks a
-//! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and verdicts.
-//! The first failure that reaches the hub becomes the job's failure on all ranks.
+//! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and reports to
+//! their rank. The first failure that reaches the hub becomes the job's failure on all ranks.
 //!
 //! Cost: one small message per rank and quarter of the heartbeat timeout. A failure reaches all ranks in two hops.
 //! Requires connections that preserve order and report when the other end closes.
 //!
 //! With [replicas](crate::replicas), every replica of rank 0 is a hub with its own star. At least one hub is alive as
-//! long as the job is. The lowest live hub sends the verdicts. The other hubs keep the same state, and the next one
-//! takes over when it dies.
+//! long as the job is. Only the lowest live hub sends messages other than heartbeats and goodbyes. The other hubs keep
+//! the same state, and the next one takes over when it dies.
 
 pub mod agreement;
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Gauge {
         reading
     }
 
-    /// Lock the counters, if they were ever read.
+    /// Return the locked counters, or `None` if they were never read.
     #[inline]
     pub(super) fn counting(&self) -> Option<MutexGuard<'_, Reading>> {
         self.is_read.load(Ordering::Relaxed).then(|| self.lock())

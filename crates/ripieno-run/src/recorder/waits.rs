@@ -71,8 +71,8 @@ impl StallRecord {
         self.accounts[known].awaited().next()
     }
 
-    /// End the wait of `ticket`, if any. Return its start and the peer with the longest total so far. Reports each
-    /// awaited peer with the start of the wait and the number of awaited peers.
+    /// End the wait of `ticket`, if any. Return its start and the peer with the longest total so far. The callback
+    /// receives each awaited peer, the start of the wait and the number of awaited peers.
     pub fn end(
         &mut self,
         ticket: OpenRecord,

@@ -22,7 +22,7 @@ pub(super) struct Stall {
     pub blocking: Blocking,
 }
 
-/// Two ranks exchanged a message with different headers, or only one of them sent a message.
+/// Two ranks met on a link with headers that do not belong to the same collective.
 pub(super) struct CallDifference {
     /// The reporting rank first, then its peer. The hub asks the peer to describe its call form.
     pair: [(usize, DescribedCall); 2],
@@ -47,7 +47,8 @@ impl Hub {
         outputs
     }
 
-    /// Handle a stall in a point-to-point message. It is a failure only if all awaited peers have left.
+    /// Handle a stall in a point-to-point message. It is a failure if a needed peer has left. With [`Blocking::Any`],
+    /// all awaited peers must have left.
     fn stalled_in_message(&mut self, from: usize, stall: &Stall) -> Vec<MembershipOutput> {
         let has_left = |&&peer: &&usize| {
             self.members.get(peer).is_some_and(|member| matches!(member.standing, MemberStanding::Left(_)))
@@ -100,8 +101,8 @@ impl Hub {
         }
     }
 
-    /// Handle a report that two ranks met on a link with different headers. The hub asks all ranks for their calls. If
-    /// one of the two calls is a message, it only asks the peer to describe its form.
+    /// Handle a report that two ranks met on a link with different headers. If both headers belong to the same
+    /// collective, the hub asks all ranks for their calls. Otherwise it only asks the peer to describe its form.
     pub(super) fn differs(
         &mut self,
         now: Duration,
