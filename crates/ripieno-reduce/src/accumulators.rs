@@ -1,8 +1,8 @@
-//! Accumulators: the type in which many values of a type are summed, and conversions to it and back.
+//! Accumulator types for sums and products of many values, with conversions to and from them.
 //!
-//! A sum in the type of short floats stops growing once a value is below half a unit in its last place: 2^24 ones in
-//! float32, 2^11 in float16. So sums and products of floats below 64 bits accumulate in float64, and are rounded once.
-//! Cost of a conversion: one pass.
+//! A sum of short floats stops growing once a value is below half a unit in its last place: 2^24 ones in float32, 2^11
+//! in float16. Therefore sums and products of floats below 64 bits accumulate in float64 and are rounded once. Cost of
+//! a conversion: one pass.
 
 use crate::Element;
 use crate::number::Number;
@@ -10,7 +10,7 @@ use half::{bf16, f16};
 use ripieno_plan::Op;
 
 impl Element {
-    /// The type in which many elements are combined by `op` before the result is rounded to this type.
+    /// Return the accumulator type for combining many elements by `op` before rounding to this type.
     pub fn accumulator(self, op: Op) -> Element {
         match op {
             Op::Sum | Op::Prod if self.is_float() => Element::F64,
@@ -21,10 +21,12 @@ impl Element {
 
 /// Convert floats of type `from` to floats of type `to`, at any alignment.
 ///
-/// A conversion to a shorter type rounds once, to the nearest value, and to the even one of two.
+/// A conversion to a shorter type rounds once, to nearest, ties to even.
 ///
 /// # Panics
-/// If neither type is float64, one is not a float, or `into` has not as many elements as `values`.
+///
+/// Panics if neither type is float64, if one is not a float, or if `into` and `values` differ in their number of
+/// elements.
 pub fn convert(from: Element, to: Element, values: &[u8], into: &mut [u8]) {
     let counts = [values.len() / from.size_bytes(), into.len() / to.size_bytes()];
     assert_eq!(counts[0], counts[1], "there is a place for each value");
@@ -47,8 +49,8 @@ fn convert_each<T: Number, U: Number>(values: &[u8], into: &mut [u8], convert: i
     }
 }
 
-/// `value` in float32; if it lies between two, the one whose last bit is 1. Rounding that to half precision gives the
-/// bits of rounding `value` itself.
+/// Round `value` to float32 in round-to-odd mode: an inexact result gets an odd last bit. Rounding this result to half
+/// precision gives the bits of rounding `value` directly.
 ///
 /// Source: Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to odd",
 /// IEEE Transactions on Computers 2008, theorem 1.
@@ -87,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_value_is_rounded_once() {
-        // Just above the middle of two neighbors: rounding to float32 first gives the middle, and then the lower one.
+        // Just above the midpoint of two neighbors: rounding to float32 first gives the midpoint, and then the lower
+        // one.
         let tiny = f64::from(f32::EPSILON) / 16.0;
         let rounded: f16 = converted(Element::F64, Element::F16, 1.0 + f64::from(f16::EPSILON) / 2.0 + tiny);
         assert_eq!(rounded, f16::from_f32(1.0) + f16::EPSILON);

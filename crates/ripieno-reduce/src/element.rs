@@ -1,6 +1,6 @@
-//! The types of elements.
+//! Element types.
 
-/// The type of an element.
+/// Type of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -20,7 +20,7 @@ pub enum Element {
 }
 
 impl Element {
-    /// Every type, in the order of the numbers on the wire.
+    /// All types, in the order of their wire numbers.
     pub const ALL: [Element; 12] = [
         Element::I8,
         Element::I16,
@@ -36,7 +36,7 @@ impl Element {
         Element::F64,
     ];
 
-    /// Size of one element.
+    /// Return the size of one element in bytes.
     pub fn size_bytes(self) -> usize {
         match self {
             Element::I8 | Element::U8 => 1,
@@ -46,12 +46,12 @@ impl Element {
         }
     }
 
-    /// Whether the type has a fraction, so that bitwise operations have no meaning on it.
+    /// Return whether this is a floating-point type. Bitwise operations are undefined for these.
     pub fn is_float(self) -> bool {
         matches!(self, Element::F16 | Element::Bf16 | Element::F32 | Element::F64)
     }
 
-    /// The name that NumPy's users know.
+    /// Return the NumPy name of the type.
     pub fn name(self) -> &'static str {
         match self {
             Element::I8 => "int8",

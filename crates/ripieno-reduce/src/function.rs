@@ -1,29 +1,29 @@
-//! Functions of the caller that combine rows: of another language, or of a type that nobody here knows.
+//! User functions that combine rows: written in another language, or for a type unknown to this crate.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Combines the rows of the second slice, as long as the first, into those of the first, which come of lower ranks;
-/// whether it could. One that could not has told the job why.
+/// Combines the rows of the second slice into the rows of the first slice, which has the same length and comes from
+/// lower ranks. Returns whether this succeeded. A failed call has already reported its error to the job.
 type CombineFunction = dyn Fn(&mut [u8], &[u8]) -> bool + Send + Sync;
 
-/// How rows combine that only the caller understands. Rows are never cut.
+/// A user-defined reduction of rows. Rows are never split.
 #[derive(Clone)]
 pub struct Function {
-    /// Size of a row, at least 1.
+    /// Size of a row in bytes, at least 1.
     pub row_bytes: usize,
     combine: Arc<CombineFunction>,
 }
 
 impl Function {
-    /// Of rows of `row_bytes`. `combine` is given whole rows, any number of them; when it has failed it has the job
-    /// told, for the run goes no further, and is asked again only to say so once more.
+    /// Create a reduction of rows of `row_bytes` bytes. `combine` receives any number of whole rows. If it fails, it
+    /// must report the error to the job, because the run cannot continue. Later calls must fail as well.
     pub fn new(row_bytes: usize, combine: impl Fn(&mut [u8], &[u8]) -> bool + Send + Sync + 'static) -> Function {
         assert!(row_bytes > 0, "a row has a byte");
         Function { row_bytes, combine: Arc::new(combine) }
     }
 
-    /// Combines rows; whether that could be done.
+    /// Combine rows. Return whether this succeeded.
     pub fn combine(&self, into: &mut [u8], from: &[u8]) -> bool {
         (self.combine)(into, from)
     }

@@ -1,10 +1,12 @@
-//! Typed reductions: combine bytes that arrived into bytes that wait, element by element.
+//! Typed reductions: combine received bytes into local bytes, element by element.
 //!
-//! The slices may lie at any alignment. Integers wrap around. `min` and `max` of floats give NaN if either is NaN and
-//! order -0 below +0, so every operation gives the same bits whichever operand comes first. Half precision is combined
-//! in single precision and rounded once. Cost: one pass; the wider vector instructions are chosen at run time.
+//! The slices may have any alignment. Integers wrap around. `min` and `max` of floats return NaN if either operand is
+//! NaN, and order -0 below +0. So every operation gives the same bits for both orders of its operands. Half precision
+//! is combined in single precision and rounded once. Cost: one pass. The widest available vector instructions are
+//! chosen at run time.
 //!
-//! A crate of its own, because its loops are made for speed where all that runs plans is made for size.
+//! This is a separate crate, because its loops are optimized for speed, while the crates that run plans are optimized
+//! for size.
 
 mod accumulators;
 mod element;
@@ -23,33 +25,34 @@ use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};
 use ripieno_plan::Op;
 use std::marker::PhantomData;
 
-/// A reduction that has no meaning.
+/// The operation is undefined for the element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("op {} has no meaning on {}: expected sum, prod, min or max", .op.name(), .element.name())]
 pub struct UnsupportedOp {
-    /// The operation asked for.
+    /// The requested operation.
     pub op: Op,
-    /// The type it was asked for.
+    /// The requested element type.
     pub element: Element,
 }
 
-/// How elements of one type combine by one operation.
+/// Reduction functions for one element type and one operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction {
-    /// Size of an element.
+    /// Size of an element in bytes.
     pub element_bytes: usize,
-    /// Combines the elements of `from` into those of `into`, which is as long, in whole elements.
+    /// Combines the elements of `from` into the elements of `into`. Both slices have the same length, in whole
+    /// elements.
     pub combine: fn(into: &mut [u8], from: &[u8]),
-    /// Combines the rows of `from`, one after the other, into the rows `numbers` of `into`: in any order, and more than
-    /// once into a row that is named so. A row has `row_bytes` bytes, whole elements. Panics if `into` has no such row.
+    /// Combines the consecutive rows of `from` into the rows `numbers` of `into`. The numbers may have any order, and
+    /// repeated numbers combine repeatedly. A row has `row_bytes` bytes, whole elements. Panics if `into` has no such
+    /// row.
     pub combine_rows: fn(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize),
-    /// Makes every element the one that changes nothing that it is combined with; in a sum of floats 0, which makes -0
-    /// 0.
+    /// Sets every element to the identity of the operation. For sums of floats this is +0, which turns -0 into +0.
     pub fill: fn(into: &mut [u8]),
 }
 
 impl Reduction {
-    /// How `element`s combine by `op`.
+    /// Return the reduction of `element` by `op`.
     pub fn of(element: Element, op: Op) -> Result<&'static Reduction, UnsupportedOp> {
         let is_of_bits = matches!(op, Op::And | Op::Or | Op::Xor);
         if op == Op::Function || element.is_float() && is_of_bits {
@@ -85,7 +88,7 @@ fn for_type<T: Number>(op: Op) -> &'static Reduction {
     }
 }
 
-/// The loops of one type and one operation.
+/// The compiled loops for one type and one operation.
 struct Compiled<T, O>(PhantomData<(T, O)>);
 
 impl<T: Number, O: Operator> Compiled<T, O> {
@@ -97,12 +100,12 @@ impl<T: Number, O: Operator> Compiled<T, O> {
     };
 }
 
-/// The loop, compiled for the widest vectors this processor has.
+/// Run the loop that is compiled for the widest vectors of this processor.
 fn widest<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
     assert_eq!(into.len(), from.len(), "both sides of a reduction are equally long");
     #[cfg(target_arch = "x86_64")]
     if into.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-        // SAFETY: the processor has the features that the function is compiled for.
+        // SAFETY: the processor supports the features that the function is compiled for.
         return unsafe { with_avx2::<T, O>(into, from) };
     }
     each::<T, O>(into, from);
@@ -122,7 +125,7 @@ fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Rows, one after the other. Short ones wait for memory, whatever the vectors.
+/// Combine consecutive rows. Short rows are limited by memory latency, independent of the vector width.
 fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
     assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row has whole elements");
@@ -140,7 +143,7 @@ fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], r
     }
 }
 
-/// Rows whose length the compiler knows take a few times less than those with a loop of their own.
+/// Combine rows of a length known at compile time, which is a few times faster than an inner loop.
 fn short_rows<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
     let (places, _) = into.as_chunks_mut::<ROW_BYTES>();
@@ -214,7 +217,7 @@ mod tests {
         assert!(combined(Element::F64, Op::Max, [1.0f64], [f64::NAN])[0].is_nan());
     }
 
-    /// Every reduction that has a meaning.
+    /// Return every defined reduction.
     fn all() -> impl Iterator<Item = (Element, Op, &'static Reduction)> {
         let pairs = Element::ALL.into_iter().flat_map(|element| Op::ALL.into_iter().map(move |op| (element, op)));
         pairs.filter_map(|(element, op)| Some((element, op, Reduction::of(element, op).ok()?)))
@@ -228,7 +231,7 @@ mod tests {
             let mut combined = vec![77; values.len()];
             (reduction.fill)(&mut combined);
             (reduction.combine)(&mut combined, &values);
-            // Floats as numbers: 0 + -0 is 0, and NaN is not itself.
+            // Compare floats as numbers: 0 + -0 is 0, and NaN differs from itself.
             let is_same = |found: &[u8], value: &[u8]| match element {
                 Element::F16 => f16::load(found) == f16::load(value) || f16::load(value).is_nan(),
                 Element::Bf16 => bf16::load(found) == bf16::load(value) || bf16::load(value).is_nan(),
@@ -245,12 +248,12 @@ mod tests {
 
     #[test]
     fn rows_combine_as_they_do_one_after_the_other() {
-        // Out of order, and one of them twice.
+        // Out of order, with one repeated number.
         let numbers = [3, 0, 7, 8, 3, 1, 11];
         for (element, op, reduction) in all() {
             for width in [1, 2, 3, 4, 8, 9, 16, 33] {
                 let row_bytes = width * element.size_bytes();
-                // From the second byte on, so that nothing is aligned.
+                // Start at the second byte, so that no element is aligned.
                 let table: Vec<u8> = (0..1 + 12 * row_bytes).map(|i| (i * 37 % 120) as u8).collect();
                 let rows: Vec<u8> = (0..1 + numbers.len() * row_bytes).map(|i| (i * 53 % 120) as u8).collect();
                 let (mut found, mut expected) = (table.clone(), table);

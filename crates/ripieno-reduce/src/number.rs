@@ -1,16 +1,16 @@
-//! The types that reductions know, and the operations as types, so that each loop is compiled for both.
+//! Element types and operations as Rust types, so that each loop is compiled for every pair.
 
 use half::{bf16, f16};
 
-/// A type that reductions know.
+/// An element type of the reductions.
 pub(super) trait Number: Copy {
-    /// What changes nothing when added.
+    /// Additive identity.
     const ZERO: Self;
-    /// What changes nothing when multiplied by.
+    /// Multiplicative identity.
     const ONE: Self;
-    /// What nothing is smaller than.
+    /// Lower bound of all values.
     const LEAST: Self;
-    /// What nothing is larger than.
+    /// Upper bound of all values.
     const GREATEST: Self;
     fn all_ones() -> Self;
     fn load(bytes: &[u8]) -> Self;
@@ -24,10 +24,10 @@ pub(super) trait Number: Copy {
     fn xor(self, other: Self) -> Self;
 }
 
-/// One operation, as a type, so that each loop is compiled for it.
+/// An operation as a type, so that each loop is compiled for it.
 pub(super) trait Operator {
     fn apply<T: Number>(a: T, b: T) -> T;
-    /// What changes nothing that it is combined with.
+    /// Return the identity of the operation.
     fn identity<T: Number>() -> T;
 }
 
@@ -109,7 +109,7 @@ macro_rules! bitwise {
 }
 integer!(i8, i16, i32, i64, u8, u16, u32, u64);
 
-/// [`super::Reduction::of`] refuses bitwise operations on floats before one is called.
+/// [`super::Reduction::of`] rejects bitwise operations on floats before any of them is called.
 macro_rules! no_bitwise {
     () => {
         fn all_ones() -> Self {
@@ -142,7 +142,7 @@ macro_rules! float {
             #[inline(always)]
             fn min(self, other: Self) -> Self {
                 let smaller = if self < other { self } else { other };
-                // Equal operands differ at most in the sign of zero: the or of the bits is -0 if either is.
+                // Equal operands differ at most in the sign of zero: the bitwise OR is -0 if either is -0.
                 let equal = Self::from_bits(self.to_bits() | other.to_bits());
                 let ordered = if self == other { equal } else { smaller };
                 if self.is_nan() | other.is_nan() { Self::NAN } else { ordered }

@@ -1,19 +1,19 @@
-//! The least or the greatest value with the place where it is: rows of a value and an index of 8 bytes.
+//! Argmin and argmax: combine rows of a value and its 8-byte index.
 
 use super::Element;
 use super::number::Number;
 use half::{bf16, f16};
 use std::cmp::Ordering;
 
-/// Size of an index.
+/// Size of an index in bytes.
 const INDEX_BYTES: usize = size_of::<i64>();
 
-/// Combines the rows of the second piece into those of the first.
+/// Combines the rows of the second slice into the rows of the first.
 type RowCombine = fn(&mut [u8], &[u8]);
 
-/// Combines rows of an `element` and an index, one after the other: the lesser value stays (the greater, if
-/// `is_greatest`), with its index; of equal values the first, which is that of the lower ranks. A NaN wins over
-/// numbers, as in NumPy.
+/// Return the row size in bytes and the function that combines rows of an `element` and an index. It keeps the smaller
+/// value with its index, or the greater value if `is_greatest`. On a tie it keeps the first operand, which comes from
+/// lower ranks. NaN takes precedence over numbers, as in NumPy.
 pub fn place_keeper(element: Element, is_greatest: bool) -> (usize, RowCombine) {
     let wins = if is_greatest { Ordering::Greater } else { Ordering::Less };
     let row_bytes = element.size_bytes() + INDEX_BYTES;

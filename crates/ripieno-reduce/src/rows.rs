@@ -1,10 +1,9 @@
-//! Rows by number: gathered from a table, and scattered over one. [`crate::Reduction::combine_rows`] combines them into
-//! one.
+//! Gather and scatter of rows by number. [`crate::Reduction::combine_rows`] combines rows by number.
 //!
-//! Numbers may come in any order and repeat; slices may lie at any alignment. Cost: one pass over the numbers.
+//! Numbers may have any order and may repeat. Slices may have any alignment. Cost: one pass over the numbers.
 
-/// The rows `numbers` of `from`, one after the other, become `into`. A row has `row_bytes` bytes. Panics if `from` has
-/// no such row, or `into` is not as long as the rows.
+/// Copy the rows `numbers` of `from` consecutively into `into`. A row has `row_bytes` bytes. Panics if `from` has no
+/// such row, or if the length of `into` differs from the total size of the rows.
 pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(into.len(), numbers.len() * row_bytes, "there is a place for each row");
     match row_bytes {
@@ -21,8 +20,9 @@ pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usi
     }
 }
 
-/// The rows of `from`, one after the other, become the rows `numbers` of `into`; of those with one number the last
-/// stays. A row has `row_bytes` bytes. Panics if `into` has no such row, or `from` is not as long as the rows.
+/// Copy the consecutive rows of `from` to the rows `numbers` of `into`. If a number repeats, the last row is kept. A
+/// row has `row_bytes` bytes. Panics if `into` has no such row, or if the length of `from` differs from the total size
+/// of the rows.
 pub fn scatter_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
     assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
     match row_bytes {
@@ -59,14 +59,14 @@ fn scatter_short<const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: 
 mod tests {
     use super::*;
 
-    // Out of order, and one of them twice.
+    // Out of order, with one repeated number.
     const NUMBERS: [u32; 7] = [3, 0, 7, 8, 3, 1, 11];
 
-    /// Runs `test` on rows of all lengths that matter: a table of 12 rows, of odd bytes, and as many rows as numbers,
-    /// of even bytes.
+    /// Run `test` on rows of all relevant lengths: a table of 12 rows of odd bytes, and one row of even bytes per
+    /// number.
     fn on_rows(test: impl Fn(&mut [u8], &mut [u8], usize)) {
         for row_bytes in [1, 2, 3, 4, 5, 8, 12, 16, 20, 32, 40, 64, 100] {
-            // From the second byte on, so that nothing is aligned.
+            // Start at the second byte, so that no row is aligned.
             let mut table: Vec<u8> = (0..1 + 12 * row_bytes).map(|i| (i * 37) as u8 | 1).collect();
             let mut rows: Vec<u8> = (0..1 + NUMBERS.len() * row_bytes).map(|i| (i * 53) as u8 & !1).collect();
             test(&mut table[1..], &mut rows[1..], row_bytes);

@@ -1,107 +1,107 @@
-//! Calls: what a rank asked for, as the 32 bytes that travel ahead of its data on every link.
+//! Calls: the 32-byte header that precedes a rank's data on every link and describes the rank's request.
 //!
-//! Two ranks that meet on a link compare their calls before a byte of data is used, so a mismatch is an error that says
-//! who called what, never garbage.
+//! Two ranks that meet on a link compare their headers before they use any data. A mismatch therefore raises an error
+//! that names both calls and never corrupts data.
 
 use ripieno_plan::{Algorithm, Collective, Op};
 pub use ripieno_reduce::Element;
 
-/// Bytes of an encoded [`Header`].
+/// Size of an encoded [`Header`] in bytes.
 pub const HEADER_BYTES: usize = 32;
 
-/// What a rank asked for. Ranks that run one collective together have equal calls.
+/// The request of a rank. All ranks of one collective must have equal calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
-    /// What it is, with what it depends on.
+    /// Kind of the call and its parameters.
     pub kind: CallKind,
-    /// Type of the elements.
+    /// Element type.
     pub element: Element,
-    /// A hash of what else ranks must give alike and no other field has: shapes, keys, counts per rank, the order; 0
-    /// where that is one line of elements in the default order. Each rank can say [in words](Told::form) what its own
-    /// stands for.
+    /// Hash of the remaining properties that must be equal on all ranks: shapes, keys, counts per rank and the order.
+    /// It is 0 for a flat array in the default order. Each rank can describe its own form in
+    /// [text](DescribedCall::form).
     pub form: u32,
 }
 
-/// The kinds of calls. A `width` counts the elements of a row.
+/// The kinds of calls. A `width` is the number of elements per row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallKind {
-    /// A collective that an algorithm of the catalogue performs, but for the two that follow.
+    /// A collective with algorithms in the catalogue, except the next two kinds.
     Catalogued {
-        /// Which collective.
+        /// The collective.
         collective: Collective,
         /// Index of the algorithm in the list of its collective.
         algorithm: u8,
-        /// How elements combine, where they do.
+        /// Reduction operation, or `None` if the collective does not reduce.
         op: Option<Op>,
-        /// The root; 0 where there is none.
+        /// The root, or 0 for collectives without a root.
         root: u32,
-        /// Elements in all; 0 where every rank has another count (alltoall).
+        /// Total number of elements, or 0 if the count differs between ranks (alltoall).
         element_count: u64,
     },
-    /// Every rank gets what another one has, of any count.
+    /// Every rank receives the data of another rank. The counts may differ.
     Rotation {
         /// Index of the algorithm.
         algorithm: u8,
-        /// How far what a rank has travels.
+        /// Distance in ranks that the data travels.
         distance: u32,
     },
-    /// What one rank gives another; only the two take part.
+    /// A point-to-point message. Only the two ranks take part.
     Message {
         /// Index of the algorithm.
         algorithm: u8,
         /// The receiver.
         to: u32,
-        /// Elements.
+        /// Number of elements.
         element_count: u64,
     },
     /// A sparse reduction.
     Sparse {
         /// Number of the configuration.
         configuration: u32,
-        /// How rows combine.
+        /// Reduction operation for rows.
         op: Op,
         #[allow(missing_docs)]
         width: u64,
     },
     /// One step of a regroup.
     Regroup {
-        /// Number of the step, from 0 on.
+        /// Number of the step, starting at 0.
         step: u32,
     },
 }
 
-/// What a rank called, and in words what the form of that stands for.
+/// A call with a description of its form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedCall {
-    /// What it called, and when.
+    /// Header of the call.
     pub header: Header,
-    /// What the form stands for; empty where there is none, or where nobody has told.
+    /// Description of the form. Empty if the call has none or if it is unknown.
     pub form: String,
 }
 
-/// What travels ahead of the data of one collective on one link.
+/// Header that precedes the data of one collective on one link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Whose collective; 0 is the communicator of all ranks.
+    /// The communicator; 0 is the communicator of all ranks.
     pub communicator: u32,
-    /// The number of the collective among those of this communicator; of a message, among those from its sender to its
-    /// receiver.
+    /// Number of the collective within the communicator. For a message: number among the messages from its sender to
+    /// its receiver.
     pub sequence: u64,
-    /// What the sender asked for.
+    /// The sender's call.
     pub call: Call,
 }
 
-/// One collective of one communicator, whatever each rank called.
+/// Identifies one collective of one communicator, independent of the calls of the ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectiveId {
-    /// Whose collective; 0 is the communicator of all ranks.
+    /// The communicator; 0 is the communicator of all ranks.
     pub communicator: u32,
-    /// Its number.
+    /// Number of the collective.
     pub sequence: u64,
 }
 
 impl Call {
-    /// Which collective.
+    /// Return the collective.
     #[inline]
     pub fn collective(&self) -> Collective {
         match self.kind {
@@ -113,7 +113,7 @@ impl Call {
         }
     }
 
-    /// Index of the algorithm in the catalogue, if it is of that.
+    /// Return the index of the algorithm if the call is in the catalogue.
     #[inline]
     pub fn algorithm(&self) -> Option<u8> {
         match self.kind {
@@ -124,7 +124,7 @@ impl Call {
         }
     }
 
-    /// How elements combine, where they do.
+    /// Return the reduction operation, if the call reduces.
     #[inline]
     pub fn op(&self) -> Option<Op> {
         match self.kind {
@@ -134,7 +134,7 @@ impl Call {
         }
     }
 
-    /// Bytes that the call is about; `None` where every rank gives another size.
+    /// Return the size of the data in bytes, or `None` if it differs between ranks.
     #[inline]
     pub fn length_bytes(&self) -> Option<u64> {
         match self.kind {
@@ -145,7 +145,7 @@ impl Call {
         }
     }
 
-    /// Who gets a message.
+    /// Return the receiver of a message.
     #[inline]
     pub fn receiver(&self) -> Option<u32> {
         match self.kind {
@@ -154,7 +154,8 @@ impl Call {
         }
     }
 
-    /// Whether every rank takes part, so that all calls under one sequence number are equal; a message concerns two.
+    /// Return whether all ranks take part and therefore have equal calls under one sequence number. A message concerns
+    /// two ranks.
     #[inline]
     pub fn concerns_all(&self) -> bool {
         self.receiver().is_none()
@@ -162,17 +163,17 @@ impl Call {
 }
 
 impl DescribedCall {
-    /// Of whose form nobody has told what it stands for.
+    /// Return a call without a description of its form.
     pub fn untold(header: Header) -> DescribedCall {
         DescribedCall { header, form: String::new() }
     }
 
-    /// Whether the form is told, if there is one.
+    /// Return whether the description of the form is known, or the call has no form.
     pub fn is_whole(&self) -> bool {
         self.header.call.form == 0 || !self.form.is_empty()
     }
 
-    /// The call, for people.
+    /// Return a readable description of the call.
     pub fn call(&self) -> String {
         match self.is_whole() {
             true => self.header.call.described(&self.form),
@@ -181,24 +182,24 @@ impl DescribedCall {
     }
 }
 
-/// Gives an encoded header another number.
+/// Replace the sequence number in an encoded header.
 #[inline]
 pub(crate) fn set_sequence(encoded: &mut [u8; HEADER_BYTES], sequence: u64) {
     encoded[..size_of::<u64>()].copy_from_slice(&sequence.to_le_bytes());
 }
 
-/// The number on the wire that says "no operation".
+/// Encoding of "no operation".
 const NO_OP: u8 = u8::MAX;
 
-/// What a kind of call is on the wire.
+/// Wire fields of a call kind.
 struct Encoded {
     collective: u8,
-    /// The algorithm of a collective of the catalogue.
+    /// Algorithm of a catalogued collective.
     detail: u8,
     op: u8,
     /// Root, distance, receiver, configuration or step.
     number: u32,
-    /// Elements in all, or of a row.
+    /// Total number of elements, or elements per row.
     count: u64,
 }
 
@@ -258,7 +259,7 @@ fn encode_op(op: Option<Op>) -> u8 {
     op.map_or(NO_OP, |op| op as u8)
 }
 
-/// `None` if the number is of no operation.
+/// Decode an operation. Return `None` if the number is invalid.
 fn decode_op(number: u8) -> Option<Option<Op>> {
     match number {
         NO_OP => Some(None),
@@ -268,12 +269,12 @@ fn decode_op(number: u8) -> Option<Option<Op>> {
 }
 
 impl Header {
-    /// Which collective it belongs to.
+    /// Return the collective of this header.
     pub fn collective_id(&self) -> CollectiveId {
         CollectiveId { communicator: self.communicator, sequence: self.sequence }
     }
 
-    /// The bytes that travel.
+    /// Return the wire format.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let Call { kind, element, form } = self.call;
         let Encoded { collective, detail, op, number, count } = kind.encode();
@@ -287,7 +288,7 @@ impl Header {
         bytes
     }
 
-    /// What travelled; `None` if the bytes are no header.
+    /// Decode a header. Return `None` if the bytes are not a valid header.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Header> {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -305,7 +306,7 @@ impl std::fmt::Display for Call {
 }
 
 impl Call {
-    /// The call, for people, with what is known of its form.
+    /// Describe the call with the given description of its form.
     fn described(&self, form: &str) -> String {
         let (name, element) = (self.collective().name(), self.element.name());
         let form = if form.is_empty() { String::new() } else { format!(", {form}") };
@@ -370,7 +371,7 @@ impl std::fmt::Display for CollectiveId {
     }
 }
 
-/// Names a communicator that is not that of all ranks.
+/// Append the communicator, unless it is the communicator of all ranks.
 fn of_communicator(f: &mut std::fmt::Formatter<'_>, communicator: u32) -> std::fmt::Result {
     if communicator == 0 { Ok(()) } else { write!(f, " of communicator {communicator}") }
 }

@@ -1,7 +1,6 @@
-//! The fabric: all that the executor needs of the world outside, as one trait.
+//! Fabric trait: the executor's only interface to the environment.
 //!
-//! A fabric gives links to peers (opened when first asked for), lets a rank park until something happens, and says when
-//! the job has failed.
+//! A fabric opens links to peers on first use, lets a rank park until an event, and reports the failure of the job.
 
 use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::link::{Link, LinkError};
@@ -11,25 +10,25 @@ use ripieno_plan::Topology;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a job cannot go on. The same on every rank: the first failure of the job.
+/// The reason why a job cannot continue. It is the first failure of the job and equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum JobFailure {
-    /// A rank died, fell silent, raised an error or left while others still waited for it.
+    /// A rank died, fell silent, raised an error or left while other ranks waited for it.
     #[error("rank {rank}{} failed: {cause}", on_host(.host))]
     RankFailed {
-        /// The culprit.
+        /// The failed rank.
         rank: usize,
-        /// Where it ran; empty if that is not known.
+        /// Host of the failed rank, or empty if unknown.
         host: String,
-        /// What happened, in one sentence; for an exception its type and text.
+        /// The cause in one sentence. For an exception: its type and text.
         cause: String,
-        /// The culprit's traceback, empty when there is none.
+        /// Traceback of the failed rank, or empty.
         traceback: String,
     },
     /// Ranks called different collectives.
     #[error("ranks called different collectives: {description}")]
     Mismatch {
-        /// Who called what, e.g. `collective 7: rank 0 called allreduce(f32 × 10, sum); rank 1 called barrier`.
+        /// The calls by rank, e.g. `collective 7: rank 0 called allreduce(f32 × 10, sum); rank 1 called barrier`.
         description: String,
     },
 }
@@ -38,23 +37,23 @@ fn on_host(host: &str) -> String {
     if host.is_empty() { String::new() } else { format!(" on host {host}") }
 }
 
-/// A world that those who are left of another one have made.
+/// A world formed by the survivors of another one.
 pub struct Shrunk {
-    /// This rank's fabric in it.
+    /// This rank's fabric in the new world.
     pub fabric: Box<dyn Fabric>,
-    /// The rank that each of its ranks had in the other.
+    /// Rank in the old world of each rank of the new world.
     pub survivors: Vec<usize>,
-    /// Its name, another one than any other world's.
+    /// Unique name of the new world.
     pub job: String,
 }
 
-/// Why there is no world of survivors.
+/// The reason why no world of survivors was formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotShrunk {
-    /// This rank is not one of them, or they could not agree.
+    /// This rank is not a survivor, or the ranks reached no agreement.
     #[error(transparent)]
     Failed(#[from] JobFailure),
-    /// The user does not want to wait any longer.
+    /// The user interrupted the wait.
     #[error("interrupted")]
     Interrupted,
     /// This world cannot shrink.
@@ -62,11 +61,11 @@ pub enum NotShrunk {
     Unsupported(&'static str),
 }
 
-/// What a link between two ranks is for. Messages have links of their own, so that a collective never waits behind a
-/// message that its receiver has not asked for yet, nor a message behind a collective.
+/// Purpose of a link between two ranks. Messages have separate links. So a collective never waits behind a message that
+/// its receiver has not requested yet, nor a message behind a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
-    /// The data of collectives, in both directions.
+    /// Data of collectives, in both directions.
     Collectives,
     /// Messages from this rank to the peer.
     Outbox,
@@ -74,46 +73,47 @@ pub enum Channel {
     Inbox,
 }
 
-/// One of the links between this rank and a peer.
+/// Identifies one of the links between this rank and a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LinkId {
     /// The rank at the other end.
     pub peer: usize,
-    /// What the link is for.
+    /// Purpose of the link.
     pub channel: Channel,
 }
 
 impl LinkId {
-    /// How many links there are per peer.
+    /// Number of links per peer.
     pub const PER_PEER: usize = 3;
 
-    /// The link for collectives with `peer`.
+    /// Return the link for collectives with `peer`.
     pub fn collectives(peer: usize) -> LinkId {
         LinkId { peer, channel: Channel::Collectives }
     }
 
-    /// The link for messages to `peer`.
+    /// Return the link for messages to `peer`.
     pub fn outbox(peer: usize) -> LinkId {
         LinkId { peer, channel: Channel::Outbox }
     }
 
-    /// The link for messages from `peer`.
+    /// Return the link for messages from `peer`.
     pub fn inbox(peer: usize) -> LinkId {
         LinkId { peer, channel: Channel::Inbox }
     }
 
-    /// All links with `peer`.
+    /// Return all links with `peer`.
     pub fn all_of(peer: usize) -> [LinkId; LinkId::PER_PEER] {
         [LinkId::collectives(peer), LinkId::outbox(peer), LinkId::inbox(peer)]
     }
 
-    /// Its place in a list of the links of a world of `world_size` ranks, those for collectives first.
+    /// Return the index of this link among all links of a world of `world_size` ranks. Links for collectives come
+    /// first.
     #[inline]
     pub fn index(self, world_size: usize) -> usize {
         self.channel as usize * world_size + self.peer
     }
 
-    /// The same link as the peer names it, if this is rank `rank`.
+    /// Return the same link as named by the peer, where this rank is `rank`.
     pub fn other_end(self, rank: usize) -> LinkId {
         match self.channel {
             Channel::Collectives => LinkId::collectives(rank),
@@ -123,141 +123,143 @@ impl LinkId {
     }
 }
 
-/// Which direction of which link a parked rank waits for.
+/// Directions of a link that a parked rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
     /// The link.
     pub link: LinkId,
-    /// It has bytes to receive from the peer.
+    /// The rank waits for bytes from the peer.
     pub readable: bool,
-    /// It has bytes to send and the link took none.
+    /// The rank waits for space, because the link accepted no bytes.
     pub writable: bool,
 }
 
-/// What a rank that waits for peers needs to continue.
+/// Condition under which a waiting rank continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Blocking {
-    /// It has other calls in flight, or waits only for a while: what it waits for does not hold it up.
+    /// None: the rank has other calls in flight or a time limit, so it is not blocked.
     Nothing,
-    /// Each of the peers.
+    /// All of the peers are needed.
     All,
-    /// Any of the peers.
+    /// Any one of the peers suffices.
     Any,
 }
 
-/// What any thread may do while another works with the fabric.
+/// Operations on a fabric that are allowed from any thread.
 pub trait Remote: Send + Sync {
-    /// Wakes the rank if it is parked or about to be.
+    /// Wake the rank if it is parked or about to park.
     fn wake(&self);
 
-    /// As [`Fabric::report`].
+    /// Report a failure as [`Fabric::report`] does.
     fn report(&self, failure: JobFailure);
 
-    /// The rank's program is over: survivors of a failure go on without this rank, and do not wait for it.
+    /// Announce that the rank's program is over. Survivors of a failure continue without this rank and do not wait for
+    /// it.
     fn withdraw(&self) {}
 }
 
-/// The world outside of one rank.
+/// Environment of one rank.
 pub trait Fabric: Send {
-    /// This rank.
+    /// Return this rank.
     fn rank(&self) -> usize;
 
-    /// How many ranks.
+    /// Return the number of ranks.
     fn world_size(&self) -> usize;
 
-    /// Which ranks are replicas of each other. The same on every rank.
+    /// Return the replica layout, which is equal on all ranks.
     fn replicas(&self) -> Replicas {
         Replicas::new(self.world_size(), 1)
     }
 
-    /// Where the ranks stand. The same on every rank.
+    /// Return the placement of the ranks on nodes and racks. It is equal on all ranks.
     fn topology(&self) -> Arc<Topology>;
 
-    /// The link `id`; `None` while it is being opened. The first request starts that, but for an inbox: its sender does,
-    /// whatever this rank does meanwhile.
+    /// Return the link `id`, or `None` while it opens. The first call opens the link, except for an inbox: its sender
+    /// opens it, whatever this rank does meanwhile.
     fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError>;
 
-    /// The link `id` if it stands.
+    /// Return the link `id` if it is open.
     fn standing_link(&mut self, id: LinkId) -> Option<&mut dyn Link> {
         self.link(id).ok().flatten()
     }
 
-    /// Whether the job has failed; one atomic load, asked before a run and whenever nothing moves.
+    /// Return whether the job has failed. Costs one atomic load. Checked before each run and whenever no bytes move.
     fn has_failed(&self) -> bool;
 
-    /// How the job has failed.
+    /// Return the failure of the job.
     fn failure(&self) -> Option<JobFailure>;
 
-    /// Whether a rank has died of which a replica lives; one atomic load. Its link is closed when this rank next parks.
+    /// Return whether a rank with a live replica has died. Costs one atomic load. The link to the dead rank closes when
+    /// this rank next parks.
     fn has_losses(&self) -> bool {
         false
     }
 
-    /// How such ranks died, lowest rank first.
+    /// Return the failures of dead ranks with live replicas, lowest rank first.
     fn losses(&self) -> Vec<JobFailure> {
         vec![]
     }
 
-    /// Reports to the job that this rank saw `failure` first (e.g. a mismatched header, a raised error). Returns,
-    /// within a bounded time, when the job has failed: of this, or of what came before it.
+    /// Report that this rank observed `failure` first (e.g. a mismatched header or a raised error). Returns within a
+    /// bounded time, after the job has failed with this failure or an earlier one.
     fn report(&mut self, failure: JobFailure);
 
-    /// The failure to give for a link to `peer` that closed because of `cause`: what the job says of it if it says
-    /// anything within a bounded time, else that `peer` failed.
+    /// Return the failure for a link to `peer` that closed with `cause`. It is the job's failure if one is reported
+    /// within a bounded time, else a failure of `peer`.
     fn blame(&mut self, peer: usize, cause: &str) -> JobFailure;
 
-    /// Time since some fixed moment, never going back.
+    /// Return the time since a fixed moment. It never decreases.
     fn now(&self) -> Duration;
 
-    /// Lets another thread of this core run.
+    /// Let another thread of this core run.
     fn yield_now(&self);
 
-    /// Whether every rank of this host can have a core of its own, so that spinning starves nobody.
+    /// Return whether every rank of this host can have its own core, so that spinning takes no time from other ranks.
     fn has_core_per_rank(&self) -> bool;
 
-    /// Of links that stand, by their peer: what they are, and what was tried before in vain, in words.
+    /// Describe the open links that are not the first choice, by peer, with the reason why better choices failed.
     fn second_choices(&self) -> Vec<(usize, String)> {
         vec![]
     }
 
-    /// Notes that this rank has waited, and whether what it waited for came with the first [`Fabric::yield_now`].
+    /// Record that this rank waited, and whether the awaited data arrived with the first [`Fabric::yield_now`].
     fn note_wait(&mut self, _came_with_the_first_offer: bool) {}
 
-    /// Notes what the form of the next call stands for, so that other ranks' questions can be answered.
+    /// Record the description of the next call's form, to answer queries of other ranks.
     fn note_form(&mut self, _form: u32, _words: &dyn Fn() -> String) {}
 
-    /// Reports, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs` ahead of its data.
-    /// Who can be asked is asked what the forms stand for.
+    /// Report, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs`. Reachable ranks are
+    /// queried for the descriptions of their forms.
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let pair = [(self.rank(), DescribedCall::untold(mine)), (peer, DescribedCall::untold(theirs))];
         self.report(JobFailure::Mismatch { description: describe_pair(pair) });
     }
 
-    /// Notes that this rank enters a collective of this communicator, with its header as it travels; other ranks'
-    /// questions are answered from the last few of these.
+    /// Record that this rank enters a collective of the communicator, with its encoded header. The latest headers
+    /// answer queries of other ranks.
     fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]);
 
-    /// Tells that this rank has waited in `header` for `peers` for a while. The fabric asks those peers what they are
-    /// at; a different call at the same turn, a peer that has left, or blocked ranks that wait for each other become a
-    /// failure of the job. `blocking` says what this rank needs to continue.
+    /// Report that this rank has waited in `header` for `peers` for a while. The fabric queries the state of those
+    /// peers. The job fails if a peer made a different call at this sequence number or has left, or if blocked ranks
+    /// wait for each other. `blocking` is the condition under which this rank continues.
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking);
 
-    /// Agrees with all others that ask for it who is left of a world that has failed, and meets them in a new one.
-    /// The links of this world end. `interrupt` is asked now and then whether to give up waiting.
+    /// Agree with all other calling ranks on the survivors of a failed world, and join a new world with them. The links
+    /// of this world close. `interrupt` is called from time to time and returns whether to stop waiting.
     fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
         Err(NotShrunk::Unsupported("its ranks do not watch over each other as processes do"))
     }
 
-    /// What other threads reach this rank by.
+    /// Return the handle that other threads use to reach this rank.
     fn remote(&self) -> Arc<dyn Remote>;
 
-    /// Says that this rank is about to park: from now on whoever makes progress possible wakes it. The caller then
-    /// tries once more, and calls `park` only if nothing moved.
+    /// Announce that this rank is about to park. From now on, progress of other ranks wakes it. The caller then tries
+    /// once more, and calls `park` only if no bytes moved.
     fn prepare_park(&mut self);
 
-    /// Sleeps until one of `wants` may have moved, a link has opened, the job has failed, or `timeout` is over.
+    /// Sleep until one of `wants` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
     fn park(&mut self, wants: &[Want], timeout: Duration);
 
-    /// Takes `prepare_park` back; called after `park` and when the last try moved something.
+    /// Cancel `prepare_park`. Called after `park`, or if the last try moved bytes.
     fn cancel_park(&mut self);
 }

@@ -1,7 +1,6 @@
-//! Running plans: the executor, the link trait, typed reductions, frames, the flight recorder and the membership
-//! protocol.
+//! Execution of plans: executor, link trait, typed reductions, frames, flight recorder and membership protocol.
 //!
-//! Knows no sockets and no operating system; time is an argument.
+//! This crate uses no sockets and no operating system calls. Time is an argument.
 
 pub mod call;
 #[cfg(feature = "conformance")]

@@ -1,27 +1,27 @@
-//! The link trait: a byte stream in each direction between this rank and one peer, never blocking.
+//! Link trait: a non-blocking byte stream in each direction between this rank and one peer.
 //!
-//! A link neither knows collectives nor frames. It takes what it has room for and gives what has arrived; the executor
-//! does the rest. Every link passes the suite in [`crate::conformance`].
+//! A link has no notion of collectives or frames. It accepts as many bytes as fit and returns the bytes that have
+//! arrived. The executor does the rest. Every link passes the suite in [`crate::conformance`].
 
-/// Why a link carries nothing any more.
+/// The reason why a link is closed for good.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
-    /// The peer's end is gone; `cause` is what the operating system said.
+    /// The peer's end is closed.
     #[error("link closed: {cause}")]
     Closed {
-        /// What the operating system said.
+        /// The error of the operating system.
         cause: String,
     },
-    /// This end lacks what the link needs, which is no fault of the peer's.
+    /// This end lacks a requirement of the link. The peer is not at fault.
     #[error("{what}")]
     Lacking {
-        /// What was tried, what the operating system said, and what to do.
+        /// The attempted operation, the error of the operating system, and the remedy.
         what: String,
     },
 }
 
 impl LinkError {
-    /// What the operating system said, or what this end lacks.
+    /// Return the error of the operating system, or the missing requirement.
     pub fn why(&self) -> &str {
         match self {
             LinkError::Closed { cause: why } | LinkError::Lacking { what: why } => why,
@@ -31,71 +31,70 @@ impl LinkError {
 
 /// A byte stream to and from one peer.
 pub trait Link: Send {
-    /// Takes a prefix of the concatenation of `parts`; returns its length, 0 when there is no room now.
+    /// Accept a prefix of the concatenation of `parts`. Return its length, which is 0 if the link is full.
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError>;
 
-    /// Makes what `send` took, and the room that `receive` and `consume` made, known to the peer, and wakes it if it is
-    /// parked and waits for that. Called after each visit that moved something, in whichever direction.
+    /// Publish the sent bytes and the space freed by `receive` and `consume` to the peer. Wakes the peer if it is
+    /// parked and waits for them. Called after each visit that moved bytes in either direction.
     fn flush(&mut self) -> Result<(), LinkError>;
 
-    /// Moves bytes that have arrived to the front of `into`; returns how many, 0 when nothing is there now.
+    /// Move arrived bytes to the front of `into`. Return their number, which is 0 if none are available.
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError>;
 
-    /// The bytes that have arrived, without taking them: at least `least` of them once so many are there, else empty
-    /// or fewer. The slice is contiguous, in no particular alignment. `least` is at most 64.
-    /// What is lent begins a slice of its own.
+    /// Return arrived bytes without consuming them: at least `least` bytes once that many have arrived, else fewer or
+    /// none. The slice is contiguous and unaligned. `least` is at most 64. Zero-copy data begins a new slice.
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError>;
 
-    /// Takes the first `count` bytes that the last `peek` showed.
+    /// Consume the first `count` bytes that the last `peek` returned.
     fn consume(&mut self, count: usize);
 
-    /// Says that `bytes` more, at least 1, are sure to come without anything from this rank, and that it has no use for
-    /// fewer: a rank that sleeps on this link need not be woken earlier. Holds for the next sleep.
+    /// Announce that at least `bytes` (≥ 1) more bytes will arrive without further action of this rank, and that fewer
+    /// are useless. While this rank sleeps on the link, the peer need not wake it earlier. Applies to the next sleep.
     fn expect(&mut self, bytes: usize);
 
-    /// Sends the concatenation of `parts` and makes it known to the peer, as [`Self::send`] and [`Self::flush`] do, if
-    /// there is room for all of it and that takes no system call but to wake the peer; whether it did.
+    /// Send and flush all `parts`, as [`Self::send`] and [`Self::flush`] do. Return `false` without sending if they do
+    /// not fit, or if this takes a system call other than a wake-up.
     fn send_message(&mut self, _parts: &[&[u8]; 2]) -> bool {
         false
     }
 
-    /// The next `length_bytes` that the peer has sent, without taking them, once they are there, if looking takes no
-    /// system call; looks for them up to `look_count` times. What ails the link the other methods tell.
+    /// Return the next `length_bytes` sent by the peer without consuming them, once all have arrived. Polls at most
+    /// `look_count` times and makes no system call. Errors of the link are reported by the other methods.
     fn message(&mut self, _length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
         None
     }
 
-    /// Takes what [`Self::message`] has just shown, and makes the room known as [`Self::flush`] does.
+    /// Consume the message that [`Self::message`] returned, and publish the freed space as [`Self::flush`] does.
     fn end_message(&mut self, _length_bytes: usize) {
         unreachable!("a link that shows messages takes them");
     }
 
-    /// Whether the peer can read `bytes` where they are.
+    /// Return whether the peer can read `bytes` in place.
     fn lends(&self, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// Lends `bytes`, whole elements, to the peer, which gets them next in the stream but reads them where they are;
-    /// whether that could be done now. They stay as they are until [`Self::lent_bytes`] no longer counts them, or
-    /// [`Self::recall`] has been called.
+    /// Send `bytes`, whole elements, without a copy: the peer receives them next in the stream, but reads them in
+    /// place. Return whether this is possible now. The bytes must not change until [`Self::lent_bytes`] no longer
+    /// counts them or [`Self::recall`] was called.
     fn lend(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
         Ok(false)
     }
 
-    /// Bytes that are lent and not returned; loans return in order. While there are any, the peer wakes this rank when
-    /// it returns more.
+    /// Return the number of zero-copy bytes that the peer still reads. The peer releases them in order. While there are
+    /// any, it wakes this rank at each release.
     fn lent_bytes(&mut self) -> Result<usize, LinkError> {
         Ok(0)
     }
 
-    /// Takes back what is lent, whatever becomes of it: the peer sees the link closed when it reads on.
+    /// Revoke all zero-copy sends, whatever happens to the memory. The peer sees a closed link on its next read.
     fn recall(&mut self) {}
 
-    /// Bytes that it took and that wait on this host for their turn.
+    /// Return the number of accepted bytes that still wait on this host.
     fn unsent_bytes(&self) -> Result<usize, LinkError> {
         Ok(0)
     }
 
-    /// Whether looking for news costs a memory access, not a system call, so that spinning on the link is worthwhile.
+    /// Return whether polling costs a memory access rather than a system call, so that spinning is worthwhile.
     fn is_memory(&self) -> bool;
 }

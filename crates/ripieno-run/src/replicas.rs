@@ -1,13 +1,13 @@
 //! Replicas: in a world of `p` ranks with `s` replicas, ranks `i`, `i + p/s`, `i + 2p/s` … are replicas of logical rank
 //! `i`.
 //!
-//! Replicas hold the same data and make the same calls, so one of each is enough.
+//! Replicas hold the same data and make the same calls, so one live replica of each logical rank suffices.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use crate::fabric::JobFailure;
 use std::collections::BTreeMap;
 
-/// Which ranks of a world are replicas of each other.
+/// The replica layout of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replicas {
     world_size: usize,
@@ -15,34 +15,35 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// A world of `world_size` ranks, a multiple of `count`, how many replicas there are of each logical rank.
+    /// Return the layout of `world_size` ranks with `count` replicas of each logical rank. `world_size` must be a
+    /// multiple of `count`.
     pub fn new(world_size: usize, count: usize) -> Replicas {
         assert!(count > 0 && world_size.is_multiple_of(count), "every logical rank has as many replicas");
         Replicas { world_size, count }
     }
 
-    /// How many replicas there are of each logical rank.
+    /// Return the number of replicas of each logical rank.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// How many logical ranks there are.
+    /// Return the number of logical ranks.
     pub fn logical_count(&self) -> usize {
         self.world_size / self.count
     }
 
-    /// The logical rank of world rank `rank`.
+    /// Return the logical rank of world rank `rank`.
     pub fn logical(&self, rank: usize) -> usize {
         rank % self.logical_count()
     }
 
-    /// The world ranks that are replicas of the logical rank of `rank`, itself included, lowest first.
+    /// Return the world ranks that are replicas of the logical rank of `rank`, including itself, lowest first.
     pub fn of(&self, rank: usize) -> impl Iterator<Item = usize> + use<> {
         (self.logical(rank)..self.world_size).step_by(self.logical_count())
     }
 
-    /// As [`Replicas::of`], but first the one at the position that `whose` has among its own replicas, then those after
-    /// it. So the replicas of a rank do not all turn to the same ones.
+    /// Return the ranks of [`Replicas::of`], rotated by the position of `whose` among its own replicas. So the replicas
+    /// of a rank prefer different replicas of another rank.
     pub fn in_turn(&self, rank: usize, whose: usize) -> impl Iterator<Item = usize> + use<> {
         let (logical, logical_count, count) = (self.logical(rank), self.logical_count(), self.count);
         let first = whose / logical_count;
@@ -50,31 +51,31 @@ impl Replicas {
     }
 }
 
-/// The ranks of a world that have died, as far as is known.
+/// The known dead ranks of a world.
 #[derive(Clone, Debug)]
 pub struct Losses {
     replicas: Replicas,
     by_rank: BTreeMap<usize, JobFailure>,
 }
 
-/// What a death means.
+/// Consequence of a death.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplicaLoss {
-    /// It was known.
+    /// The death was already known.
     Known,
-    /// A replica lives.
+    /// Another replica is alive.
     Spared,
-    /// It was the last replica: how the job has failed.
+    /// The last replica died, which fails the job.
     Fatal(JobFailure),
 }
 
 impl Losses {
-    /// Nobody has died yet.
+    /// Return an empty record.
     pub fn new(replicas: Replicas) -> Losses {
         Losses { replicas, by_rank: BTreeMap::new() }
     }
 
-    /// Notes the death of `rank`.
+    /// Record the death of `rank`.
     pub fn note(&mut self, rank: usize, failure: JobFailure) -> ReplicaLoss {
         if self.by_rank.contains_key(&rank) {
             return ReplicaLoss::Known;
@@ -86,17 +87,17 @@ impl Losses {
         }
     }
 
-    /// Whether `rank` has died.
+    /// Return whether `rank` has died.
     pub fn contains(&self, rank: usize) -> bool {
         self.by_rank.contains_key(&rank)
     }
 
-    /// How ranks died, lowest rank first.
+    /// Return the failures of the dead ranks, lowest rank first.
     pub fn failures(&self) -> impl Iterator<Item = &JobFailure> {
         self.by_rank.values()
     }
 
-    /// The failure of the last replica, which says how the others died.
+    /// Return the failure of the last replica, extended by the failures of the other replicas.
     fn name_replicas(&self, rank: usize, mut last: JobFailure) -> JobFailure {
         if let JobFailure::RankFailed { cause, .. } = &mut last {
             for replica in self.replicas.of(rank).filter(|&replica| replica != rank) {

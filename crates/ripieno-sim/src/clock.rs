@@ -1,19 +1,19 @@
-//! The virtual clock: what is to happen, in the order in which it does.
+//! Virtual clock: a queue of events in the order of their times.
 //!
-//! Of what happens at the same time, what was noted first comes first, so a run is the same every time. What is to be
-//! put in order are times and places, for events may be long.
+//! Simultaneous events keep their insertion order, so every run is deterministic. The heap orders times and slots
+//! rather than events, because events may be large.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// Events to come, and the time.
+/// Pending events and the present time.
 pub struct Clock<E> {
     now_s: f64,
     noted: u64,
     order: BinaryHeap<ClockEntry>,
-    /// By place.
+    /// Events by slot.
     events: Vec<Option<E>>,
-    /// Places without an event.
+    /// Slots without an event.
     free: Vec<u32>,
 }
 
@@ -30,12 +30,12 @@ impl<E> Default for Clock<E> {
 }
 
 impl<E> Clock<E> {
-    /// Seconds since the beginning.
+    /// Return the time in seconds since the start.
     pub fn now_s(&self) -> f64 {
         self.now_s
     }
 
-    /// `event` happens at `at_s`, or now if that is over.
+    /// Schedule `event` at `at_s`, or now if that time has passed.
     pub fn note(&mut self, at_s: f64, event: E) {
         let place = self.free.pop().unwrap_or_else(|| {
             self.events.push(None);
@@ -46,13 +46,13 @@ impl<E> Clock<E> {
         self.noted += 1;
     }
 
-    /// The next event; the time becomes its time.
+    /// Remove the next event and advance the time to it.
     pub fn advance(&mut self) -> Option<E> {
         self.now_s = self.order.peek()?.at_s;
         self.take()
     }
 
-    /// The next event, if it happens now, within `tolerance_s`.
+    /// Remove the next event if it occurs now, within `tolerance_s`.
     pub fn also_now(&mut self, tolerance_s: f64) -> Option<E> {
         let is_now = self.order.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
         if is_now { self.take() } else { None }
@@ -66,7 +66,7 @@ impl<E> Clock<E> {
 }
 
 impl Ord for ClockEntry {
-    /// The heap has its greatest first.
+    /// Reverse order, because the heap returns its maximum first.
     fn cmp(&self, other: &ClockEntry) -> Ordering {
         other.at_s.total_cmp(&self.at_s).then(other.number.cmp(&self.number))
     }

@@ -1,65 +1,66 @@
-//! Clusters: what a message between two ranks costs, and which wires it shares with others.
+//! Clusters: the cost of a message between two ranks, and the wires that it shares with other messages.
 //!
-//! A rank has one port out and one port in. Ranks of one node talk through its memory; those of different nodes by the
-//! nodes' cables, and, where the racks differ, by the racks' uplinks and the core switch. Every wire is full duplex:
-//! its two directions are wires of their own. The core switch stores what a receiver has no time for, up to a limit.
+//! A rank has one output port and one input port. Ranks of one node communicate through its memory. Ranks of different
+//! nodes use the nodes' cables and, between racks, also the racks' uplinks and the core switch. Every wire is full
+//! duplex: its two directions are separate wires. The core switch buffers data for a busy receiver, up to a limit.
 
 use crate::faults::ClusterFaults;
 use ripieno_plan::Topology;
 use ripieno_plan::simulate::Model;
 use std::sync::Arc;
 
-/// How two ranks are connected.
+/// Kind of the connection between two ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConnectionKind {
     /// The memory of a node.
     Memory,
-    /// Cables of nodes in one rack.
+    /// The cables of two nodes in one rack.
     Cable,
-    /// Cables, and the uplinks of two racks.
+    /// The cables of two nodes and the uplinks of their racks.
     Uplink,
 }
 
-/// What a message costs the ports at its ends.
+/// Cost of a message at the ports of its two ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkCost {
-    /// Seconds per message, or per segment of one.
+    /// Seconds per message, or per segment of a message.
     pub alpha_s: f64,
     /// Seconds per byte.
     pub beta_s_per_byte: f64,
 }
 
-/// A cluster.
+/// A cluster model.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Where the ranks stand.
+    /// Placement of the ranks on nodes and racks.
     pub topology: Arc<Topology>,
-    /// Between ranks of a node.
+    /// Cost between ranks of one node.
     pub memory: LinkCost,
-    /// Between nodes of a rack.
+    /// Cost between nodes of one rack.
     pub cable: LinkCost,
-    /// Between racks: a message's start, and the uplink's seconds per byte, each way; its bytes pass the cables, too.
+    /// Cost between racks: latency of a message, and seconds per byte of the uplink in each direction. The bytes also
+    /// pass the cables.
     pub uplink: LinkCost,
-    /// The core switch's seconds per byte, all racks together; 0 where it is never in the way.
+    /// Seconds per byte of the core switch, shared by all racks; 0 if it is never a bottleneck.
     pub core_s_per_byte: f64,
     /// Seconds to combine a byte.
     pub gamma_s_per_byte: f64,
-    /// Messages go by segments of so many bytes, each with its alpha; as wholes, if none.
+    /// Segment size in bytes. Each segment costs its own alpha. If `None`, messages are not split.
     pub segment_bytes: Option<usize>,
-    /// Ranks pass on what has come once it is so many bytes; a segment, if none or if that is less.
+    /// Minimum number of bytes that a relay forwards. Defaults to a segment, which is also the upper limit.
     pub relay_bytes: Option<usize>,
-    /// How many bytes of a message the network holds while its receiver has no time for them; any number, if none.
+    /// Maximum number of bytes of a message that the network buffers for a busy receiver. Unlimited if `None`.
     pub queue_bytes: Option<usize>,
-    /// A switch passes a packet on once it has it all, and packets carry so many bytes; 0 if bytes pass as they come.
+    /// Packet size in bytes of store-and-forward switches; 0 for cut-through switches.
     pub packet_bytes: usize,
-    /// What goes wrong.
+    /// Faults of the cluster.
     pub faults: ClusterFaults,
 }
 
-/// The number of a wire.
+/// Index of a wire.
 pub(crate) type WireIndex = u32;
 
-/// The wires that one end of a message uses, with its seconds per byte on each.
+/// Wires used by one end of a message, each with its seconds per byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Uses {
     wires: [(WireIndex, f64); 4],
@@ -75,26 +76,26 @@ impl Uses {
         self
     }
 
-    /// The wires.
+    /// Return the wires with their seconds per byte.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.wires[..usize::from(self.count)].iter().map(|&(wire, s_per_byte)| (wire as usize, s_per_byte))
     }
 }
 
-/// Which wire it is, for people.
+/// Readable identity of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireName {
-    /// The port out of a rank.
+    /// The output port of a rank.
     Out(usize),
-    /// The port into a rank.
+    /// The input port of a rank.
     In(usize),
-    /// The cable out of a node that several ranks share.
+    /// The outgoing cable of a node with several ranks.
     CableOut(usize),
-    /// The cable into a node that several ranks share.
+    /// The incoming cable of a node with several ranks.
     CableIn(usize),
-    /// The uplink out of a rack.
+    /// The outgoing uplink of a rack.
     UplinkOut(usize),
-    /// The uplink into a rack.
+    /// The incoming uplink of a rack.
     UplinkIn(usize),
     /// The core switch.
     Core,
@@ -115,7 +116,7 @@ impl std::fmt::Display for WireName {
 }
 
 impl Cluster {
-    /// A network of equal links, as the [cost](ripieno_plan::simulate) of plans has it.
+    /// Return a network of equal links, as assumed by the [cost model](ripieno_plan::simulate) of plans.
     pub fn uniform(rank_count: usize, model: &Model) -> Cluster {
         let link = LinkCost { alpha_s: model.alpha_s, beta_s_per_byte: model.beta_s_per_byte };
         Cluster {
@@ -133,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// How two ranks are connected.
+    /// Return the kind of the connection between two ranks.
     pub fn kind(&self, one: usize, other: usize) -> ConnectionKind {
         let at = &self.topology;
         match () {
@@ -143,19 +144,20 @@ impl Cluster {
         }
     }
 
-    /// How many segments a message of so many bytes is.
+    /// Return the number of segments of a message.
     pub(crate) fn segment_count(&self, length_bytes: usize) -> usize {
         self.segment_bytes.map_or(1, |segment_bytes| length_bytes.div_ceil(segment_bytes))
     }
 
-    /// What a rank has at least when it passes on a part of a message: a relay's unit, to the end of its last packet.
+    /// Return the minimum number of bytes that a rank forwards of a partial message: a relay unit, rounded up to whole
+    /// packets.
     pub(crate) fn relayed_bytes(&self) -> Option<usize> {
         let segment_bytes = self.segment_bytes?;
         let unit_bytes = self.relay_bytes.map_or(segment_bytes, |relay_bytes| relay_bytes.min(segment_bytes));
         Some(if self.packet_bytes == 0 { unit_bytes } else { unit_bytes.next_multiple_of(self.packet_bytes) })
     }
 
-    /// How far a message is at its sender when its first byte comes out of the last switch.
+    /// Return the number of bytes that a sender has sent when the first byte leaves the last switch.
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
             ConnectionKind::Memory => 0,
@@ -165,12 +167,12 @@ impl Cluster {
         switch_count * self.packet_bytes
     }
 
-    /// How many wires there are.
+    /// Return the number of wires.
     pub(crate) fn wire_count(&self) -> usize {
         2 * (self.topology.size() + self.topology.node_count() + self.topology.rack_count()) + 1
     }
 
-    /// What a wire is.
+    /// Return the identity of a wire.
     pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
         let (ports, cables) = (2 * p, 2 * (p + nodes));
@@ -185,19 +187,19 @@ impl Cluster {
         }
     }
 
-    /// What the sender's end of a message uses.
+    /// Return the wires used by the sender's end of a message.
     pub(crate) fn sending(&self, sender: usize, receiver: usize, length_bytes: usize) -> Uses {
         let uses = self.passing(0, sender, receiver, length_bytes, 0.0);
         let is_far = self.kind(sender, receiver) == ConnectionKind::Uplink;
         if is_far { uses.with(self.wire_count() - 1, self.core_s_per_byte) } else { uses }
     }
 
-    /// What the receiver's end of a message uses.
+    /// Return the wires used by the receiver's end of a message.
     pub(crate) fn receiving(&self, sender: usize, receiver: usize, length_bytes: usize, combines: bool) -> Uses {
         self.passing(1, receiver, sender, length_bytes, if combines { self.gamma_s_per_byte } else { 0.0 })
     }
 
-    /// The wires of `rank`'s end towards `other`, `way` 0 out, 1 in.
+    /// Return the wires of `rank`'s end towards `other`. `way` is 0 for output, 1 for input.
     fn passing(&self, way: usize, rank: usize, other: usize, length_bytes: usize, more_s_per_byte: f64) -> Uses {
         let (at, p) = (&self.topology, self.topology.size());
         let kind = self.kind(rank, other);

@@ -1,9 +1,10 @@
-//! The explanation: every algorithm of a collective, its price term by term, and what it takes on a cluster.
+//! Explanation: all algorithms of a collective with the terms of their cost formulas and their simulated time on a
+//! cluster.
 //!
-//! A price is the algorithm's formula on equal links, those between nodes if there are several. It knows no racks; what
-//! the plans take on the cluster itself is played. Algorithms are played in the order of their prices, as long as the
-//! plans have no more than [`EXPLAINED_OPERATIONS_MAX`] operations together. The formula stands for the time of the
-//! others.
+//! A price is the value of the algorithm's formula for equal links: the links between nodes, or the node's memory on a
+//! single node. It ignores racks. The simulation covers the actual cluster. Algorithms are simulated in the order of
+//! their prices, as long as their plans have at most [`EXPLAINED_OPERATIONS_MAX`] operations in total. For the other
+//! algorithms the price replaces the simulated time.
 
 use crate::cluster::{Cluster, ConnectionKind};
 use crate::play::Unplayable;
@@ -13,58 +14,58 @@ use ripieno_plan::simulate::Model;
 use ripieno_plan::{Algorithm, Group, Order, Request, TheoryCase, choose};
 use std::fmt;
 
-/// Operations that one explanation plays, of all algorithms together: about a second of work.
+/// Maximum number of operations that one explanation simulates over all algorithms: about one second of work.
 pub const EXPLAINED_OPERATIONS_MAX: usize = 400_000;
 
-/// Operations times ranks, likewise: an operation takes longer among many ranks.
+/// Maximum of operations times ranks, because an operation takes longer among many ranks.
 const EXPLAINED_WORK_MAX: usize = 100_000_000;
 
-/// All candidates for what is asked.
+/// All candidates for a request.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// Every algorithm, the fastest first, those that cannot last.
+    /// All algorithms, fastest first. Algorithms that cannot serve the request come last.
     pub candidates: Vec<Candidate>,
-    /// What runs when nobody names an algorithm.
+    /// The algorithm that runs by default.
     pub chosen: &'static str,
-    /// The constants of the prices.
+    /// Constants of the prices.
     pub model: Model,
-    /// In how many segments a vector goes.
+    /// Number of segments of a vector.
     pub segment_count: usize,
 }
 
 /// One algorithm.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Its name.
+    /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// Its cost, as its file says.
+    /// Cost formula of the algorithm.
     pub formula: String,
-    /// The formula's terms in alpha, beta and gamma, in seconds; none, where it has no formula.
+    /// Terms of the formula in alpha, beta and gamma, in seconds. `None` without a formula.
     pub terms_s: Option<[f64; 3]>,
-    /// What its plans take on the cluster, or why that is not known.
+    /// Simulated cost on the cluster, or the reason why it is unknown.
     pub played: Result<PlanCost, Unplayed>,
 }
 
-/// Why it is not known what an algorithm takes on a cluster.
+/// The reason why the simulated cost of an algorithm is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unplayed {
     /// Its plans are too large for an explanation.
     TooLarge {
-        /// Operations of all plans, estimated.
+        /// Estimated number of operations of all plans.
         operation_count: usize,
     },
-    /// It cannot do what is asked for.
+    /// The algorithm cannot serve the request.
     Impossible(NotSimulable),
 }
 
-/// What plans take on a cluster.
+/// Cost of plans on a cluster.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanCost {
-    /// Seconds; none, if it never ends.
+    /// Time in seconds, or `None` if the plans never complete.
     pub time_s: Option<f64>,
-    /// The most that a rank sends.
+    /// Maximum number of bytes that one rank sends.
     pub most_sent_bytes: usize,
-    /// What crosses between racks.
+    /// Number of bytes that cross between racks.
     pub uplink_bytes: usize,
 }
 
@@ -80,7 +81,7 @@ impl fmt::Display for Unplayed {
 }
 
 impl Explanation {
-    /// Prices every algorithm for what is asked, and plays those that fit, unless it is interrupted.
+    /// Price every algorithm for the request and simulate the plans that fit the limits, unless interrupted.
     pub fn of(
         asked: &SimulationRequest,
         order: Order,
@@ -106,7 +107,8 @@ impl Explanation {
 }
 
 impl Candidate {
-    /// Seconds, by the formula where the plans are too large to be played; infinite, where it cannot.
+    /// Return the time in seconds: the price if the plans are too large to simulate, and infinity if the algorithm is
+    /// unsuitable.
     pub fn time_s(&self) -> f64 {
         match &self.played {
             Ok(outcome) => outcome.time_s.unwrap_or(f64::INFINITY),
@@ -116,7 +118,8 @@ impl Candidate {
     }
 }
 
-/// The algorithms for what is asked, with the terms of their prices, the cheapest first, those without a formula last.
+/// Return the algorithms for a request with the terms of their prices, cheapest first. Algorithms without a formula
+/// come last.
 pub fn priced(asked: &SimulationRequest, cluster: &Cluster) -> Vec<(&'static Algorithm, Option<[f64; 3]>)> {
     by_price(asked, &terms(asked, cluster))
 }
@@ -136,7 +139,7 @@ fn price_s(terms_s: Option<[f64; 3]>) -> f64 {
     terms_s.map_or(f64::INFINITY, |terms_s| terms_s.iter().sum())
 }
 
-/// Plays an algorithm if its plans have no more operations than `budget`, which they use up.
+/// Simulate an algorithm if its plans have at most `budget` operations, and reduce the budget accordingly.
 fn outcome(
     asked: &SimulationRequest,
     algorithm: &Algorithm,
@@ -161,7 +164,7 @@ fn outcome(
     })
 }
 
-/// The letters of formulas for what is asked.
+/// Return the variables of the formulas for a request.
 fn terms(asked: &SimulationRequest, cluster: &Cluster) -> Terms {
     let p = cluster.topology.size();
     let requests: Vec<Request> = (0..p).map(|rank| asked.request(rank)).collect();
@@ -170,14 +173,14 @@ fn terms(asked: &SimulationRequest, cluster: &Cluster) -> Terms {
     Terms { p, n: case.n, k, d: case.peer_count(), model: model(cluster) }
 }
 
-/// The constants of the links between the nodes of a cluster, or in the one that there is.
+/// Return the constants of the links between nodes, or of the memory on a single node.
 fn model(cluster: &Cluster) -> Model {
     let link = if cluster.topology.node_count() > 1 { cluster.cable } else { cluster.memory };
     let (alpha_s, beta_s_per_byte) = (link.alpha_s, link.beta_s_per_byte);
     Model { alpha_s, beta_s_per_byte, gamma_s_per_byte: cluster.gamma_s_per_byte }
 }
 
-/// A formula is a sum of terms in alpha, beta and gamma: what each comes to where the others are nothing.
+/// Return the values of the formula's terms in alpha, beta and gamma, each with the other two constants set to 0.
 fn by_term(text: &str, terms: &Terms) -> [f64; 3] {
     let none = Model { alpha_s: 0.0, beta_s_per_byte: 0.0, gamma_s_per_byte: 0.0 };
     let Model { alpha_s, beta_s_per_byte, gamma_s_per_byte } = terms.model;

@@ -1,25 +1,25 @@
-//! Fair shares: the rates of flows that share wires.
+//! Fair sharing: rates of flows that share wires.
 //!
-//! All rates rise together; a wire that is full keeps those of its flows, and so does a flow that may go no faster than
-//! another one (max-min fairness).
+//! All rates rise together (max-min fairness). When a wire is full, its flows keep their rates. A flow also keeps its
+//! rate when it may go no faster than another flow that has stopped rising.
 //!
 //! Source: Bertsekas and Gallager, "Data networks", 1992, section 6.5.2.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// A flow that is to get a rate.
+/// A flow that requests a rate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demand {
-    /// The wires it uses, with its seconds per byte on each.
+    /// Wires used by the flow, each with its seconds per byte.
     pub(crate) wires: Vec<(usize, f64)>,
-    /// No faster than this, in bytes per second.
+    /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
-    /// No faster than these demands.
+    /// The rates of these demands are further upper limits.
     pub(crate) behind: Vec<usize>,
 }
 
-/// Bytes per second of each demand. Nobody else uses their wires.
+/// Return the rate of each demand in bytes per second. No other flows use their wires.
 pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
     if let [demand] = demands {
         let least = |limit: f64, &(_, s_per_byte): &(usize, f64)| limit.min(1.0 / s_per_byte);
@@ -37,10 +37,10 @@ pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
 
 struct Filling<'a> {
     demands: &'a [Demand],
-    /// Per demand: those that may go no faster.
+    /// For each demand: the demands that may go no faster.
     followers: Vec<Vec<usize>>,
     wires: Vec<WireShare>,
-    /// The wires here, of one demand after the other, and where those of each begin.
+    /// Wires of each demand in consecutive ranges, and the starts of the ranges.
     uses: Vec<(usize, f64)>,
     uses_from: Vec<usize>,
     rates: Vec<Option<f64>>,
@@ -49,9 +49,9 @@ struct Filling<'a> {
 
 #[derive(Default)]
 struct WireShare {
-    /// What those that keep their rates leave, as a share of the wire.
+    /// Share of the wire that the flows with fixed rates leave free.
     left: f64,
-    /// Seconds per byte of those that still rise, in sum, and who uses the wire.
+    /// Total seconds per byte of the flows with rising rates, and the flows that use the wire.
     rising_s_per_byte: f64,
     rising_count: usize,
     users: Vec<usize>,
@@ -63,7 +63,7 @@ impl WireShare {
     }
 }
 
-/// Numbers of wires, as they are met: in a table where demands use a good part of all wires.
+/// Assigns consecutive numbers to wires on first use. A table serves demands that use a large part of all wires.
 struct WireNumbers {
     table: Vec<usize>,
     others: BTreeMap<usize, usize>,
@@ -71,7 +71,7 @@ struct WireNumbers {
 
 impl WireNumbers {
     const NONE: usize = usize::MAX;
-    /// The table has no more places than this for each demand.
+    /// Maximum number of table entries per demand.
     const PLACES_MAX: usize = 8;
 
     fn of(demands: &[Demand]) -> WireNumbers {
@@ -81,7 +81,7 @@ impl WireNumbers {
         WireNumbers { table: vec![WireNumbers::NONE; if has_table { place_count } else { 0 }], others: BTreeMap::new() }
     }
 
-    /// The number of a wire; `next`, if it has none yet.
+    /// Return the number of a wire, or assign `next` if it has none.
     fn number(&mut self, wire: usize, next: usize) -> usize {
         match self.table.get_mut(wire) {
             Some(number) if *number == WireNumbers::NONE => {
@@ -94,7 +94,7 @@ impl WireNumbers {
     }
 }
 
-/// At `level` something is full.
+/// A wire or a demand reaches its limit at `level`.
 #[derive(PartialEq)]
 struct Full {
     level: f64,
@@ -142,7 +142,7 @@ impl<'a> Filling<'a> {
             }
         }
         uses_from.push(uses.len());
-        // What its wires alone keep below its limit needs none.
+        // A limit has no effect if the wires alone keep the demand below it.
         let is_limiting = |demand: &Demand| demand.wires.iter().all(|(_, s_per_byte)| demand.limit * s_per_byte <= 1.0);
         let limits = demands.iter().enumerate().filter(|(_, demand)| is_limiting(demand));
         let limits = limits.map(|(index, demand)| (demand.limit, FillTarget::Demand(index)));
@@ -151,7 +151,7 @@ impl<'a> Filling<'a> {
         Filling { demands, followers, uses, uses_from, rates: vec![None; demands.len()], queue, wires }
     }
 
-    /// A wire is full at `level`, unless flows that have kept lower rates leave it more.
+    /// Fix the rates on a wire that is full at `level`, unless flows with lower fixed rates leave more capacity.
     fn fill(&mut self, wire: usize, level: f64) {
         if self.wires[wire].rising_count == 0 {
             return;
@@ -166,7 +166,7 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// A demand keeps `rate`, and so do those behind it.
+    /// Fix the rate of a demand and of all demands behind it.
     fn keep(&mut self, index: usize, rate: f64) {
         let mut kept = vec![index];
         while let Some(index) = kept.pop() {

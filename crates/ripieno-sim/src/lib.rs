@@ -1,6 +1,7 @@
-//! The simulator: plans, the same values that the executor runs, played on a modelled network by a virtual clock.
+//! Simulator: runs the executor's plans on a modelled network with a virtual clock.
 //!
-//! No I/O, no clock of the system, no thread, no random order: the same play comes to the same end, bit for bit.
+//! The simulator uses no I/O, no system clock, no threads and no random order. Equal simulations give identical
+//! results, bit for bit.
 #![forbid(unsafe_code)]
 
 pub mod clock;

@@ -1,36 +1,36 @@
-//! What is asked of a cluster: a collective, so many bytes, and the plans that an algorithm makes for it.
+//! Simulation requests: a collective, a number of bytes, and the resulting plans of an algorithm.
 //!
-//! Bytes are those of the vector; of a rank's block for allgather, gather and scatter; all that a rank sends for
-//! alltoall. Every rank asks for the same.
+//! The number of bytes is the size of the vector. For allgather, gather and scatter it is the size of a rank's block.
+//! For alltoall it is the total that a rank sends. All ranks make the same request.
 
 use crate::Cluster;
 use crate::play::{OPERATIONS_MAX, Played, UNINTERRUPTED_OPERATIONS, Unplayable, play};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
 use std::fmt;
 
-/// A collective, and how much it moves.
+/// A collective and the sizes of its data.
 #[derive(Clone, Debug)]
 pub struct SimulationRequest {
     collective: Collective,
     root: usize,
     vector: Span,
-    /// One per rank, of the input and of the output.
+    /// One chunk per rank, of the input and of the output.
     chunks: Vec<Span>,
     in_chunks: Vec<Span>,
-    /// Per rank: itself and the ranks beside it, for a neighbour exchange.
+    /// Peers of each rank in a neighbor exchange: itself and the adjacent ranks.
     out_neighbours: Vec<Vec<PeerSpan>>,
     in_neighbours: Vec<Vec<PeerSpan>>,
 }
 
-/// Ranks whose plans stand for those of all in an estimate.
+/// Number of sampled ranks in an estimate of the plan sizes.
 const SAMPLED_RANKS: usize = 8;
 
-/// Why something cannot be simulated.
+/// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NotSimulable {
-    /// The algorithm cannot do what is asked for.
+    /// The algorithm cannot serve the request.
     Unsuitable(Unsuitable),
-    /// Its plans cannot be played.
+    /// The plans cannot be simulated.
     Unplayable(Unplayable),
 }
 
@@ -46,11 +46,12 @@ impl fmt::Display for NotSimulable {
 impl std::error::Error for NotSimulable {}
 
 impl SimulationRequest {
-    /// `collective` of `p` ranks and so many bytes; `root` is the sender of a point-to-point.
+    /// Return the request for `collective` over `p` ranks and the given number of bytes. `root` is the sender of a
+    /// point-to-point message.
     ///
     /// # Panics
     ///
-    /// If no algorithm of the catalogue performs the collective.
+    /// Panics if no algorithm of the catalogue performs the collective.
     pub fn new(collective: Collective, p: usize, bytes: usize, root: usize) -> SimulationRequest {
         let whole = |buffer, length_bytes| Span::whole(buffer, length_bytes, 1);
         let (vector, chunks) = match collective {
@@ -75,12 +76,12 @@ impl SimulationRequest {
         SimulationRequest { collective, root, vector, chunks, in_chunks, out_neighbours, in_neighbours }
     }
 
-    /// Which collective.
+    /// Return the collective.
     pub fn collective(&self) -> Collective {
         self.collective
     }
 
-    /// What `rank` asks for.
+    /// Return the request of `rank`.
     pub fn request(&self, rank: usize) -> Request<'_> {
         let (root, vector, chunks, op) = (self.root, self.vector, &self.chunks[..], Op::Sum);
         match self.collective {
@@ -104,7 +105,7 @@ impl SimulationRequest {
         }
     }
 
-    /// Estimates the operations of all plans together from those of a few ranks, without making the other plans.
+    /// Estimate the number of operations of all plans. Samples a few ranks without making the other plans.
     pub fn operation_count(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<usize, Unsuitable> {
         let p = cluster.topology.size();
         let sample_count = SAMPLED_RANKS.min(p);
@@ -117,7 +118,8 @@ impl SimulationRequest {
         Ok(sampled_count * p / sample_count)
     }
 
-    /// Plays an algorithm's plans on a cluster, unless it is interrupted, which is asked from time to time.
+    /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops the
+    /// simulation if it returns true.
     pub fn play(
         &self,
         algorithm: &Algorithm,
@@ -126,13 +128,13 @@ impl SimulationRequest {
         is_interrupted: &dyn Fn() -> bool,
     ) -> Result<Played, NotSimulable> {
         let group = Group::with_topology(0, cluster.topology.clone()).in_order(order);
-        // Nothing is known to be unsuitable before the plan is made, and every rank finds the same.
+        // An unsuitable algorithm is only detected while planning. All ranks get the same result.
         algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
         let plans = || {
             let plans = algorithm.plans_of(&group, |rank| self.request(rank));
             plans.map(|plan| plan.expect("what suits rank 0 suits all"))
         };
-        // Plans are quick to make; what each operation waits for takes longer, and more memory.
+        // Plans are cheap to make. The dependencies of the operations take more time and memory.
         let (mut operation_count, mut checked_count) = (0, 0);
         for plan in plans() {
             operation_count += plan.operations().len();
@@ -150,7 +152,7 @@ impl SimulationRequest {
     }
 }
 
-/// What `rank` sends to and gets from the ranks beside it on the ring.
+/// Return the spans that `rank` sends to and receives from its ring neighbors.
 fn neighbours(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
     let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
     peers.dedup();

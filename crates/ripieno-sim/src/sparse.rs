@@ -1,18 +1,18 @@
-//! Sparse reductions played: the plans that configured ranks run, whose sets of keys are given.
+//! Simulation of sparse reductions with given key sets.
 
 use crate::Cluster;
 use crate::play::{Played, Unplayable, play};
 use ripieno_plan::Op;
 use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees};
 
-/// Plays a reduction of rows of `row_bytes` for the keys `0..key_count` by a butterfly.
+/// Simulate a butterfly reduction of rows of `row_bytes` for the keys `0..key_count`.
 ///
-/// Every rank contributes and wants the rows of its set, whose keys ascend. That the ranks tell each other their sets,
-/// once, is not played.
+/// Every rank contributes and receives the rows of its set. The keys of a set ascend. The initial exchange of the sets
+/// is not simulated.
 ///
 /// # Panics
 ///
-/// If there is not one set for each rank of the cluster and the degrees, or keys of one do not ascend.
+/// Panics unless there is one set per rank, the degrees match the cluster, and the keys of each set ascend.
 pub fn play_sparse(
     cluster: &Cluster,
     degrees: &Degrees,

@@ -1,29 +1,29 @@
-//! Waits: how far an operation may be, given how far the operations before it are.
+//! Waits: limit the position of an operation by the positions of earlier operations.
 //!
-//! Positions are bytes that have passed through an operation. It waits for earlier operations of its rank on the same
-//! bytes, as the executor has it: an operation passes on whole segments. What is being sent is in the network's hands,
-//! so it may be overwritten. A [`OperationWait`] is a line: past `at` an operation may only be as far as the other one is past
-//! `threshold`, until that one has reached `release`.
+//! A position is the number of bytes that have passed through an operation. As in the executor, an operation waits for
+//! earlier operations of its rank on the same bytes, and whole segments pass at a time. Bytes in transmission belong to
+//! the network, so their memory may be overwritten. An [`OperationWait`] is a linear bound: beyond `at`, an operation
+//! may only be as far as the other one is beyond `threshold`, until the other one has reached `release`.
 
 use ripieno_plan::{Buffer, Operation, Plan, Span};
 use std::collections::BTreeMap;
 
-/// One operation waits for another.
+/// A wait of one operation for another.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct OperationWait {
     /// The operation that is waited for.
     pub(crate) on: u32,
-    /// The one that waits.
+    /// The waiting operation.
     pub(crate) by: u32,
-    /// Up to here it need not wait.
+    /// The operation need not wait before this position.
     pub(crate) at: f64,
-    /// How far the other must be for it to go on from there.
+    /// The waiting operation continues once the other operation has reached this position.
     pub(crate) threshold: f64,
-    /// How far the other is when it has no more to do with it.
+    /// The wait ends once the other operation has reached this position.
     pub(crate) release: f64,
 }
 
-/// What has been done to a piece of a buffer so far.
+/// Accesses to a piece of a buffer so far.
 #[derive(Clone, Debug)]
 struct PieceState {
     end_bytes: usize,
@@ -31,11 +31,11 @@ struct PieceState {
     readers: Vec<u32>,
 }
 
-/// The pieces of a rank's buffers, by where they start.
+/// Pieces of a rank's buffers by start position.
 type PieceMap = BTreeMap<(Buffer, usize), PieceState>;
 
-/// The waits among the operations of one rank; `number` gives an operation's number by its place in the plan, none for
-/// those that move nothing.
+/// Return the waits among the operations of one rank. `number` maps an index in the plan to the operation's number, or
+/// `None` if the operation moves no bytes.
 pub(crate) fn of_plan(
     plan: &Plan,
     segment_bytes: Option<usize>,
@@ -77,7 +77,7 @@ pub(crate) fn of_plan(
     waits
 }
 
-/// Cuts pieces at both ends of `span`, and fills what no operation has touched.
+/// Split pieces at both ends of `span`, and add pieces for bytes that no operation has accessed.
 fn cut(pieces: &mut PieceMap, span: Span) {
     let (buffer, start, end) = (span.buffer, span.start_bytes, span.end_bytes());
     for at in [start, end] {
@@ -100,21 +100,21 @@ fn cut(pieces: &mut PieceMap, span: Span) {
     }
 }
 
-/// Two operations that meet on some bytes.
+/// Two operations that access common bytes.
 struct OverlappingOperations<'a> {
     operation: &'a Operation,
     next: &'a Operation,
-    /// Whether the second one writes there.
+    /// Whether the second operation writes the bytes.
     writes: bool,
     segment_bytes: Option<usize>,
 }
 
 impl OverlappingOperations<'_> {
-    /// The wait of the second for the first on the bytes from `start` to `end` of their buffer.
+    /// Return the wait of the second operation for the first on the bytes from `start` to `end` of their buffer.
     fn wait(&self, on: u32, by: u32, start: usize, end: usize) -> OperationWait {
         let whole = self.operation.length_bytes();
         if self.operation.rows().is_some() || self.next.rows().is_some() {
-            // Rows are packed: where one is in the message says nothing of where it is in the span.
+            // Rows are packed: the position of a row in the message does not give its position in the span.
             return OperationWait { on, by, at: 0.0, threshold: whole as f64, release: whole as f64 };
         }
         let first = self.span_at(self.operation, start, end);
@@ -122,7 +122,7 @@ impl OverlappingOperations<'_> {
         let step = |length: usize| self.segment_bytes.unwrap_or(length).min(length).max(1);
         let (before, after) = (step(whole), step(self.next.length_bytes()));
         let at = (start - span.start_bytes) / after * after;
-        // A segment passes when its last byte is there; what is being sent counts as gone.
+        // A segment passes when its last byte has passed. Bytes in transmission count as sent.
         let is_sent = matches!(self.operation, Operation::Send { .. });
         let passed = |end: usize| {
             let needed = end - first.start_bytes;
@@ -136,7 +136,7 @@ impl OverlappingOperations<'_> {
         OperationWait { on, by, at: at as f64, threshold: passed(segment_end) as f64, release: passed(end) as f64 }
     }
 
-    /// The span of an earlier operation that has the bytes from `start` to `end` of the buffer that is looked at.
+    /// Return the span of an earlier operation that contains the bytes from `start` to `end` of the accessed buffer.
     fn span_at(&self, operation: &Operation, start: usize, end: usize) -> Span {
         let buffer = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches them").buffer;
         let has = |span: &Span| span.buffer == buffer && span.start_bytes <= start && end <= span.end_bytes();

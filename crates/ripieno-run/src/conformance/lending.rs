@@ -1,17 +1,17 @@
-//! What every link that lends keeps besides.
+//! Additional conformance tests for links with zero-copy sends.
 
 use super::{ConformanceRandom, DEADLINE, LinkEnd, LinkPair, PatternStream, Sleeping, eventually, fill};
 use std::ops::DerefMut;
 use std::thread;
 use std::time::Instant;
 
-/// Memory that a kind of link can lend.
+/// Memory that a link can send without a copy.
 pub type LendingLink = Box<dyn DerefMut<Target = [u8]> + Send>;
 
-/// What a law lends in all.
+/// Total memory of a test in bytes.
 const MEMORY_BYTES: usize = 32 << 20;
 
-/// Loans and copied bytes come in the order in which they went, however they are cut and read.
+/// Zero-copy and copied bytes arrive in the order of sending, however they are split and read.
 pub fn what_is_lent_and_what_is_sent_arrive_in_order(
     pair: impl Fn() -> LinkPair,
     memory: impl Fn(usize) -> LendingLink,
@@ -34,8 +34,8 @@ pub fn what_is_lent_and_what_is_sent_arrive_in_order(
     }
 }
 
-/// Nothing of a loan counts as returned before all of it was taken; then all does. A loan longer than any memory of the
-/// link can be had at once, and nothing is lent where there is nothing.
+/// Zero-copy bytes count as released only after the peer has consumed the whole send. A send may exceed any memory of
+/// the link. An empty send is refused.
 pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     let (first, second) = pair();
     let (mut lender, mut borrower) =
@@ -53,7 +53,7 @@ pub fn a_loan_is_out_until_all_of_it_was_taken(pair: impl Fn() -> LinkPair, memo
     assert_eq!(lender.stream.link.lent_bytes(), Ok(0));
 }
 
-/// A reader of memory that was taken back is told, at the latest when it flushes.
+/// A reader of revoked memory gets an error, at the latest at its flush.
 pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> LinkPair, memory: impl Fn(usize) -> LendingLink) {
     let (first, second) = pair();
     let (mut lender, mut borrower) =
@@ -80,7 +80,7 @@ pub fn what_was_taken_back_is_not_believed(pair: impl Fn() -> LinkPair, memory: 
     eventually(|| lender.stream.link.lent_bytes().is_err());
 }
 
-/// The borrower sleeps until it is lent something, the lender until that is returned.
+/// The reader sleeps until it receives a zero-copy send, and the sender sleeps until the send is released.
 pub fn an_end_that_sleeps_is_woken_for_loans_and_their_return(
     ends: impl Fn() -> (LinkEnd, LinkEnd),
     memory: impl Fn(usize) -> LendingLink,
@@ -105,7 +105,7 @@ pub fn an_end_that_sleeps_is_woken_for_loans_and_their_return(
     });
 }
 
-/// A stream that also lends, and the memory that it lends.
+/// A stream with zero-copy sends, and the memory that it sends.
 struct Lender {
     stream: PatternStream,
     memory: LendingLink,
@@ -130,7 +130,7 @@ impl Lender {
         is_lent
     }
 
-    /// Sleeps unless all is returned by now.
+    /// Sleep unless all zero-copy sends are released.
     fn sleep(&mut self, sleeper: &mut dyn super::Sleeper) {
         sleeper.prepare();
         if self.stream.link.lent_bytes().unwrap() > 0 {

@@ -1,7 +1,7 @@
-//! What every link keeps, as laws that run against any of them.
+//! Conformance suite for links: laws that every link must satisfy.
 //!
-//! A law takes a maker of connected pairs. [`link_laws!`](crate::link_laws) makes a test of each law for one kind of
-//! link. Links of small capacity meet the corners sooner: a few KiB is a good size here.
+//! A law takes a constructor of connected pairs. [`link_laws!`](crate::link_laws) generates a test of each law for one
+//! kind of link. A small capacity of a few KiB reaches the corner cases sooner.
 
 pub mod lending;
 
@@ -12,25 +12,25 @@ use std::time::{Duration, Instant};
 /// A connected pair of links.
 pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
-/// An end of a link and how its owner sleeps.
+/// One end of a link, and the sleep mechanism of its owner.
 pub struct LinkEnd {
     /// The link.
     pub link: Box<dyn Link>,
-    /// How its owner sleeps.
+    /// Sleep mechanism of its owner.
     pub sleeper: Box<dyn Sleeper>,
 }
 
-/// How the owner of a link sleeps until the link may have moved.
+/// Lets the owner of a link sleep until the link may have progressed.
 pub trait Sleeper: Send {
-    /// From now on the peer wakes the owner, who tries once more before it sleeps.
+    /// Request a wake-up by the peer. The owner tries once more before it sleeps.
     fn prepare(&mut self);
-    /// Sleeps until the link may have bytes (`readable`) or room (`writable`), or `timeout` is over.
+    /// Sleep until the link may have bytes (`readable`) or space (`writable`), or `timeout` has passed.
     fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration);
-    /// Takes `prepare` back.
+    /// Cancel `prepare`.
     fn cancel(&mut self);
 }
 
-/// A test of each law of lending, for links that lend.
+/// Generate a test of each zero-copy law, for links with zero-copy sends.
 #[macro_export]
 macro_rules! lending_laws {
     ($pair:expr, $ends:expr, $memory:expr) => {
@@ -53,8 +53,8 @@ macro_rules! lending_laws {
     };
 }
 
-/// A test of each law that every link keeps, for the links that `$pair: fn() -> LinkPair` and `$ends: fn() -> (LinkEnd, LinkEnd)`
-/// make.
+/// Generate a test of each link law, for the links constructed by `$pair: fn() -> LinkPair` and `$ends: fn() ->
+/// (LinkEnd, LinkEnd)`.
 #[macro_export]
 macro_rules! link_laws {
     ($pair:expr, $ends:expr) => {
@@ -90,13 +90,13 @@ macro_rules! link_laws {
     };
 }
 
-/// Nothing in a law waits longer for the next byte, or for its end where no bytes are on their way.
+/// Maximum time without progress in a law.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sleep that lasts so long was not ended by the peer.
+/// A sleep of this length was not ended by the peer.
 const LOST_WAKE: Duration = Duration::from_secs(10);
 
-/// Any cut of a stream into sends, receives and peeks, in both directions, gives the stream.
+/// Any split of a stream into sends, receives and peeks, in both directions, yields the stream.
 pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> LinkPair) {
     for seed in 0..12 {
         let mut random = ConformanceRandom(seed);
@@ -122,7 +122,7 @@ pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Li
     }
 }
 
-/// A link without room takes 0 bytes and does not block; with room it goes on where it stopped.
+/// A full link accepts 0 bytes and does not block. Once it has space, it continues where it stopped.
 pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -131,7 +131,7 @@ pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair
         while refusals < 50 {
             let before = sender.sent;
             sender.send([100_000, 0, 1]);
-            // The system moves bytes on by itself for a while.
+            // The operating system moves bytes in the background for a while.
             refusals = if sender.sent == before { refusals + 1 } else { 0 };
             assert!(sender.sent < 1 << 30, "a link holds a bounded number of bytes");
             thread::yield_now();
@@ -140,7 +140,7 @@ pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair
     }
 }
 
-/// Elements of any size are contiguous under `peek` wherever the stream has got to.
+/// `peek` returns contiguous elements of any size at any position of the stream.
 pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -152,7 +152,7 @@ pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> LinkPair) 
     }
 }
 
-/// `peek` shows nothing or less than it was asked for until that much has arrived, and takes nothing.
+/// `peek` returns fewer bytes than requested until enough have arrived, and consumes none.
 pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> LinkPair) {
     for least in 1..=64 {
         let (first, second) = pair();
@@ -166,7 +166,7 @@ pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> LinkPair) {
     }
 }
 
-/// Empty sends and receives are 0, on a link with bytes and without.
+/// Empty sends and receives return 0, with and without bytes on the link.
 pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -180,7 +180,7 @@ pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> 
     receiver.drain(10);
 }
 
-/// An end that closes is noticed by the other, which first gets every byte.
+/// After one end closes, the other end first receives every byte and then detects the close.
 pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> LinkPair) {
     for send_bytes in [0, 1, 1_000, 50_000] {
         let (first, second) = pair();
@@ -198,7 +198,7 @@ pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> LinkPair) {
     }
 }
 
-/// Bytes that were sent can be had after a close, but a peek for more than will ever come is an error.
+/// Sent bytes can be read after a close, but a peek for more bytes than will ever arrive is an error.
 pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -210,7 +210,7 @@ pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
     receiver.drain(3);
 }
 
-/// 256 MiB from one thread to another.
+/// Transfer 256 MiB from one thread to another.
 pub fn a_long_stream_arrives_whole(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 256 << 20;
@@ -220,7 +220,7 @@ pub fn a_long_stream_arrives_whole(pair: impl Fn() -> LinkPair) {
     });
 }
 
-/// 64 MiB each way between two threads that both send and receive.
+/// Transfer 64 MiB in each direction between two threads that both send and receive.
 pub fn both_directions_run_at_once(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 64 << 20;
@@ -230,7 +230,7 @@ pub fn both_directions_run_at_once(pair: impl Fn() -> LinkPair) {
     });
 }
 
-/// Two ends that answer each other and sleep at once when there is nothing to do: no wake-up is lost.
+/// Two ends exchange replies and sleep as soon as they have no work. No wake-up is lost.
 pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let rounds = 3_000;
@@ -252,7 +252,7 @@ pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEn
     });
 }
 
-/// A sender that sleeps when the link is full goes on when the receiver has taken something.
+/// A sender that sleeps on a full link continues when the receiver has consumed bytes.
 pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let total_bytes = 32 << 20;
@@ -262,7 +262,7 @@ pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (LinkEnd, LinkEnd
     });
 }
 
-/// An end that sleeps sees the other close.
+/// A sleeping end detects the close of the other end.
 pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     for _ in 0..50 {
         let (first, second) = ends();
@@ -276,7 +276,7 @@ pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkE
     }
 }
 
-/// A link whose bytes each tell their place in the stream.
+/// A stream with bytes that are determined by their positions.
 struct PatternStream {
     link: Box<dyn Link>,
     sent: u64,
@@ -289,7 +289,7 @@ impl PatternStream {
         PatternStream { link, sent: 0, received: 0, buffer: Vec::new() }
     }
 
-    /// Sends what the link takes of three parts of these sizes.
+    /// Send as much as the link accepts of three parts of these sizes.
     fn send(&mut self, sizes: [usize; 3]) {
         let total = sizes.iter().sum();
         self.buffer.resize(total, 0);
@@ -302,7 +302,7 @@ impl PatternStream {
         self.link.flush().unwrap();
     }
 
-    /// Sends a message of two parts of these sizes, if the link takes messages now.
+    /// Send a message of two parts of these sizes, if the link accepts messages now.
     fn send_message(&mut self, sizes: [usize; 2]) {
         self.buffer.resize(sizes[0] + sizes[1], 0);
         fill(&mut self.buffer, self.sent);
@@ -312,7 +312,7 @@ impl PatternStream {
         }
     }
 
-    /// Takes a message of so many bytes, if the link shows one.
+    /// Consume a message of `count` bytes, if the link returns one.
     fn take_message(&mut self, count: usize) {
         if let Some(shown) = self.link.message(count, 2) {
             assert_eq!(shown.len(), count, "a message is shown whole");
@@ -339,7 +339,7 @@ impl PatternStream {
         count
     }
 
-    /// Looks for `least` bytes and takes at most `most` of them; returns how many it saw.
+    /// Peek for `least` bytes and consume at most `most` of them. Return the number of peeked bytes.
     fn peek_and_consume(&mut self, least: usize, most: usize) -> usize {
         let shown = self.link.peek(least).unwrap();
         let shown_count = shown.len();
@@ -359,14 +359,14 @@ impl PatternStream {
         });
     }
 
-    /// Sends and receives so many bytes, whichever can go.
+    /// Send and receive the given numbers of bytes, in whichever direction can progress.
     fn exchange(mut self, send_bytes: u64, receive_bytes: u64) {
         let (mut offered, mut moved) = (0, Instant::now());
         while self.sent < send_bytes || self.received < receive_bytes {
             let before = (self.sent, self.received);
             self.send([(send_bytes - self.sent).min(offered) as usize, 0, 0]);
             self.receive((receive_bytes - self.received).min(100_000) as usize);
-            // What is offered follows what is taken, for making it up costs time.
+            // The offered size follows the accepted size, because generating bytes costs time.
             offered = (2 * (self.sent - before.0)).clamp(1_000, 100_000);
             if before == (self.sent, self.received) {
                 assert!(moved.elapsed() < DEADLINE, "the link stands still");
@@ -378,7 +378,7 @@ impl PatternStream {
     }
 }
 
-/// A stream whose owner sleeps as soon as nothing moves.
+/// A stream with an owner that sleeps as soon as it makes no progress.
 struct Sleeping {
     stream: PatternStream,
     sleeper: Box<dyn Sleeper>,
@@ -431,7 +431,7 @@ fn eventually(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// The byte at a place of every stream.
+/// Return the byte at a position of every stream.
 fn byte_at(place: u64) -> u8 {
     (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
@@ -447,7 +447,7 @@ fn check(bytes: &[u8], place: u64) {
     assert_eq!(wrong.map(|(_, place)| place), None, "the first byte that is not the one sent");
 }
 
-/// Splitmix64.
+/// Splitmix64 random numbers.
 struct ConformanceRandom(u64);
 
 impl ConformanceRandom {
@@ -458,7 +458,7 @@ impl ConformanceRandom {
         ((mixed ^ (mixed >> 31)) % end as u64) as usize
     }
 
-    /// Often a few bytes, sometimes none, sometimes some KiB.
+    /// Return a random size: often a few bytes, sometimes 0, sometimes some KiB.
     fn size(&mut self) -> usize {
         let most = [1, 9, 100, 5_000, 70_000][self.below(5)];
         self.below(most)

@@ -1,17 +1,17 @@
-//! An index of accesses: which operations use which bytes, so that nobody looks at those that use others.
+//! Index of buffer accesses: finds the operations that use given bytes without scanning the others.
 
 use ripieno_plan::Buffer;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What the operations so far use.
+/// The accesses of all operations added so far.
 #[derive(Default)]
 pub(super) struct AccessIndex {
-    /// For each buffer stretches without gap, by the byte that they begin at; the last one has no end.
+    /// Contiguous stretches of each buffer by start byte. The last stretch is unbounded.
     buffers: BTreeMap<Buffer, BTreeMap<usize, Stretch>>,
 }
 
-/// Who uses all bytes of a stretch, in order.
+/// The operations that use all bytes of a stretch, in order.
 #[derive(Clone, Default)]
 struct Stretch {
     writers: Vec<usize>,
@@ -19,7 +19,7 @@ struct Stretch {
 }
 
 impl AccessIndex {
-    /// Operation `index`, which no known one follows, uses `bytes`.
+    /// Add operation `index`, which must be the latest, as a user of `bytes`.
     pub fn add(&mut self, buffer: Buffer, bytes: Range<usize>, index: usize, is_written: bool) {
         if bytes.is_empty() {
             return;
@@ -37,7 +37,7 @@ impl AccessIndex {
         }
     }
 
-    /// The operations that use some of `bytes`, the last first; for one that only reads them those that write.
+    /// Return the operations that use any of `bytes`, latest first. For a read access, return only the writers.
     pub fn of(&self, buffer: Buffer, bytes: Range<usize>, is_written: bool) -> Vec<usize> {
         let Some(stretches) = self.buffers.get(&buffer).filter(|_| !bytes.is_empty()) else { return Vec::new() };
         let (&first, _) = stretches.range(..=bytes.start).next_back().expect("the first stretch begins at 0");

@@ -1,7 +1,7 @@
-//! Waiting for a message of any of several peers: it is looked at, not taken. Runs in flight go on meanwhile.
+//! Waits for a message from any of several peers without consuming it. Runs in flight progress meanwhile.
 //!
-//! A peer that has sent something else, such as a message of another communicator, is passed over as long as another may
-//! bring a message.
+//! A peer may have sent other data, such as a message of another communicator. Such a peer is skipped as long as
+//! another peer may still send a matching message.
 
 use super::idle::{self, Work};
 use super::in_flight_runs::Everyone;
@@ -12,7 +12,7 @@ use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
 use crate::link::LinkError;
 use std::time::Duration;
 
-/// What is known of a peer.
+/// State of a peer.
 enum Seen {
     Nothing,
     Message,
@@ -23,20 +23,20 @@ enum Seen {
 /// A wait for the first message.
 struct Arrivals<'a> {
     everyone: Everyone<'a>,
-    /// Of a message to this rank.
+    /// Header of a message to this rank.
     header: Header,
     form: Option<u32>,
     peers: &'a [usize],
-    /// Whose message is there; with nothing but other things from all, whoever sent the first of these.
+    /// The peer with a matching message. If all peers sent other data: the first such peer.
     found: Option<usize>,
     is_late: Option<&'a dyn Fn(Duration) -> bool>,
     has_ended: bool,
 }
 
 impl Executor {
-    /// Waits until one of `peers` has sent a message on the communicator of `header`, which is of a message to this rank,
-    /// and of this form if one is given, and gives the peer, or `None` when `is_late` at the time of the fabric. Without such a limit a peer that has sent something
-    /// else is given once all have.
+    /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given form
+    /// if any. Return the peer, or `None` when `is_late` returns true for the fabric's time. Without `is_late`, return
+    /// a peer that has sent other data once all peers have done so.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -87,7 +87,7 @@ impl Arrivals<'_> {
         }
     }
 
-    /// Looks at a peer that has never sent a message. The link for collectives is closed when the peer is gone.
+    /// Check a peer that has never sent a message. Its link for collectives closes when the peer dies.
     fn look_for_life(&mut self, peer: usize) -> Seen {
         let link = self.everyone.fabric.link(LinkId::collectives(peer));
         match link.and_then(|link| link.map_or(Ok(()), |link| link.peek(1).map(|_| ()))) {
@@ -96,7 +96,7 @@ impl Arrivals<'_> {
         }
     }
 
-    /// Looks at all peers; fails if none is left.
+    /// Check all peers. Fail if none is left.
     fn look_around(&mut self) -> Result<(), RunError> {
         let (mut other, mut closed, mut is_hopeful) = (None, None, false);
         for &peer in self.peers {

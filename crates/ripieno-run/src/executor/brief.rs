@@ -1,9 +1,9 @@
-//! Brief runs: schedules of a few messages of a few bytes, run step after step.
+//! Brief runs: execute schedules of a few short messages step by step.
 //!
-//! What a call of some bytes costs is all that is done beside its bytes. Here that is one visit to a link for a step:
-//! a message goes whole, or is compared and taken whole, and how far a step or a lane is need not be kept. The order
-//! is laid down with the schedule: what can go goes ahead of what is waited for. A run whose next message does not come
-//! or go soon goes on as any other does, which also tells what is wrong, if something is.
+//! The cost of a short call is mostly overhead. A brief run visits a link once per step. It moves or compares a message
+//! as a whole, and keeps no progress per step or lane. The order of the steps is fixed with the schedule: ready steps
+//! precede steps that wait for a peer. If the next message cannot move soon, the run continues as a regular run, which
+//! also diagnoses errors.
 
 use super::RunTraffic;
 use super::idle::SPIN;
@@ -16,19 +16,20 @@ use crate::fabric::{LinkId, Want};
 use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
 
-/// A longer message costs more than what is done beside it.
+/// Maximum message size in bytes. Longer messages cost more than the overhead.
 const MESSAGE_BYTES: usize = 1 << 10;
-/// With more messages a run is bounded by what is waited for.
+/// Maximum number of steps. Longer runs are bounded by waiting times.
 const STEP_COUNT: usize = 32;
-/// How often a rank with a core of its own looks for a message before the run goes on as any other: for some
+/// Number of polls for a message by a rank with its own core before the run continues as a regular run. They take a few
 /// microseconds at most.
 const LOOK_COUNT: u32 = 200;
-/// How often a rank that shares its core offers it between two looks for a message before the run goes on as any other.
+/// Number of times a rank on a shared core yields between two polls before the run continues as a regular run.
 const OFFER_COUNT: u32 = 16;
-/// And for how long: who calls may hold what other threads wait for, until the run goes on as any other.
+/// Time limit for these yields. The caller may hold locks that other threads wait for until the run becomes a regular
+/// run.
 const OFFER: Duration = Duration::from_millis(1);
 
-/// The steps of a brief schedule, in the order in which they run.
+/// The steps of a brief schedule, in execution order.
 #[derive(Clone, Debug)]
 pub(super) struct Brief {
     steps: Box<[BriefStep]>,
@@ -37,7 +38,7 @@ pub(super) struct Brief {
 
 #[derive(Clone, Debug)]
 struct BriefStep {
-    /// Among the steps of the schedule.
+    /// Index in the steps of the schedule.
     index: usize,
     lane: usize,
     what: BriefOperation,
@@ -52,8 +53,8 @@ enum BriefOperation {
 }
 
 impl Brief {
-    /// Of a schedule that is brief: each of its streams carries one short message, which is not empty, and nothing else
-    /// takes long.
+    /// Return the brief form of a schedule if it is short. Each stream must carry exactly one short, nonempty message,
+    /// and no other step may take long.
     pub fn of(schedule: &Schedule) -> Option<Brief> {
         let is_alone = |lane: &Lane| lane.stream == LaneSteps::Local || lane.steps.len() == 1;
         if schedule.steps.len() > STEP_COUNT || !schedule.lanes.iter().all(is_alone) {
@@ -75,7 +76,7 @@ impl Brief {
     }
 }
 
-/// The steps in an order in which none waits for a later one, those that wait for a peer as late as can be.
+/// Order the steps such that no step waits for a later one. Steps that wait for a peer come as late as possible.
 fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
     let mut is_passed = vec![false; left.len()];
     let mut ordered = Vec::new();
@@ -94,7 +95,7 @@ fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
 }
 
 impl BriefOperation {
-    /// What a brief run does for an operation on a stream; `None` for what takes long.
+    /// Return the brief operation for an operation on a stream, or `None` if the operation may take long.
     fn of(operation: &Operation, stream: LaneSteps) -> Option<BriefOperation> {
         Some(match (operation, stream) {
             (&Operation::Send { span, rows: None, .. }, LaneSteps::To(to)) => BriefOperation::Send { to, span },
@@ -117,12 +118,12 @@ impl BriefOperation {
 }
 
 impl BriefStep {
-    /// Whether it waits for a peer.
+    /// Return whether the step waits for a peer.
     fn takes(&self) -> bool {
         matches!(self.what, BriefOperation::Receive { .. } | BriefOperation::Reduce { .. })
     }
 
-    /// Counts what it moves between ranks.
+    /// Count the bytes that the step moves between ranks.
     fn count(&self, traffic: &mut RunTraffic) {
         match self.what {
             BriefOperation::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
@@ -135,7 +136,7 @@ impl BriefStep {
 }
 
 impl ScheduleRun<'_, '_> {
-    /// Runs a brief schedule as far as it goes; whether that is to its end.
+    /// Run a brief schedule as far as possible. Return whether it completed.
     #[inline(always)]
     pub fn run_briefly(&mut self, brief: &Brief) -> bool {
         self.progress.traffic = brief.traffic;
@@ -191,7 +192,7 @@ impl ScheduleRun<'_, '_> {
         true
     }
 
-    /// Offers the core to other ranks until a message is there, for a while.
+    /// Yield the core to other ranks for a limited time until a message arrives.
     fn offer_core(&mut self, from: LinkId, length_bytes: usize) {
         let mut since = None;
         for _ in 0..OFFER_COUNT {
@@ -210,7 +211,7 @@ impl ScheduleRun<'_, '_> {
         }
     }
 
-    /// Notes a wait since then, if it was long enough to count where ranks have cores of their own.
+    /// Record a wait that began at `since`, if it exceeds the threshold for ranks with their own cores.
     fn note_offers(&mut self, since: Duration, want: Want) {
         let now = self.fabric.now();
         if now - since >= SPIN {
@@ -219,7 +220,7 @@ impl ScheduleRun<'_, '_> {
         }
     }
 
-    /// Notes what `steps`, and no others, have done, as if each had done it in its lane.
+    /// Record that exactly `steps` have completed, as if each had run in its lane.
     fn note_passed(&mut self, steps: &[BriefStep]) {
         let ScheduleRun { progress, schedule, .. } = self;
         progress.reset(schedule);

@@ -1,45 +1,46 @@
-//! What a rank does while nothing moves: it spins for a bounded time, offers its core, then parks; now and then it asks
-//! those it waits for what they are at.
+//! Idle policy of a rank: it spins for a bounded time, yields its core, then parks. From time to time it queries the
+//! peers that it waits for.
 
 use super::{InterruptCheck, RELAY_UNIT_BYTES, RunError};
 use crate::fabric::{Fabric, Want};
 use std::time::Duration;
 
-/// How long a rank with a core of its own spins on memory before it yields. If a stranger is there, who yields is away
-/// for milliseconds; two ranks that are on one core by chance soon go apart ([`Fabric::note_wait`]).
+/// Spin time on memory of a rank with its own core before it yields. If another process uses the core, a yield can take
+/// milliseconds. Two ranks that share a core by chance are soon separated ([`Fabric::note_wait`]).
 pub(super) const SPIN: Duration = Duration::from_micros(50);
-/// How long it then offers its core to others before it parks.
+/// Duration of yielding before the rank parks.
 const YIELD: Duration = Duration::from_micros(50);
-/// How long a rank parks before it looks around once more.
+/// Maximum time parked before the rank polls again.
 const PARK: Duration = Duration::from_millis(250);
-/// How long a rank waits without a byte moving before it asks its peers what they are at.
+/// A rank queries its peers after this time without progress.
 const STALL: Duration = Duration::from_secs(1);
 
-/// What there is to finish: one run, or all that are in flight.
+/// Work to complete: one run, or all runs in flight.
 pub(super) trait Work {
-    /// Moves what can be moved now; whether anything did.
+    /// Make as much progress as possible without waiting. Return whether any bytes moved.
     fn progress(&mut self) -> Result<bool, RunError>;
-    /// Whether nobody waits for this any longer.
+    /// Return whether no caller waits for this work any longer.
     fn is_over(&self) -> bool;
-    /// How the job has failed, or what this cannot go on without, if so.
+    /// Return the failure of the job, or of a resource that this work needs.
     fn failure(&mut self) -> Option<RunError>;
-    /// The world.
+    /// Return the fabric.
     fn fabric(&mut self) -> &mut dyn Fabric;
-    /// Which links could move it on.
+    /// Add the links that could make progress.
     fn wants(&mut self, wants: &mut Vec<Want>);
-    /// Whether news can come through memory alone: no lane waits for a link that needs the system, or has none yet.
+    /// Return whether progress can only come through memory. This is false if a lane waits for a link that needs system
+    /// calls or is not open yet.
     fn waits_on_memory(&mut self) -> Result<bool, RunError>;
-    /// Notes that the rank began to wait, at the latest now.
+    /// Record that the rank has been waiting since `now` at the latest.
     fn waits_since(&mut self, now: Duration);
-    /// Sets what a relay has at least before it sends on, given what it was.
+    /// Change the minimum number of bytes that a relay forwards, given the present value.
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize);
-    /// Has those asked whom it has waited for in vain.
+    /// Query the awaited peers.
     fn ask(&mut self);
-    /// Tells the other ranks that this one goes no further, and returns what ends it.
+    /// Report to the other ranks that this rank stops, and return the resulting error.
     fn interrupt(&mut self) -> RunError;
 }
 
-/// Brings `work` to its end.
+/// Drive `work` to completion.
 pub(super) fn finish<W: Work>(
     work: &mut W,
     wants: &mut Vec<Want>,
@@ -69,8 +70,8 @@ pub(super) fn finish<W: Work>(
     }
 }
 
-/// How the job has failed, if it has. Who `needs_all` cannot go on when a rank has died, though a replica of it lives:
-/// what is half done ends the job.
+/// Return the failure of the job, if any. With `needs_all`, a dead rank fails the job even if a replica of it is alive,
+/// because partial work cannot be resumed.
 pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunError> {
     if needs_all && fabric.has_losses() && !fabric.has_failed() {
         let loss = fabric.losses().into_iter().next();
@@ -79,23 +80,23 @@ pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunErr
     fabric.has_failed().then(|| fabric.failure().expect("a fabric that has failed knows how").into())
 }
 
-/// How long nothing has moved.
+/// State of a rank without progress.
 #[derive(Default)]
 struct Idle {
     rounds: u32,
-    /// The round in which the rank first offered its core to others.
+    /// Number of the round that first yielded the core.
     first_offer: Option<u32>,
-    /// Whether it offers its core at once, because what it waits for in memory may have to run there.
+    /// Whether the rank yields immediately, because the awaited rank may need this core.
     shares_core: bool,
     since: Option<Duration>,
     asked: Option<Duration>,
 }
 
 impl Idle {
-    /// Rounds between two looks at the clock, which costs as much as some of them.
+    /// Rounds between two clock reads. One read costs as much as several rounds.
     const ROUNDS_PER_LOOK: u32 = 8;
 
-    /// Lets time pass; whether this rank has slept.
+    /// Wait for a moment. Return whether the rank slept.
     fn wait<W: Work>(&mut self, work: &mut W, wants: &mut Vec<Want>) -> Result<bool, RunError> {
         self.rounds += 1;
         if self.rounds == 1 {
@@ -120,7 +121,7 @@ impl Idle {
             }
         }
         if idle >= PARK {
-            // A plan may need less than a unit to go round before more can come: after a sleep in vain any byte goes.
+            // A plan may need less than one unit to make progress. After a sleep without progress, forward any bytes.
             work.set_relay_unit_bytes(|_| 1);
         }
         work.fabric().prepare_park();

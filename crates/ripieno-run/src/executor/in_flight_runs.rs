@@ -1,8 +1,8 @@
-//! Runs in flight: several at once over the same links, each ending by itself.
+//! Runs in flight: several runs share the same links, and each ends independently.
 //!
-//! A link is a byte stream, so per direction the lanes of the runs queue in the order in which the runs began: a lane
-//! begins when the one before it has ended. Ranks that begin the same runs in the same order thus never wait for a
-//! later run in an earlier one, and everything that does not share a stream overlaps.
+//! A link is a byte stream. The lanes of the runs therefore queue per direction, oldest run first. A lane starts after
+//! its predecessor has ended. If all ranks begin the same runs in the same order, an earlier run never waits for a
+//! later one. Runs that do not share a stream overlap.
 
 use super::idle::{self, Work};
 use super::memory::BufferMemory;
@@ -15,26 +15,27 @@ use crate::recorder::{OpenRecord, Recorder};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Told once how a run ended; dropped untold if the executor is.
+/// Called once with the outcome of a run. Dropped without a call if the executor is dropped.
 pub type RunEnd = Box<dyn FnOnce(Result<RunTraffic, RunError>) + Send>;
 
-/// One run in flight, or what is still to come of a run that is over. The buffers come before the end, which may own
-/// the memory: fields are dropped in this order.
+/// A run in flight, or the trailing receives of a finished run. Fields drop in order: the buffers come before `end`,
+/// which may own their memory.
 struct InFlightRun {
     sequence: u64,
     prepared: PreparedCall,
     buffers: Vec<BufferMemory<'static>>,
     progress: RunProgress,
-    /// `None` once it is over: then some lanes of races still have to let go what others have brought.
+    /// `None` after the run has ended. Then some lanes of replica races still have to discard bytes that other replicas
+    /// already delivered.
     end: Option<RunEnd>,
 }
 
-/// The runs in flight, by number: smaller ones began earlier.
+/// The runs in flight by number, oldest first.
 #[derive(Default)]
 pub(super) struct InFlightRuns {
     flights: BTreeMap<u64, InFlightRun>,
     next_number: u64,
-    /// Whose lanes use a stream, the first now, the others after it.
+    /// Lanes that use each stream: the first is active, the others queue.
     streams: BTreeMap<LaneSteps, VecDeque<Queued>>,
     spare: Vec<RunProgress>,
 }
@@ -51,22 +52,22 @@ impl InFlightRuns {
         self.flights.is_empty()
     }
 
-    /// Whether something is still to come, but only of runs that are over.
+    /// Return whether only trailing receives of finished runs are left, and at least one.
     pub fn has_only_rests(&self) -> bool {
         !self.is_empty() && self.is_at_rest()
     }
 
-    /// Whether only the rests of runs that are over are in flight, or nothing.
+    /// Return whether no unfinished run is in flight.
     pub fn is_at_rest(&self) -> bool {
         self.flights.values().all(|flight| flight.end.is_none())
     }
 
-    /// Whether a run has still to take bytes from a link.
+    /// Return whether a run still has to receive bytes from a link.
     pub fn reads_from(&self, link: LinkId) -> bool {
         self.streams.get(&LaneSteps::From(link)).is_some_and(|queue| !queue.is_empty())
     }
 
-    /// Adds a run behind all others.
+    /// Add a run after all others.
     pub fn add(
         &mut self,
         sequence: u64,
@@ -90,7 +91,7 @@ impl InFlightRuns {
         self.flights.insert(number, InFlightRun { sequence, prepared, buffers, progress, end: Some(end) });
     }
 
-    /// Keeps what is still to come on some lanes of a run that is over. Nothing else is in flight.
+    /// Keep the trailing receives of a finished run. No other run is in flight.
     pub fn add_rest(&mut self, sequence: u64, prepared: PreparedCall, progress: RunProgress) {
         let number = self.next_number;
         self.next_number += 1;
@@ -104,17 +105,17 @@ impl InFlightRuns {
         self.flights.insert(number, flight);
     }
 
-    /// Of the run that began first of those that are not over.
+    /// Return the ticket of the oldest unfinished run.
     pub fn first(&mut self) -> Option<OpenRecord> {
         self.at_work().next().map(|flight| flight.progress.ticket)
     }
 
-    /// Those that are not over.
+    /// Return the unfinished runs.
     fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlightRun> {
         self.flights.values_mut().filter(|flight| flight.end.is_some())
     }
 
-    /// Gives the streams of lanes that have ended to those that queue for them.
+    /// Pass the streams of finished lanes to the next queued lanes.
     fn pass_streams_on(&mut self, number: u64) {
         let schedule = self.flights[&number].prepared.schedule.clone();
         for (lane, known) in schedule.lanes.iter().enumerate() {
@@ -132,7 +133,7 @@ impl InFlightRuns {
         }
     }
 
-    /// Tells the end of a run that is over, and takes it out once nothing is to come.
+    /// Report the end of a finished run. Remove the run once no trailing receives are left.
     fn complete(&mut self, number: u64, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         let told = flight.end.take().map(|end| (end, flight.run(fabric, recorder).end(Ok(()))));
@@ -147,7 +148,7 @@ impl InFlightRuns {
         }
     }
 
-    /// Ends all runs by `error`.
+    /// End all runs with `error`.
     pub fn fail(&mut self, error: &RunError, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         let flights = std::mem::take(&mut self.flights);
         self.streams.clear();
@@ -159,7 +160,7 @@ impl InFlightRuns {
         }
     }
 
-    /// Ends all runs without telling their ends.
+    /// End all runs without reporting their ends.
     pub fn abandon(&mut self, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
         self.flights.values_mut().for_each(|flight| flight.run(fabric, recorder).recall());
         self.flights.clear();
@@ -181,14 +182,14 @@ impl InFlightRun {
     }
 }
 
-/// All runs in flight, as long as somebody moves them on.
+/// All runs in flight, while a caller makes progress on them.
 pub(super) struct Everyone<'a> {
     pub fabric: &'a mut dyn Fabric,
     pub recorder: &'a mut Recorder,
     pub flights: &'a mut InFlightRuns,
-    /// Whether nobody wants to move them on any longer.
+    /// Returns whether the caller wants to stop.
     pub until: &'a dyn Fn() -> bool,
-    /// The program itself waits for that.
+    /// Whether the program itself waits for the runs.
     pub is_awaited: bool,
 }
 
@@ -237,7 +238,7 @@ impl Work for Everyone<'_> {
                 return Ok(false);
             }
         }
-        // Nobody waits for what is still to come of runs that are over.
+        // No caller waits for trailing receives of finished runs.
         Ok(true)
     }
 

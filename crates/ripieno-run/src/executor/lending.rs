@@ -1,10 +1,11 @@
-//! Lending: a long send whose bytes the receiver reads where they are, instead of through the link's own memory.
+//! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
 //!
-//! A lent send passes a byte when the receiver has taken it, as if the link held nothing. Schedules of plans that are
-//! known to run over such links lend all that they send ([`super::Schedule::lending`]); messages lend nothing
-//! ([`super::Schedule::copying`]), so that a send can end before its receiver comes; others lend sends that no later
-//! step of their rank waits for: those hold nobody up but the later sends of their lane, until the receiver has taken
-//! what comes before them, which it does in any case before it looks at them.
+//! A zero-copy send passes a byte when the receiver has consumed it, as if the link had no buffer. Plans that are known
+//! to run over such links send everything without a copy ([`super::Schedule::lending`]). Messages always copy
+//! ([`super::Schedule::copying`]), so that a send can end before its receiver starts.
+//!
+//! Other plans use zero-copy for sends that no later step of their rank waits for. Such a send delays only the later
+//! sends of its lane. The receiver consumes the earlier bytes first in any case.
 
 use super::memory;
 use super::run::ScheduleRun;
@@ -12,11 +13,12 @@ use super::schedule::LaneSteps;
 use super::visit::{LaneVisit, VisitError, VisitProgress, limit};
 use ripieno_plan::Span;
 
-/// Shorter sends are copied: that a loan is returned takes time of its own.
+/// Minimum size of a zero-copy send in bytes. For shorter sends, releasing the memory costs more than a copy.
 pub(super) const LEND_BYTES: usize = 64 << 10;
 
 impl LaneVisit<'_, '_> {
-    /// Whether step `index`, a send of `span`, is lent. A step that began otherwise ends so, and one that began so too.
+    /// Return whether step `index`, a send of `span`, is zero-copy. The decision does not change once the step has
+    /// begun.
     pub fn is_lent(&self, index: usize, span: Span) -> bool {
         let is_begun = self.passed[index] > 0 || self.cursor.lent_bytes > 0;
         self.schedule.steps[index].is_lendable
@@ -28,7 +30,7 @@ impl LaneVisit<'_, '_> {
                     ))
     }
 
-    /// Lends what is there of `span` and was not lent yet, and notes what was returned.
+    /// Send the ready bytes of `span` without a copy, and record the bytes that the peer has released.
     pub fn lend(&mut self, index: usize, span: Span) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         let lent = self.cursor.lent_bytes;
@@ -67,7 +69,7 @@ impl LaneVisit<'_, '_> {
 }
 
 impl ScheduleRun<'_, '_> {
-    /// Takes back what this run has lent, for its memory may be gone when it has ended too early.
+    /// Revoke the zero-copy sends of this run, because its memory may be freed after an early end.
     pub fn recall(&mut self) {
         for (lane, cursor) in self.schedule.lanes.iter().zip(&self.progress.cursors) {
             let LaneSteps::To(link) = lane.stream else { continue };

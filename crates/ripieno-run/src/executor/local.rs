@@ -1,4 +1,4 @@
-//! The local lane: the steps that stay inside the rank. They share no stream, so none queues behind another.
+//! Local lane: the steps inside the rank. They share no stream, so no step queues behind another.
 
 use super::SEGMENT_BYTES;
 use super::memory;
@@ -8,10 +8,10 @@ use super::visit::limit;
 use ripieno_plan::{Constant, Op, Operation};
 
 impl ScheduleRun<'_, '_> {
-    /// Moves on each local step whose bytes are there, by a segment at most.
+    /// Advance each ready local step by at most one segment.
     pub fn local(&mut self, lane: usize) -> bool {
         let (schedule, mut moved) = (self.schedule, false);
-        // At least a row, which a function is never given in parts.
+        // At least one row, because a function only takes whole rows.
         let segment_bytes = schedule.function.as_ref().map_or(0, |function| function.row_bytes).max(SEGMENT_BYTES);
         let steps = &schedule.lanes[lane].steps;
         for &index in &steps[self.progress.cursors[lane].next..] {
@@ -28,8 +28,8 @@ impl ScheduleRun<'_, '_> {
         moved || done_count > 0
     }
 
-    /// Moves a local operation from byte `done` to `end`, or, where elements must not be cut, in front of the one that
-    /// it would cut; returns where it stands.
+    /// Advance a local operation from byte `done` to `end`. Where elements must not be split, stop before a partial
+    /// element. Return the new position.
     pub fn pass(&mut self, operation: &Operation, done: usize, end: usize) -> usize {
         match *operation {
             Operation::Copy { from, to, rows: None } => {
@@ -43,7 +43,7 @@ impl ScheduleRun<'_, '_> {
             }
             Operation::Combine { from, to, op: Op::Function, .. } => {
                 let function = self.schedule.function.as_ref().expect("a plan that combines by a function has one");
-                // A call costs more than a row, so it has a segment to do, or the rest.
+                // A function call costs more than a row, so it processes at least a segment or the rest.
                 let is_little = end - done < SEGMENT_BYTES.max(function.row_bytes) && end < from.length_bytes;
                 let whole = if is_little { done } else { end - end % function.row_bytes };
                 let (source, target) = memory::both(self.buffers, from, to);

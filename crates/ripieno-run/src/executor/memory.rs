@@ -1,4 +1,4 @@
-//! The memory that a plan works on: buffers that it may only read, and buffers that it may change.
+//! Memory of a plan: read-only and writable buffers.
 
 use ripieno_plan::Span;
 use std::ops::Range;
@@ -6,24 +6,24 @@ use std::ops::Range;
 /// One buffer of a run.
 #[derive(Debug)]
 pub enum BufferMemory<'a> {
-    /// The plan only reads it.
+    /// The plan only reads the buffer.
     Read(&'a [u8]),
-    /// The plan may change it.
+    /// The plan may write to the buffer.
     Write(&'a mut [u8]),
 }
 
 impl BufferMemory<'_> {
-    /// How many bytes.
+    /// Return the size in bytes.
     pub fn len(&self) -> usize {
         self.bytes().len()
     }
 
-    /// Whether there is no byte.
+    /// Return whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The same memory, lent for a while.
+    /// Return a reborrow of the same memory.
     pub fn lent(&mut self) -> BufferMemory<'_> {
         match self {
             BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
@@ -31,19 +31,20 @@ impl BufferMemory<'_> {
         }
     }
 
-    /// The same memory, for as long as the caller says.
+    /// Return the same memory with an unlimited lifetime.
     ///
     /// # Safety
-    /// What is returned is not used once the memory is gone, nor is the memory used otherwise before that, but for
-    /// reading what is only read.
+    ///
+    /// The caller must not use the result after the memory is freed. Until then the memory must not be accessed
+    /// otherwise, except for reads of read-only memory.
     pub unsafe fn prolonged(&mut self) -> BufferMemory<'static> {
         match self {
-            // SAFETY: a slice that is good for as long as the caller promises.
+            // SAFETY: the slice is valid for as long as the caller guarantees.
             BufferMemory::Read(bytes) => {
                 BufferMemory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
             }
             BufferMemory::Write(bytes) => {
-                // SAFETY: as above, and nobody else uses it meanwhile.
+                // SAFETY: as above, and the memory is not accessed otherwise meanwhile.
                 BufferMemory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
             }
         }
@@ -64,17 +65,17 @@ impl BufferMemory<'_> {
     }
 }
 
-/// The bytes `from..to` of `span`, as a range of its buffer.
+/// Return the bytes `from..to` of `span` as a range of its buffer.
 pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
     span.start_bytes + from..span.start_bytes + to
 }
 
-/// The largest multiple of `element_bytes`, a power of two, up to `bytes`.
+/// Return the largest multiple of `element_bytes`, a power of two, up to `bytes`.
 pub(super) fn whole(bytes: usize, element_bytes: usize) -> usize {
     bytes & !(element_bytes - 1)
 }
 
-/// The bytes of two spans that share none, the first to be read, the second to be changed.
+/// Return the bytes of two disjoint spans, the first for reading, the second for writing.
 pub(super) fn both<'a>(buffers: &'a mut [BufferMemory<'_>], source: Span, target: Span) -> (&'a [u8], &'a mut [u8]) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
     let (read, write) = (range(source, 0, source.length_bytes), range(target, 0, target.length_bytes));
@@ -92,7 +93,7 @@ pub(super) fn both<'a>(buffers: &'a mut [BufferMemory<'_>], source: Span, target
     }
 }
 
-/// Copies the bytes `from..to` of one span to the same place of another.
+/// Copy the bytes `from..to` of one span to the same position of another.
 pub(super) fn copy(buffers: &mut [BufferMemory<'_>], source: Span, target: Span, from: usize, to: usize) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
     let (read, write) = (range(source, from, to), range(target, from, to));

@@ -1,14 +1,14 @@
-//! The executor: runs any plan over the links of a fabric. The only code that moves bytes.
+//! Executor: runs any plan over the links of a fabric. It is the only code that moves bytes.
 //!
 //! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has
-//! passed it, so every plan is pipelined and cut through. A relay sends on in units of [`RELAY_UNIT_BYTES`] while more
-//! is to come, because one that forwards every few bytes is unsteady. Rows are gathered for a link a segment at a time.
-//! Waiting spins for a bounded time, then parks.
+//! passed it. So every plan is pipelined and cut through. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
+//! data follows, because forwarding every few bytes is unsteady. Rows are gathered one segment at a time. Waiting spins
+//! for a bounded time, then parks.
 //!
-//! Several runs may be in flight: on each direction of each link the lanes follow each other in the order in which the
-//! runs began, everything else overlaps. A run that is alone is served on the caller's stack.
+//! Several runs may be in flight. On each direction of each link, their lanes queue, oldest run first. All other work
+//! overlaps. A single run is served on the caller's stack.
 //!
-//! A run that is alone allocates nothing after the first run of the longest schedule.
+//! A single run allocates no memory after the first run of the longest schedule.
 
 mod access_index;
 mod arrivals;
@@ -44,63 +44,63 @@ use run::ScheduleRun;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// A relay forwards at least so many bytes at once, unless its span ends.
+/// Minimum number of bytes that a relay forwards at once, unless its span ends.
 pub const RELAY_UNIT_BYTES: usize = 16 << 10;
-/// A step moves at most so many bytes before the other lanes get their turn: what fits the first-level caches.
+/// Maximum number of bytes that a step moves before the other lanes get their turn. Fits the first-level caches.
 pub const SEGMENT_BYTES: usize = 64 << 10;
 
-/// Up to so many bytes a call takes less than looking at the clock twice would add, unless it waits.
+/// Calls up to this size are not timed unless they wait, because two clock reads would cost more than the call.
 const CLOCKED_BYTES: u64 = 8 << 10;
 
-/// Why a plan did not run to its end.
+/// The reason why a plan did not complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// The job has failed.
     #[error(transparent)]
     Failed(#[from] JobFailure),
-    /// The reduction has no meaning.
+    /// The reduction is undefined for the element type.
     #[error(transparent)]
     Unsupported(#[from] UnsupportedOp),
-    /// The user does not want to wait any longer; the other ranks have been told.
+    /// The user interrupted the wait. The other ranks have been notified.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What a run cost.
+/// Traffic and duration of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTraffic {
-    /// Payload bytes that left this rank.
+    /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
-    /// Those of them that the receivers read where they are.
+    /// Part of the sent bytes that the receivers read in place.
     pub lent_bytes: u64,
-    /// Payload bytes that reached this rank.
+    /// Payload bytes received by this rank.
     pub received_bytes: u64,
-    /// How long it took; of a short call, since it first waited, and `None` if it never did.
+    /// Duration of the run. For a short call it counts from the first wait, and is `None` without a wait.
     pub elapsed: Option<Duration>,
 }
 
-/// Asked by a rank each time it has slept: whether the user does not want to wait any longer.
+/// Called after each sleep of a rank. Returns whether the user wants to stop waiting.
 pub type InterruptCheck = Box<dyn FnMut() -> bool + Send>;
 
-/// Runs, once, what may wait: a caller can let go meanwhile of what other threads need.
+/// Runs the blocking section exactly once. The caller can release resources meanwhile that other threads need.
 pub type Apart<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
 
-/// Runs schedules. Keeps the memory of a run for the next.
+/// Runs schedules. Reuses the memory of a run for the next.
 #[derive(Default)]
 pub struct Executor {
-    /// Asked after each sleep of a caller that waits, if there is one.
+    /// Called after each sleep of a waiting caller, if set.
     pub interrupt: Option<InterruptCheck>,
-    /// What this rank's last runs were.
+    /// Records of this rank's last runs.
     pub recorder: Recorder,
-    /// Of the run that is alone.
+    /// Progress of the single run.
     progress: RunProgress,
     flights: InFlightRuns,
     wants: Vec<Want>,
 }
 
 impl Executor {
-    /// Runs `prepared` as number `sequence` over `fabric`, on `buffers` (by number), to its end. Moves the runs in
-    /// flight on meanwhile.
+    /// Run `prepared` as number `sequence` over `fabric` on `buffers` (by number) until it ends. Runs in flight
+    /// progress meanwhile.
     pub fn run(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -111,7 +111,7 @@ impl Executor {
         self.run_apart(fabric, sequence, prepared, buffers, &mut |rest| rest())
     }
 
-    /// As [`Executor::run`], but what may wait is run by `apart`.
+    /// Run `prepared` like [`Executor::run`], with the blocking section inside `apart`.
     #[inline]
     pub fn run_apart(
         &mut self,
@@ -121,8 +121,8 @@ impl Executor {
         buffers: &mut [BufferMemory<'_>],
         apart: Apart<'_>,
     ) -> Result<RunTraffic, RunError> {
-        // They are mostly gone by now, and a run that is alone costs less. Before the checks, which see whether it
-        // failed.
+        // Trailing receives are usually complete by now, and a single run is faster without them. This precedes the
+        // checks, which detect a failure here.
         if self.flights.has_only_rests() {
             self.advance(fabric);
         }
@@ -147,7 +147,7 @@ impl Executor {
         ended.expect("what is run apart is run")
     }
 
-    /// Runs what has begun to its end, alone or among others, however long it waits.
+    /// Complete a run that has begun, alone or among other runs, however long it waits.
     fn run_on(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -174,8 +174,8 @@ impl Executor {
         ended
     }
 
-    /// Begins a run that goes on whenever [`Executor::run`] or [`Executor::drive`] is called, and calls `end` when it
-    /// is over. The memory is let go before that.
+    /// Begin a run that progresses during [`Executor::run`] and [`Executor::drive`]. Calls `end` after the run has
+    /// ended and released its memory.
     pub fn submit(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -190,12 +190,12 @@ impl Executor {
         Ok(())
     }
 
-    /// Whether nothing is in flight.
+    /// Return whether no run is in flight.
     pub fn is_idle(&self) -> bool {
         self.flights.is_empty()
     }
 
-    /// Moves all runs in flight on once, without waiting. When one fails all have failed, and their ends know why.
+    /// Advance all runs in flight once, without waiting. If one run fails, all fail, and each `end` receives the cause.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
         let guard = NoneLeft { executor: self, fabric };
         let Executor { flights, recorder, .. } = &mut *guard.executor;
@@ -207,9 +207,9 @@ impl Executor {
         std::mem::forget(guard);
     }
 
-    /// Moves all runs in flight on until nothing is, or `until` says so; it is asked before each sleep too. When the
-    /// program itself waits for that (`is_awaited`), [`Executor::interrupt`] is asked as well. When a run fails all
-    /// have failed, and their ends know why.
+    /// Advance all runs in flight until none is left or `until` returns true. `until` is also checked before each
+    /// sleep. If the program itself waits (`is_awaited`), [`Executor::interrupt`] is checked as well. If one run fails,
+    /// all fail, and each `end` receives the cause.
     pub fn drive(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -229,7 +229,7 @@ impl Executor {
             recorder.leave(|| guard.fabric.now());
         }
         if let Err(error) = &finished {
-            // Whoever was interrupted is told that; the others that the job has failed.
+            // The interrupted caller receives the interrupt; all other runs receive the failure of the job.
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
             flights.fail(&failure, recorder, guard.fabric);
         }
@@ -250,8 +250,8 @@ impl Executor {
         let end = Box::new(move |result| {
             let _ = noted.set(result);
         });
-        // SAFETY: the memory outlives this call. When it returns the run is over and has let its buffers go; if
-        // anything panics in `drive`, that lets go of all runs.
+        // SAFETY: the memory outlives this call. When the call returns, the run has ended and released its buffers. If
+        // `drive` panics, it releases the buffers of all runs.
         let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
         self.flights.add(sequence, prepared.clone(), buffers, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
@@ -259,7 +259,7 @@ impl Executor {
     }
 }
 
-/// What comes ahead of every run: the checks, and the notes of what this rank enters.
+/// Begin a run: make the checks and record the call.
 #[inline(always)]
 fn begin(
     recorder: &mut Recorder,
@@ -274,7 +274,7 @@ fn begin(
     }
     let start = (recorder.is_clocked || record.bytes > CLOCKED_BYTES).then(|| fabric.now());
     let ticket = recorder.begin(record, sequence, start);
-    // A call that failed may have left half a message on a link, and what came now would be taken for the rest.
+    // A failed call may have left a partial message on a link. Later bytes would be taken for its rest.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
         recorder.end(ticket, CollectiveOutcome::Failed, || fabric.now());
         return Err(failure.into());
@@ -290,7 +290,7 @@ fn begin(
     Ok(ticket)
 }
 
-/// Ends every run in flight when it is dropped: forgotten unless something panics.
+/// Ends every run in flight when dropped. Forgotten unless a panic occurs.
 struct NoneLeft<'a> {
     executor: &'a mut Executor,
     fabric: &'a mut dyn Fabric,

@@ -1,11 +1,11 @@
-//! The preamble: what travels ahead of the data of one collective on one link, and is compared before a byte is used.
+//! Preamble: precedes the data of one collective on one link, and is compared before any data is used.
 
 use crate::call::{HEADER_BYTES, Header};
 
-/// Bytes of a [`Preamble`].
+/// Size of a [`Preamble`] in bytes.
 pub(super) const PREAMBLE_BYTES: usize = HEADER_BYTES + size_of::<u64>();
 
-/// What travels ahead of the data of one collective on one link: the header, and how many bytes of data follow.
+/// The encoded header of a collective and the number of data bytes that follow on the link.
 #[derive(Clone, Copy)]
 pub(super) struct Preamble(pub [u8; PREAMBLE_BYTES]);
 
@@ -18,7 +18,7 @@ impl PartialEq for Preamble {
 }
 
 impl Preamble {
-    /// Of a header as it travels.
+    /// Return the preamble for an encoded header.
     #[inline]
     pub fn new(header: &[u8; HEADER_BYTES], payload_bytes: usize) -> Preamble {
         let mut bytes = [0; PREAMBLE_BYTES];
@@ -27,7 +27,7 @@ impl Preamble {
         Preamble(bytes)
     }
 
-    /// Its bytes in words, which take a few instructions to compare.
+    /// Return the bytes as integers, which take a few instructions to compare.
     #[inline]
     fn words(&self) -> [u64; PREAMBLE_BYTES / size_of::<u64>()] {
         let (words, _) = self.0.as_chunks();

@@ -1,4 +1,4 @@
-//! A call made ready: all that is the same each time that it is made.
+//! Prepared calls: everything that is equal for each repetition of a call.
 
 use super::{RunError, Schedule};
 use crate::call::{Call, HEADER_BYTES, Header, set_sequence};
@@ -6,22 +6,22 @@ use crate::recorder::CollectiveRecord;
 use crate::reduction::Reduction;
 use std::sync::Arc;
 
-/// A call of one communicator, and the schedule that performs it.
+/// A call of one communicator and its schedule.
 #[derive(Clone, Debug)]
 pub struct PreparedCall {
-    /// Of number 0.
+    /// Header with sequence number 0.
     header: Header,
-    /// The same, as it travels.
+    /// The encoded header.
     encoded: [u8; HEADER_BYTES],
-    /// The same, as it is recorded.
+    /// The flight record of the call.
     pub(super) record: CollectiveRecord,
     pub(super) schedule: Arc<Schedule>,
-    /// Of a plan that reduces.
+    /// Set if the plan reduces.
     pub(super) reduction: Option<&'static Reduction>,
 }
 
 impl PreparedCall {
-    /// Makes `call` ready; an error if its operation has no meaning on its elements.
+    /// Prepare `call`. Return an error if its operation is undefined for its elements.
     pub fn new(communicator: u32, call: Call, schedule: Arc<Schedule>) -> Result<PreparedCall, RunError> {
         let reduction = schedule.op.map(|op| Reduction::of(call.element, op)).transpose()?;
         let header = Header { communicator, sequence: 0, call };
@@ -31,28 +31,28 @@ impl PreparedCall {
         Ok(PreparedCall { header, encoded: header.encode(), record, schedule, reduction })
     }
 
-    /// What ranks compare.
+    /// Return the call that ranks compare.
     pub fn call(&self) -> &Call {
         &self.header.call
     }
 
-    /// What performs it.
+    /// Return the schedule of the call.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// Whether it goes by a few messages of a few bytes.
+    /// Return whether the schedule consists of a few short messages.
     pub fn is_brief(&self) -> bool {
         self.schedule.brief.is_some()
     }
 
-    /// Its header when it is made as number `sequence`.
+    /// Return the header with number `sequence`.
     #[inline]
     pub(super) fn header(&self, sequence: u64) -> Header {
         Header { sequence, ..self.header }
     }
 
-    /// The same, as it travels.
+    /// Return the encoded header with number `sequence`.
     #[inline]
     pub(super) fn encoded(&self, sequence: u64) -> [u8; HEADER_BYTES] {
         let mut encoded = self.encoded;

@@ -1,4 +1,4 @@
-//! How far a run is: plain data, which the executor keeps from one run to the next.
+//! Progress of a run: plain data that the executor reuses for the next run.
 
 use super::rows::Staging;
 use super::schedule::Schedule;
@@ -8,64 +8,64 @@ use crate::fabric::Want;
 use crate::recorder::OpenRecord;
 use std::time::Duration;
 
-/// How far a run is. Kept by the executor for the next run.
+/// Progress of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunProgress {
     /// Bytes that each step has passed.
     pub passed: Vec<usize>,
-    /// Per lane: how far it is.
+    /// Progress of each lane.
     pub cursors: Vec<LaneCursor>,
     pub staging: Staging,
     pub traffic: RunTraffic,
-    /// What a relay has at least before it sends on.
+    /// Minimum number of bytes that a relay forwards at once.
     pub relay_unit_bytes: usize,
-    /// Its record.
+    /// Ticket of the run's record.
     pub ticket: OpenRecord,
-    /// Its header as it travels.
+    /// Encoded header of the run.
     pub header: [u8; HEADER_BYTES],
     pub waiting: Option<Waiting>,
-    /// Memory for the wants of a wait.
+    /// Reused memory for the wants of a wait.
     pub wants: Vec<Want>,
 }
 
-/// How far a lane is.
+/// Progress of a lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LaneCursor {
     /// Index into the lane's steps.
     pub next: usize,
-    /// Bytes of the preamble that have left or come.
+    /// Bytes of the preamble that were sent or received.
     pub preamble_bytes: usize,
-    /// Bytes of the next step that were lent, returned or not.
+    /// Bytes of the next step that were sent without a copy, released or not.
     pub lent_bytes: usize,
-    /// Where replicas race: bytes of the next step that this lane has brought or let go.
+    /// With replicas: bytes of the next step that this lane has delivered or discarded.
     pub raced_bytes: usize,
-    /// The stream itself, not a byte awaited from elsewhere, is what holds the lane up.
+    /// Whether the lane waits for the stream itself, not for bytes from elsewhere.
     pub on_stream: bool,
-    /// A lane of an earlier run still has the stream.
+    /// Whether a lane of an earlier run still uses the stream.
     pub is_queued: bool,
-    /// The peer is gone, and its replicas do without it.
+    /// Whether the peer is lost and its replicas continue without it.
     pub is_out: bool,
 }
 
-/// A time in which nothing of a run moves.
+/// An interval without progress of a run.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub since: Duration,
-    /// The last look at the clock.
+    /// Time of the last clock read.
     pub seen: Duration,
-    /// Whether the recorder knows.
+    /// Whether the recorder was notified.
     pub is_noted: bool,
 }
 
 impl RunProgress {
-    /// Makes ready for a run.
+    /// Prepare for a run.
     pub fn begin(&mut self, header: [u8; HEADER_BYTES], ticket: OpenRecord) {
         self.header = header;
         self.ticket = ticket;
         self.waiting = None;
     }
 
-    /// Makes ready for the lanes of `schedule`, none of which has moved.
+    /// Prepare for the lanes of `schedule`, before any of them has progressed.
     pub fn reset(&mut self, schedule: &Schedule) {
         self.passed.clear();
         self.passed.resize(schedule.steps.len(), 0);

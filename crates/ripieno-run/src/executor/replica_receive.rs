@@ -1,9 +1,9 @@
-//! Races: a step whose bytes come from every replica of a rank advances with the fastest of them.
+//! Replica races: a step that receives from all replicas of a rank advances with the fastest replica.
 //!
-//! Replicas send the same bits, so their lanes share their steps. A lane that is behind lets go what another one has
-//! brought; one whose peer dies drops out of the race, and the others bring the rest. The run is over when the fastest
-//! have come in: what is still to come on the other lanes is let go afterwards, ahead of what the next runs receive
-//! there. What a rank sends goes to all replicas that live, to its end.
+//! Replicas send identical bits, so their lanes share their steps. A slower lane discards the bytes that another lane
+//! has already delivered. If a peer dies, its lane leaves the race, and the other lanes deliver the rest. The run ends
+//! when the fastest lanes have finished. Trailing receives on the other lanes are discarded afterwards, before the next
+//! runs receive there. A rank sends all its data to all live replicas.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use super::run::ScheduleRun;
@@ -16,9 +16,9 @@ use crate::replicas::Replicas;
 use ripieno_plan::{Operation, Plan};
 
 impl Schedule {
-    /// Makes `plan`, whose peers are logical ranks, ready for world rank `rank` among `replicas`: what is sent goes to
-    /// all replicas of the receiver, what comes is taken from the fastest replica of the sender. Nothing is lent,
-    /// because a replica may take it much later.
+    /// Prepare `plan` for world rank `rank` among `replicas`. The peers in the plan are logical ranks. Sends go to all
+    /// replicas of the receiver. Receives take the data of the fastest replica of the sender. No send is zero-copy,
+    /// because a replica may read much later.
     pub fn replicated(plan: &Plan, replicas: Replicas, rank: usize) -> Schedule {
         let mut to_all = Plan::new();
         for operation in plan.operations() {
@@ -50,7 +50,7 @@ impl Schedule {
         schedule
     }
 
-    /// Adds a lane with the steps of `lane` for each of `streams`.
+    /// Add a lane with the steps of `lane` for each of `streams`.
     fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = LaneSteps>) {
         let first = self.lanes.len();
         self.lanes.extend(streams.into_iter().map(|stream| Lane { stream, ..lane.clone() }));
@@ -60,7 +60,7 @@ impl Schedule {
 }
 
 impl LaneVisit<'_, '_> {
-    /// Lets go what other replicas have brought, and goes on from there as [`LaneVisit::take`] does.
+    /// Discard the bytes that other replicas have delivered, then receive as [`LaneVisit::take`] does.
     pub fn receive_first(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         if self.cursor.preamble_bytes == 0 {
@@ -95,7 +95,7 @@ impl LaneVisit<'_, '_> {
             moved = VisitProgress::Something;
         }
         self.traffic.received_bytes += dropped_bytes as u64;
-        // A lane at the front has no rival ahead of it in later steps either.
+        // A leading lane has no faster rival in later steps either.
         if self.passed_bytes() > self.cursor.raced_bytes {
             return Ok(moved);
         }
@@ -104,23 +104,23 @@ impl LaneVisit<'_, '_> {
         Ok(if taken == VisitProgress::Something { taken } else { moved })
     }
 
-    /// How far the step is at which this lane stands.
+    /// Return the number of bytes that the lane's current step has passed.
     fn passed_bytes(&self) -> usize {
         self.steps.get(self.cursor.next).map_or(0, |&index| self.passed[index])
     }
 }
 
 impl ScheduleRun<'_, '_> {
-    /// Goes on without the peer of a lane, if a replica of it is left.
+    /// Continue without the peer of a lane if another replica of it is alive.
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
-        // Who lacks something is not helped by a replica of its peer.
+        // A missing requirement of this end cannot be fixed by another replica.
         if !self.schedule.is_replicated || matches!(error, LinkError::Lacking { .. }) {
             return Err(self.closed(peer, error));
         }
         self.progress.cursors[lane].is_out = true;
         match known.stream {
-            // Nobody needs what it was to get.
+            // The dead peer needs no more data.
             LaneSteps::To(_) => {
                 let left = known.steps[self.progress.cursors[lane].next..].iter();
                 left.for_each(|&index| self.progress.passed[index] = self.schedule.steps[index].length_bytes);
@@ -133,12 +133,12 @@ impl ScheduleRun<'_, '_> {
         Ok(true)
     }
 
-    /// Whether nothing is to come on any lane.
+    /// Return whether all lanes have ended.
     pub fn is_settled(&self) -> bool {
         (0..self.schedule.lanes.len()).all(|lane| self.has_ended(lane))
     }
 
-    /// Whether the fastest lane of each race has come in, and all others have ended.
+    /// Return whether the fastest lane of each race has finished and all other lanes have ended.
     pub fn is_won(&self) -> bool {
         let mut lanes = self.schedule.lanes.iter().enumerate();
         lanes.all(|(number, lane)| match lane.stream {

@@ -1,4 +1,4 @@
-//! Rows in a run: where an operation that chooses rows stands in its span, and the rows that a visit moves.
+//! Row selection in a run: maps the progress of an operation to its span, and moves the selected rows.
 
 use super::SEGMENT_BYTES;
 use super::schedule::Schedule;
@@ -7,10 +7,10 @@ use crate::rows::gather_rows;
 use ripieno_plan::Rows;
 use std::ops::Range;
 
-/// How far step `index` may go now, when it or a step that it waits for chooses rows.
+/// Return the limit of step `index`, if it or a step that it waits for selects rows.
 ///
-/// A step that combines rows waits for all that did so before it, of which the oldest one is mostly what holds it up:
-/// they are looked at in this order, and none behind the first that allows no byte more.
+/// A step that combines rows waits for all earlier steps that do so. Usually the oldest one blocks it. Therefore the
+/// dependencies are checked from the oldest on, until one of them allows no further byte.
 #[inline(never)]
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
@@ -18,7 +18,7 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
     if mine == step.length_bytes {
         return mine;
     }
-    // In the span that the step chooses its rows from: where it stands, and how far it may go.
+    // Position and limit in the span that contains the selected rows.
     let (mine_in_span, mut limit_in_span) = (rows.map_or(0, |rows| position(rows, mine)), usize::MAX);
     let mut limit = step.length_bytes;
     for dependency in &schedule.dependencies[step.dependencies.clone()] {
@@ -48,13 +48,14 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
     }
 }
 
-/// The first byte of the span that an operation still has to pass when `passed` bytes of its rows have, not all.
+/// Return the first byte of the span that an operation has yet to pass after `passed` bytes of its rows. At least one
+/// row is incomplete.
 fn position(rows: &Rows, passed: usize) -> usize {
     let row_bytes = rows.row_bytes();
     rows.numbers()[passed / row_bytes] as usize * row_bytes + passed % row_bytes
 }
 
-/// How many bytes of the rows lie below byte `position` of the span.
+/// Return the number of bytes of the rows below byte `position` of the span.
 fn passed_below(rows: &Rows, position: usize) -> usize {
     let (numbers, row_bytes) = (rows.numbers(), rows.row_bytes());
     let (row, rest) = (position / row_bytes, position % row_bytes);
@@ -63,8 +64,8 @@ fn passed_below(rows: &Rows, position: usize) -> usize {
     below * row_bytes + if is_cut { rest } else { 0 }
 }
 
-/// Bytes `from..to` of rows that follow each other, as places in the span: the first row from where it is cut on, whole
-/// rows, and the last row up to where it is cut.
+/// Bytes `from..to` of consecutive selected rows, as positions in the span: the rest of the first row, whole rows, and
+/// the start of the last row.
 struct Cut<'a> {
     head: Range<usize>,
     whole: &'a [u32],
@@ -90,7 +91,7 @@ impl Cut<'_> {
     }
 }
 
-/// Bytes `from..` of the rows of `table`, one after the other, become `into`.
+/// Copy the bytes of the rows of `table`, from byte `from` on, into `into`.
 pub(super) fn gather(into: &mut [u8], table: &[u8], rows: &Rows, from: usize) {
     let Cut { head, whole, tail } = Cut::of(rows, from, from + into.len());
     let (first, rest) = into.split_at_mut(head.len());
@@ -100,7 +101,7 @@ pub(super) fn gather(into: &mut [u8], table: &[u8], rows: &Rows, from: usize) {
     last.copy_from_slice(&table[tail]);
 }
 
-/// Combines `bytes`, whole elements, into the bytes `from..` of the rows of `table`.
+/// Combine `bytes`, whole elements, into the rows of `table`, from byte `from` on.
 pub(super) fn combine(table: &mut [u8], bytes: &[u8], rows: &Rows, from: usize, reduction: &Reduction) {
     let Cut { head, whole, tail } = Cut::of(rows, from, from + bytes.len());
     let (first, rest) = bytes.split_at(head.len());
@@ -110,7 +111,7 @@ pub(super) fn combine(table: &mut [u8], bytes: &[u8], rows: &Rows, from: usize, 
     (reduction.combine)(&mut table[tail], last);
 }
 
-/// Fills the bytes `from..to`, whole elements, of the rows of `table`.
+/// Fill the bytes `from..to`, whole elements, of the rows of `table`.
 pub(super) fn fill(table: &mut [u8], rows: &Rows, from: usize, to: usize, fill: fn(&mut [u8])) {
     let Cut { head, whole, tail } = Cut::of(rows, from, to);
     fill(&mut table[head]);
@@ -118,18 +119,18 @@ pub(super) fn fill(table: &mut [u8], rows: &Rows, from: usize, to: usize, fill: 
     fill(&mut table[tail]);
 }
 
-/// Memory for rows that were gathered and that a link has still to take: a segment for each lane that sends rows. Those
-/// that are not in use are taken from the top, where the caches know them.
+/// Memory for gathered rows that a link has yet to accept, with one segment per lane that sends rows. The most recently
+/// released segment is reused first, because it is still cached.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     memory: Vec<u8>,
-    /// Where segments that are not in use begin.
+    /// Start positions of the unused segments.
     free: Vec<usize>,
-    /// Per lane: what of its next step lies there.
+    /// Staged rows of the next step, per lane.
     staged: Vec<Option<StagedRows>>,
 }
 
-/// Bytes `from..to` of the rows of a step, and where they lie.
+/// Bytes `from..to` of the rows of a step, and their position.
 #[derive(Clone, Copy, Debug)]
 struct StagedRows {
     from: usize,
@@ -138,7 +139,7 @@ struct StagedRows {
 }
 
 impl Staging {
-    /// Makes ready for a run of `schedule`.
+    /// Prepare for a run of `schedule`.
     pub fn reset(&mut self, schedule: &Schedule) {
         let segment_count = schedule.row_lane_count;
         if segment_count == 0 {
@@ -151,8 +152,8 @@ impl Staging {
         self.staged.resize(schedule.lanes.len(), None);
     }
 
-    /// The bytes of `rows` of `table` from `from` on: what the link left of those that were gathered for `lane`, else
-    /// those up to `to`, a segment at most, gathered now.
+    /// Return the bytes of `rows` of `table` from `from` on. Rows that were gathered for `lane` before and not sent
+    /// come first. Otherwise gather up to `to`, at most one segment.
     pub fn gathered(&mut self, lane: usize, table: &[u8], rows: &Rows, from: usize, to: usize) -> &[u8] {
         if from == to {
             return &[];
@@ -165,7 +166,7 @@ impl Staging {
         &self.memory[staged.start + from - staged.from..staged.start + staged.to - staged.from]
     }
 
-    /// The link has taken all that was gathered for `lane`.
+    /// Release the segment of `lane` after the link has accepted its bytes.
     pub fn release(&mut self, lane: usize) {
         self.free.extend(self.staged[lane].take().map(|staged| staged.start));
     }

@@ -1,4 +1,4 @@
-//! One run of a schedule: a round of progress visits every lane once.
+//! One run of a schedule. A round of progress visits every lane once.
 
 use super::idle::{self, Work};
 use super::memory::BufferMemory;
@@ -13,12 +13,12 @@ use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
 
-/// One run of a schedule, for as long as somebody moves it on.
+/// One run of a schedule, while a caller makes progress on it.
 pub(super) struct ScheduleRun<'a, 'b> {
     pub fabric: &'a mut dyn Fabric,
     pub sequence: u64,
     pub prepared: &'a PreparedCall,
-    /// Of that.
+    /// The schedule of `prepared`.
     pub schedule: &'a Schedule,
     pub buffers: &'a mut [BufferMemory<'b>],
     pub recorder: &'a mut Recorder,
@@ -47,7 +47,7 @@ impl Work for ScheduleRun<'_, '_> {
         Ok(moved)
     }
 
-    /// Whether every step has passed all its bytes.
+    /// Return whether every step has passed all its bytes.
     fn is_over(&self) -> bool {
         if self.schedule.is_replicated {
             return self.is_won();
@@ -77,7 +77,7 @@ impl Work for ScheduleRun<'_, '_> {
             let (LaneSteps::To(id) | LaneSteps::From(id)) = self.schedule.lanes[lane].stream else { continue };
             let is_memory = match self.fabric.link(id) {
                 Ok(link) => link.is_some_and(|link| link.is_memory()),
-                // The lane drops out when it is visited next.
+                // The lane leaves the race at its next visit.
                 Err(_) if self.schedule.is_replicated => true,
                 Err(error) => return Err(self.closed(id.peer, error)),
             };
@@ -117,7 +117,7 @@ impl ScheduleRun<'_, '_> {
         self.prepared.header(self.sequence)
     }
 
-    /// Has those asked that this run waits for; `blocking` says what the rank needs to continue.
+    /// Query the peers that this run waits for. `blocking` is the condition under which the rank continues.
     pub fn ask_peers(&mut self, blocking: Blocking) {
         let mut wants = Vec::new();
         self.add_wants(&mut wants);
@@ -125,7 +125,7 @@ impl ScheduleRun<'_, '_> {
         self.fabric.stalled(self.header(), &peers, blocking);
     }
 
-    /// Adds the links that could move a lane on.
+    /// Add the links that could make progress.
     pub fn add_wants(&self, wants: &mut Vec<Want>) {
         for (lane, cursor) in self.progress.cursors.iter().enumerate() {
             if self.rests(lane) || !cursor.on_stream {
@@ -139,17 +139,17 @@ impl ScheduleRun<'_, '_> {
         }
     }
 
-    /// Whether a lane has nothing to do: it has ended, or its turn has not come.
+    /// Return whether a lane is inactive: it has ended or still queues for its stream.
     fn rests(&self, lane: usize) -> bool {
         self.has_ended(lane) || self.progress.cursors[lane].is_queued
     }
 
-    /// Whether nothing is to come on a lane.
+    /// Return whether a lane needs no more data.
     pub fn has_ended(&self, lane: usize) -> bool {
         self.is_finished(lane) || self.progress.cursors[lane].is_out
     }
 
-    /// Whether all has come, or gone, on a lane.
+    /// Return whether all steps of a lane are complete.
     pub fn is_finished(&self, lane: usize) -> bool {
         self.progress.cursors[lane].next == self.schedule.lanes[lane].steps.len()
     }

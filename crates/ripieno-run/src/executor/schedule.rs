@@ -1,6 +1,6 @@
-//! A schedule: a plan made ready to run: steps with the bytes they wait for, and the lanes in which they queue.
+//! Schedule: a plan prepared for execution, with the dependencies of each step and the lanes that order the steps.
 //!
-//! Made once per plan and kept; a run changes nothing in it.
+//! A schedule is created once per plan and is immutable during runs.
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
@@ -10,67 +10,68 @@ use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// One rank's plan, ready to run any number of times.
+/// One rank's plan, ready for any number of runs.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub(super) steps: Vec<ScheduleStep>,
     pub(super) dependencies: Vec<StepDependency>,
     pub(super) lanes: Vec<Lane>,
-    /// Bytes that each buffer must have at least, by number; a run takes as many buffers.
+    /// Minimum size of each buffer in bytes, by number. A run takes as many buffers.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
-    /// What combines rows where the operation is a function of the caller.
+    /// Combines rows if the operation is a user function.
     pub(super) function: Option<Function>,
-    /// How many lanes send rows.
+    /// Number of lanes that send rows.
     pub(super) row_lane_count: usize,
-    /// How many ranks this one exchanges bytes with.
+    /// Number of ranks that this rank exchanges bytes with.
     pub(super) peer_count: u16,
-    /// Every rank has replicas, which bring the same steps and all get what is sent.
+    /// Whether every rank has replicas. All replicas of a sender send the same steps, and all replicas of a receiver
+    /// get the data.
     pub(super) is_replicated: bool,
-    /// How it runs where that takes a few short messages only.
+    /// The brief form, if the schedule has only a few short messages.
     pub(super) brief: Option<Brief>,
 }
 
-/// An operation and where its dependencies stand.
+/// An operation and the range of its dependencies.
 #[derive(Clone, Debug)]
 pub(super) struct ScheduleStep {
     pub operation: Operation,
     pub length_bytes: usize,
     pub dependencies: Range<usize>,
-    /// It, or a step that it waits for, chooses rows.
+    /// The step, or a step that it waits for, selects rows.
     pub is_among_rows: bool,
-    /// It may hold its bytes until the receiver has taken them.
+    /// The step may send its bytes without a copy, and then completes when the receiver has read them.
     pub is_lendable: bool,
 }
 
-/// Bytes `low..high` of the waiting step may pass only after the step `on` has: it stands at its own progress plus
-/// `shift`, counted from the start of the waiting step. Of a step that chooses rows from the span that both use, the
-/// bytes are those of the span, the rows among them.
+/// Bytes `low..high` of the waiting step may pass only after the step `on`. The limit is the progress of `on` plus
+/// `shift`, counted from the start of the waiting step. For a step that selects rows from the shared span, positions
+/// refer to the span, and only the selected rows count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepDependency {
     pub on: usize,
-    /// Of the step `on`, which has passed everything with them.
+    /// Length of the step `on`. Passing it fulfills the dependency.
     pub length_bytes: usize,
     pub low: usize,
     pub high: usize,
     pub shift: isize,
-    /// The waiting step chooses its rows there.
+    /// The waiting step selects its rows from the shared span.
     pub of_rows: bool,
-    /// The earlier step does.
+    /// The earlier step selects its rows from the shared span.
     pub on_rows: bool,
 }
 
-/// Steps that happen in order because they share a stream.
+/// Steps that run in order because they share a stream.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     pub stream: LaneSteps,
     pub steps: Vec<usize>,
     pub length_bytes: usize,
-    /// The lanes that bring the same steps, itself included.
+    /// The lanes that deliver the same steps, including this lane.
     pub rivals: Range<usize>,
 }
 
-/// What the steps of a lane share.
+/// The stream shared by the steps of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum LaneSteps {
     To(LinkId),
@@ -79,7 +80,7 @@ pub(super) enum LaneSteps {
 }
 
 impl Schedule {
-    /// Makes `plan` ready. Sends that no later step waits for may be lent.
+    /// Prepare `plan`. Sends that no later step waits for may be zero-copy.
     pub fn new(plan: &Plan) -> Schedule {
         let operations = plan.operations();
         let mut schedule = Schedule {
@@ -132,8 +133,7 @@ impl Schedule {
         schedule
     }
 
-    /// The same schedule, whose sends may all be lent: for plans that run over links that hold nothing. Where ranks
-    /// have replicas nothing is.
+    /// Allow zero-copy for all sends. For plans that run over links without buffers. Has no effect with replicas.
     pub fn lending(mut self) -> Schedule {
         if self.is_replicated {
             return self;
@@ -144,19 +144,19 @@ impl Schedule {
         self
     }
 
-    /// The same schedule, in which `function` combines.
+    /// Use `function` as the reduction operation.
     pub fn by(mut self, function: Function) -> Schedule {
         self.function = Some(function);
         self
     }
 
-    /// The same schedule, none of whose sends is lent: for runs that end when the links hold what they send.
+    /// Copy all sends. For runs that end when the links hold the sent bytes.
     pub fn copying(mut self) -> Schedule {
         self.steps.iter_mut().for_each(|step| step.is_lendable = false);
         self
     }
 
-    /// The same schedule over the links for messages. A message has left when the link holds it.
+    /// Use the message links. A message counts as sent when the link holds it.
     pub fn of_message(mut self) -> Schedule {
         for lane in &mut self.lanes {
             match &mut lane.stream {
@@ -169,12 +169,12 @@ impl Schedule {
         self.copying()
     }
 
-    /// Bytes of [`Buffer::SCRATCH`] that a run needs.
+    /// Return the number of bytes of [`Buffer::SCRATCH`] that a run needs.
     pub fn scratch_bytes(&self) -> usize {
         self.buffer_bytes.get(Buffer::SCRATCH.0 as usize).copied().unwrap_or(0)
     }
 
-    /// The peers that bytes are sent to, and how many.
+    /// Return the receiving peers, each with the number of bytes sent to it.
     pub(super) fn sent(&self) -> impl Iterator<Item = (usize, usize)> {
         self.lanes.iter().filter_map(|lane| match lane.stream {
             LaneSteps::To(link) => Some((link.peer, lane.length_bytes)),
@@ -195,7 +195,7 @@ impl Schedule {
         lane.steps.iter().any(sends_rows)
     }
 
-    /// `lanes` are the numbers of those that are known.
+    /// Append step `index` to its lane. `lanes` maps each known stream to its lane number.
     fn enqueue(&mut self, index: usize, operation: &Operation, lanes: &mut BTreeMap<LaneSteps, usize>) {
         let stream = match *operation {
             Operation::Send { to, .. } => LaneSteps::To(LinkId::collectives(to)),
@@ -224,7 +224,7 @@ impl Schedule {
     }
 }
 
-/// Rows have to be gathered: the receiver cannot read them where they are.
+/// Return whether the receiver can read the bytes in place. Selected rows have to be gathered first.
 fn can_be_lent(operation: &Operation) -> bool {
     matches!(operation, Operation::Send { rows: None, .. })
 }
@@ -233,11 +233,11 @@ fn can_be_lent(operation: &Operation) -> bool {
 struct Use<'a> {
     span: Span,
     is_written: bool,
-    /// Those that the operation chooses there.
+    /// The rows that the operation selects in the span, if any.
     rows: Option<&'a Rows>,
 }
 
-/// The spans of an operation.
+/// Return the spans that an operation uses.
 fn uses(operation: &Operation) -> impl Iterator<Item = Use<'_>> {
     let chooses_what_it_reads = matches!(operation, Operation::Send { .. } | Operation::Copy { .. });
     let a_use = move |span, is_written| {
@@ -249,7 +249,7 @@ fn uses(operation: &Operation) -> impl Iterator<Item = Use<'_>> {
 }
 
 impl Use<'_> {
-    /// The bytes of the buffer between the first and the last that the operation comes to.
+    /// Return the byte range of the buffer from the first to the last byte that the operation accesses.
     fn touched(&self) -> Range<usize> {
         let start_bytes = self.span.start_bytes;
         match self.rows.map(|rows| (rows.numbers(), rows.row_bytes())) {
@@ -262,10 +262,11 @@ impl Use<'_> {
     }
 }
 
-/// What operation `index` waits for: earlier operations on the same bytes, where one of the two writes.
+/// Return the dependencies of operation `index`: earlier operations on the same bytes, where at least one of the two
+/// writes.
 ///
-/// The search goes backwards. An earlier writer of all the bytes in question has itself waited for whatever came before
-/// it, so nothing behind such a writer is looked at. One that chooses rows has not, for the bytes between them.
+/// The search goes backwards. An earlier writer of all bytes in question has itself waited for all its predecessors, so
+/// the search stops there. A writer that selects rows does not stop it, because it skips the bytes between its rows.
 ///
 /// Cost: `n·log(n)` for a plan of `n` operations, if few of them use the same bytes.
 fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessIndex) -> Vec<StepDependency> {
@@ -327,7 +328,7 @@ mod tests {
         assert!(Schedule::new(&plan).dependencies.is_empty());
     }
 
-    /// What each step of the plan waits for.
+    /// Return the dependencies of each step of the plan.
     fn waits(plan: &Plan) -> Vec<Vec<usize>> {
         let schedule = Schedule::new(plan);
         let waits =

@@ -1,4 +1,4 @@
-//! A visit to a lane: the steps that share one direction of one link move as far as they can now.
+//! Lane visits: advance the steps that share one direction of one link as far as possible.
 
 use super::memory::{self, BufferMemory};
 use super::preamble::{PREAMBLE_BYTES, Preamble};
@@ -10,17 +10,17 @@ use crate::link::{Link, LinkError};
 use crate::reduction::Reduction;
 use ripieno_plan::{Operation, Rows, Span};
 
-/// What a visit to a lane moved.
+/// Whether a visit moved any bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum VisitProgress {
     Nothing,
     Something,
 }
 
-/// Why a lane stopped for good.
+/// The reason why a lane stopped permanently.
 pub(super) enum VisitError {
     Link(LinkError),
-    /// The peer's preamble is another one than expected.
+    /// The peer's preamble differs from the expected one.
     Other(Preamble),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct LaneVisit<'a, 'b> {
 }
 
 impl LaneVisit<'_, '_> {
-    /// Sends until the link is full, a byte is not there yet, or a segment has gone.
+    /// Send until the link is full, the next byte is not ready, or a segment is sent.
     pub fn send(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         let mut sent_bytes = 0;
@@ -66,7 +66,7 @@ impl LaneVisit<'_, '_> {
             let done = self.passed[index];
             let ready = self.sendable(done, limit(self.schedule, self.passed, index), step.length_bytes);
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
-            // The preamble goes with the first bytes, not in a packet of its own.
+            // The preamble is sent with the first bytes rather than in a packet of its own.
             if ready == done && done < step.length_bytes {
                 self.cursor.on_stream = false;
                 break;
@@ -107,13 +107,13 @@ impl LaneVisit<'_, '_> {
         Ok(moved)
     }
 
-    /// How far a send that stands at `done` goes when `limit` bytes are there: to the end, or in whole relay units.
+    /// Return the limit of a send at `done` when bytes up to `limit` are ready: the end, or whole relay units.
     fn sendable(&self, done: usize, limit: usize, length_bytes: usize) -> usize {
         let goes_on = limit == length_bytes || limit - done >= self.relay_unit_bytes;
         if goes_on { limit.min(done + SEGMENT_BYTES) } else { done }
     }
 
-    /// Receives or reduces until nothing is there, an earlier step is in the way, or a segment has come.
+    /// Receive or reduce until no bytes are available, an earlier step blocks, or a segment has arrived.
     pub fn take(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         let mut taken_bytes = 0;
@@ -161,7 +161,7 @@ impl LaneVisit<'_, '_> {
         Ok(moved)
     }
 
-    /// Takes the peer's preamble, if it is there, and compares it with this rank's.
+    /// Consume the peer's preamble if it has arrived, and compare it with this rank's preamble.
     pub fn take_preamble(&mut self) -> Result<bool, VisitError> {
         let there = self.link.peek(PREAMBLE_BYTES)?;
         let Some(theirs) = there.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
@@ -186,7 +186,8 @@ impl LaneVisit<'_, '_> {
         let mut taken = 0;
         while done + taken < limit {
             let there = match self.link.peek(reduction.element_bytes) {
-                // What was combined counts, or a replica of the peer would bring it again. The error comes back.
+                // The combined bytes must count, because a replica of the peer would deliver them again. The error
+                // recurs at the next visit.
                 Err(_) if taken > 0 => break,
                 there => there?,
             };
@@ -209,7 +210,7 @@ impl LaneVisit<'_, '_> {
     }
 }
 
-/// How far step `index` may go now: in front of every byte that an earlier step has still to pass.
+/// Return the limit of step `index`: before every byte that an earlier step has yet to pass.
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
     if step.is_among_rows {

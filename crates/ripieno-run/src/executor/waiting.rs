@@ -1,4 +1,4 @@
-//! What the recorder learns of a run: when nothing of it moved, and how it ended.
+//! Recording of a run's waits and outcome.
 
 use super::idle::{SPIN, Work};
 use super::progress::Waiting;
@@ -8,13 +8,14 @@ use crate::recorder::CollectiveOutcome;
 use std::time::Duration;
 
 impl ScheduleRun<'_, '_> {
-    /// Notes that nothing moves now.
+    /// Record that no bytes move now.
     pub fn begin_wait(&mut self, now: Duration) {
         match &mut self.progress.waiting {
             Some(waiting) => waiting.seen = now,
             none => {
                 *none = Some(Waiting { since: now, seen: now, is_noted: false });
-                // What ends before the second look was short, unless others have had the core meanwhile.
+                // A wait that ends before the second clock read was short, unless other processes used the core
+                // meanwhile.
                 if self.fabric.has_core_per_rank() {
                     return;
                 }
@@ -29,16 +30,16 @@ impl ScheduleRun<'_, '_> {
         self.progress.wants = wants;
     }
 
-    /// Notes that something moves again.
+    /// Record that bytes move again.
     pub fn end_wait(&mut self) {
         let Some(waiting) = self.progress.waiting.take().filter(|waiting| waiting.is_noted) else { return };
-        // A rank that spins has just looked at the clock; later anything may have had its core.
+        // A spinning rank has just read the clock. Otherwise other processes may have used its core.
         let has_spun = self.fabric.has_core_per_rank() && waiting.seen - waiting.since < SPIN;
         let until = if has_spun { waiting.seen } else { self.fabric.now() };
         self.recorder.end_wait(self.progress.ticket, until);
     }
 
-    /// Notes how the run ended, and returns what it cost.
+    /// Record the outcome of the run and return its traffic.
     pub fn end(&mut self, ended: Result<(), RunError>) -> Result<RunTraffic, RunError> {
         let Err(error) = ended else { return Ok(self.end_well()) };
         let is_interrupted = matches!(error, RunError::Interrupted);
@@ -48,7 +49,7 @@ impl ScheduleRun<'_, '_> {
         Err(error)
     }
 
-    /// Notes that the run has ended well, and returns what it cost.
+    /// Record the success of the run and return its traffic.
     #[inline(always)]
     pub fn end_well(&mut self) -> RunTraffic {
         let ScheduleRun { fabric, recorder, progress, schedule, prepared, .. } = self;

@@ -1,4 +1,4 @@
-//! Messages of peers, damaged: machines take them or are told that they are none.
+//! Fuzzing with damaged messages of peers: machines accept or reject them, and never panic.
 
 use super::agreement::{Agreement, AgreementEvent as Heard, AgreementMessage, AgreementTimeouts, Ballot};
 use super::inquiry::tests::{allreduce, barrier};
@@ -44,14 +44,14 @@ fn messages() -> Vec<MembershipMessage> {
     messages.into_iter().chain(words.map(MembershipMessage::Agreement)).collect()
 }
 
-/// Every message alone, and all after each other.
+/// Return each message alone, and all messages concatenated.
 fn valid() -> Vec<Vec<u8>> {
     let mut valid: Vec<Vec<u8>> = messages().iter().map(MembershipMessage::encode).collect();
     valid.push(valid.concat());
     valid
 }
 
-/// The ranks of a world that has met, as far as rank `rank` sees it.
+/// Return the machine of `rank` after all ranks have joined.
 fn met(rank: usize, replicas: usize) -> Membership {
     let hosts = (0..WORLD_SIZE).map(|rank| format!("host{rank}")).collect();
     let mut machine = Membership::new(rank, hosts, replicas, TIMING, Duration::ZERO);

@@ -1,45 +1,45 @@
-//! The latest collectives that a rank entered, so that others' questions can be answered while it works or waits.
+//! Call history: the latest collectives of a rank, to answer queries of other ranks while it computes or waits.
 
 use super::message::cut_end;
 use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many collectives are remembered.
+/// Number of collectives kept.
 pub const REMEMBERED: usize = 64;
-/// Of how many communicators the last collective is remembered.
+/// Number of communicators for each of which the last collective is kept.
 const COMMUNICATORS_REMEMBERED: usize = 1024;
-/// Of how many forms it is remembered what they stand for.
+/// Number of form descriptions kept.
 pub const FORMS_REMEMBERED: usize = 256;
-/// The longest words for a form.
+/// Maximum length of a form description in bytes.
 const FORM_BYTES_MAX: usize = 1024;
 
-/// A ring of the last [`REMEMBERED`] headers, the last of every communicator, and what their forms stand for.
+/// A ring of the last [`REMEMBERED`] headers, the last header of every communicator, and descriptions of their forms.
 #[derive(Clone, Debug)]
 pub struct CallHistory {
     ring: [Option<Header>; REMEMBERED],
-    /// Where the latest is.
+    /// Index of the latest header.
     latest: usize,
-    /// The last of every communicator but the latest one's.
+    /// The last header of every communicator except the latest one's.
     lasts: BTreeMap<u32, Header>,
     has_forgotten: bool,
     forms: Forms,
 }
 
-/// What forms stand for, the oldest ones forgotten.
+/// Descriptions of forms. The oldest are evicted.
 #[derive(Clone, Debug, Default)]
 struct Forms {
     words: BTreeMap<u32, String>,
     order: VecDeque<u32>,
 }
 
-/// The last collective of every communicator that a rank took part in, as it leaves.
+/// The last collective of every communicator that a leaving rank took part in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Lasts {
-    /// The latest one first.
+    /// The headers, latest first.
     pub headers: Vec<Header>,
-    /// There were more than are remembered.
+    /// Whether some communicators were evicted.
     pub has_forgotten: bool,
-    /// What the form of the latest one stands for.
+    /// Description of the latest header's form.
     pub form: String,
 }
 
@@ -56,7 +56,7 @@ impl Default for CallHistory {
 }
 
 impl CallHistory {
-    /// Notes that the rank enters a collective.
+    /// Record that the rank enters a collective.
     #[inline]
     pub fn enter(&mut self, header: Header) {
         if let Some(previous) = self.last()
@@ -68,8 +68,8 @@ impl CallHistory {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Notes what a form stands for, ahead of the call that has it. As many others are noted before it is forgotten as
-    /// are remembered.
+    /// Record the description of a form before the call that uses it. It is kept until [`FORMS_REMEMBERED`] other forms
+    /// have been recorded.
     pub fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
         if self.forms.words.contains_key(&form) {
             self.forms.order.retain(|known| *known != form);
@@ -85,33 +85,33 @@ impl CallHistory {
         self.forms.words.insert(form, cut_end(words(), FORM_BYTES_MAX));
     }
 
-    /// What a form stands for; nothing if that is not known, or if it is none.
+    /// Return the description of a form, or an empty string if it is unknown or 0.
     pub fn form(&self, form: u32) -> String {
         self.forms.words.get(&form).cloned().unwrap_or_default()
     }
 
-    /// A call of this rank with what its form stands for.
+    /// Return a call of this rank with the description of its form.
     pub fn told(&self, header: Header) -> DescribedCall {
         DescribedCall { header, form: self.form(header.call.form) }
     }
 
-    /// What the rank called at `id`; `None` if it has not come so far, or no longer remembers.
+    /// Return the rank's call at `id`, or `None` if the rank has not reached it or the entry was evicted.
     pub fn at(&self, id: CollectiveId) -> Option<Header> {
         self.ring[slot(id)].filter(|header| header.collective_id() == id)
     }
 
-    /// The latest collective of one communicator.
+    /// Return the latest collective of one communicator.
     pub fn last_of(&self, communicator: u32) -> Option<Header> {
         let latest = self.last().filter(|latest| latest.communicator == communicator);
         latest.or_else(|| self.lasts.get(&communicator).copied())
     }
 
-    /// The latest collective.
+    /// Return the latest collective.
     pub fn last(&self) -> Option<Header> {
         self.ring[self.latest]
     }
 
-    /// The last of every communicator.
+    /// Return the last collective of every communicator.
     pub fn lasts(&self) -> Lasts {
         let latest = self.last();
         let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
@@ -125,7 +125,7 @@ impl CallHistory {
     fn file(&mut self, last: Header) {
         self.lasts.insert(last.communicator, last);
         if self.lasts.len() > COMMUNICATORS_REMEMBERED {
-            // Never that of all ranks, which lives longest.
+            // Never evict the communicator of all ranks, which lives longest.
             let forgotten = self.lasts.range(1..).next().map(|(&communicator, _)| communicator);
             if let Some(communicator) = forgotten {
                 self.lasts.remove(&communicator);
@@ -136,7 +136,7 @@ impl CallHistory {
 }
 
 impl Lasts {
-    /// Whether the rank that left has never entered `id`, as far as is remembered.
+    /// Return whether the rank left without entering `id`, as far as the history shows.
     pub fn lack(&self, id: CollectiveId) -> bool {
         match self.headers.iter().find(|last| last.communicator == id.communicator) {
             Some(last) => last.sequence < id.sequence,
@@ -144,7 +144,7 @@ impl Lasts {
         }
     }
 
-    /// What the rank called at `id`, if that was its last.
+    /// Return the rank's call at `id`, if it was the last of its communicator.
     pub fn at(&self, id: CollectiveId) -> Option<DescribedCall> {
         let at = self.headers.iter().position(|last| last.collective_id() == id)?;
         let form = if at == 0 { self.form.clone() } else { String::new() };
@@ -153,7 +153,7 @@ impl Lasts {
 }
 
 fn slot(id: CollectiveId) -> usize {
-    // Communicators that take turns with equal numbers meet in different places.
+    // Alternating communicators with equal sequence numbers use different slots.
     let at = id.sequence.wrapping_add(u64::from(id.communicator) * (REMEMBERED as u64 / 2 - 1));
     (at % REMEMBERED as u64) as usize
 }

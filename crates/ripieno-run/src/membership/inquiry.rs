@@ -1,26 +1,26 @@
-//! Who called what in one collective: found by asking, told as one sentence.
+//! Inquiry into one collective: collects the calls of the ranks and formats a mismatch as one sentence.
 
 use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is known of one collective.
+/// Collected answers about one collective.
 #[derive(Debug, Default)]
 pub(super) struct Inquiry {
-    /// What ranks said they called.
+    /// The call that each rank reported.
     pub calls: BTreeMap<usize, DescribedCall>,
-    /// When ranks were asked last.
+    /// Time of the last query to each rank.
     pub asked: BTreeMap<usize, Duration>,
-    /// Who said, at the latest when, that it has not come so far.
+    /// Ranks that reported that they have not reached the collective, each with the time of its last report.
     pub absent: BTreeMap<usize, Duration>,
-    /// When somebody asked last.
+    /// Time of the last query about the collective.
     pub touched: Duration,
-    /// Once calls differ: when to tell, even if ranks have not answered.
+    /// After a mismatch: time at which it is reported even if answers are missing.
     pub due: Option<Duration>,
 }
 
 impl Inquiry {
-    /// Notes what `rank` called.
+    /// Record the call of `rank`.
     pub fn learn(&mut self, rank: usize, told: DescribedCall) {
         if told.is_whole() || !self.calls.contains_key(&rank) {
             self.calls.insert(rank, told);
@@ -29,15 +29,15 @@ impl Inquiry {
         self.asked.remove(&rank);
     }
 
-    /// Whether two ranks called different things.
+    /// Return whether the recorded calls differ.
     pub fn differs(&self) -> bool {
         let mut calls = self.calls.values().map(|told| told.header.call);
         calls.next().is_some_and(|first| calls.any(|other| other != first))
     }
 }
 
-/// `collective 7: rank 0 called allreduce(float32 × 10, sum, ring); rank 1 called barrier`: every rank known and its
-/// call, ranks with equal calls together.
+/// Format the recorded calls, with ranks of equal calls grouped: `collective 7: rank 0 called allreduce(float32 × 10,
+/// sum, ring); rank 1 called barrier`.
 pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> String {
     let mut groups: Vec<(&DescribedCall, Vec<usize>)> = Vec::new();
     for (&rank, told) in calls {
@@ -54,7 +54,7 @@ pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> Str
     format!("{id}: {}", parts.join("; "))
 }
 
-/// Who called what, of two ranks that met on a link with different headers.
+/// Format the calls of two ranks that met on a link with different headers.
 pub fn describe_pair(pair: [(usize, DescribedCall); 2]) -> String {
     let [(rank, mine), (peer, theirs)] = &pair;
     match is_one_collective(&mine.header, &theirs.header) {
@@ -63,12 +63,12 @@ pub fn describe_pair(pair: [(usize, DescribedCall); 2]) -> String {
     }
 }
 
-/// Whether the two are what ranks called in one collective in which all take part.
+/// Return whether both headers belong to the same collective of all ranks.
 pub fn is_one_collective(one: &Header, other: &Header) -> bool {
     one.collective_id() == other.collective_id() && one.call.concerns_all() && other.call.concerns_all()
 }
 
-/// `rank 3`, or `ranks 0-2, 5`.
+/// Format ranks compactly: `rank 3`, or `ranks 0-2, 5`.
 pub fn name_ranks(ranks: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for &rank in ranks {

@@ -1,4 +1,4 @@
-//! A rank's membership machine: its part in the star of every hub, its own included.
+//! Membership machine of a rank: its part in the star of every hub, including its own.
 
 use super::hub::Hub;
 use super::spoke::Spoke;
@@ -9,15 +9,15 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The machine of a rank.
+/// Membership machine of a rank.
 pub struct Membership {
     rank: usize,
     replicas: Replicas,
-    /// A replica of rank 0 watches all others.
+    /// Set on replicas of rank 0, which monitor all other ranks.
     hub: Option<Hub>,
-    /// The connections to the other hubs, lowest first.
+    /// Connections to the other hubs, lowest first.
     spokes: Vec<Spoke>,
-    /// Hubs that watch no more.
+    /// Hubs that no longer monitor the job.
     gone: BTreeSet<usize>,
     losses: Losses,
     is_complete: bool,
@@ -25,8 +25,8 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// The machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. Its connections to the
-    /// hubs that are lower than itself stand.
+    /// Return the machine of `rank` in a world of `hosts.len()` ranks; `hosts` are their host names. The rank is
+    /// already connected to all lower hubs.
     pub fn new(
         rank: usize,
         hosts: Vec<String>,
@@ -50,7 +50,7 @@ impl Membership {
         }
     }
 
-    /// Takes an event; `history` holds this rank's own latest collectives.
+    /// Handle an event. `history` holds this rank's latest collectives.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if let MembershipEvent::Received { peer, .. } = &event
             && self.gone.contains(peer)
@@ -68,7 +68,7 @@ impl Membership {
         outputs.into_iter().filter_map(|output| self.give(output)).collect()
     }
 
-    /// When the machine wants its next tick.
+    /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
         let spokes = self.spokes.iter().map(Spoke::next_tick);
         spokes.chain(self.hub.as_ref().map(Hub::next_tick)).min().unwrap_or(Duration::MAX)
@@ -76,7 +76,7 @@ impl Membership {
 
     fn tell_spokes(&mut self, now: Duration, event: &MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         let has_hub = self.hub.is_some();
-        // A request goes to all hubs; if nobody watches, the rank judges by itself.
+        // A request goes to all hubs. If none monitors this rank, the rank decides alone.
         let nobody_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
         let mut outputs = Vec::new();
         for (index, spoke) in self.spokes.iter_mut().enumerate() {
@@ -84,7 +84,7 @@ impl Membership {
                 MembershipEvent::Connected { .. } => false,
                 MembershipEvent::Received { peer, .. } | MembershipEvent::Closed { peer, .. } => *peer == spoke.hub(),
                 MembershipEvent::Tick => true,
-                // A hub says goodbye to all and stays as long as its star needs it.
+                // A hub sends its goodbye to all ranks and stays as long as its star needs it.
                 MembershipEvent::Request(MembershipRequest::Leave) => !has_hub,
                 MembershipEvent::Request(_) => !spoke.is_alone() || (nobody_watches && index == 0),
             };
@@ -92,7 +92,7 @@ impl Membership {
                 outputs.extend(spoke.handle(now, event.clone(), history));
             }
         }
-        // A rank parts from all hubs at once.
+        // A rank leaves all hubs at once.
         if outputs.contains(&MembershipOutput::Finished) {
             outputs.retain(|output| *output != MembershipOutput::Finished);
             outputs.push(MembershipOutput::Finished);
@@ -100,7 +100,8 @@ impl Membership {
         outputs
     }
 
-    /// What a hub says: all, if it is the lowest that watches; else only that it lives and leaves.
+    /// Filter the outputs of a hub. The lowest live hub sends all of them; other hubs only send heartbeats and
+    /// goodbyes.
     fn speak(
         &mut self,
         event: &MembershipEvent,
@@ -120,7 +121,7 @@ impl Membership {
         outputs
     }
 
-    /// Whether no lower hub watches.
+    /// Return whether no lower hub is alive.
     fn is_first(&self) -> bool {
         self.replicas.of(0).find(|hub| !self.gone.contains(hub)) == Some(self.rank)
     }
@@ -138,7 +139,7 @@ impl Membership {
         self.gone.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
     }
 
-    /// What the rank is told, once.
+    /// Pass an output to the rank, unless it was already passed.
     fn give(&mut self, output: MembershipOutput) -> Option<MembershipOutput> {
         match output {
             MembershipOutput::Complete if self.is_complete => None,
@@ -171,7 +172,7 @@ impl Membership {
     }
 }
 
-/// Whether a hub says this also while a lower one speaks.
+/// Return whether a hub sends this output even while a lower hub is alive.
 fn is_quiet(output: &MembershipOutput) -> bool {
     match output {
         MembershipOutput::Send { message, .. } => {

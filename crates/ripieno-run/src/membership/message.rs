@@ -1,4 +1,4 @@
-//! The messages of the membership protocol and their bytes: a length (u32, little endian), then postcard.
+//! Messages of the membership protocol and their encoding: a length (u32, little endian), then postcard.
 
 use super::agreement::AgreementMessage;
 use super::history::Lasts;
@@ -6,95 +6,97 @@ use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::fabric::{Blocking, JobFailure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The longest message; longer texts are cut before they are sent, longer frames refused before memory is taken.
+/// Maximum message size in bytes. Longer texts are cut before sending. Longer frames are rejected before memory is
+/// allocated.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest cause and the longest traceback that travel. Together they stay below [`MESSAGE_BYTES_MAX`].
+/// Maximum lengths of a cause and of a traceback. Their sum stays below [`MESSAGE_BYTES_MAX`].
 const CAUSE_BYTES_MAX: usize = 8 * 1024;
 const TRACEBACK_BYTES_MAX: usize = 48 * 1024;
 
-/// How many peers one query names; the rest are named by the next one.
+/// Maximum number of peers in one stall report. A later report names the peers that are still awaited.
 const PEERS_MAX: usize = 4096;
 
 const LENGTH_BYTES: usize = 4;
 
-/// What ranks tell each other about the job.
+/// Messages between ranks about the state of the job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum MembershipMessage {
-    /// I am alive.
+    /// The sender is alive.
     Heartbeat,
-    /// Hub to all: every rank has come.
+    /// Hub to all: every rank has joined.
     Complete,
-    /// To the hub: I saw this failure.
+    /// To the hub: the sender observed this failure.
     Report(JobFailure),
-    /// To the hub: my link to this rank closed.
+    /// To the hub: the sender's link to this rank closed.
     Suspect {
         /// The rank at the other end.
         peer: u32,
-        /// What the link said.
+        /// The error of the link.
         cause: String,
     },
     /// Hub to all: the job has failed.
     Failed(JobFailure),
-    /// To the hub: I wait in this collective for these peers.
+    /// To the hub: the sender waits in this collective for these peers.
     Stalled {
         /// The collective.
         call: WireCall,
-        /// Who is waited for.
+        /// The awaited peers.
         peers: Vec<u32>,
-        /// What the rank needs to continue.
+        /// The condition under which the rank continues.
         blocking: Blocking,
     },
-    /// To the hub: what I called is not what this peer sent ahead of its data.
+    /// To the hub: the sender's header differs from the header that this peer sent.
     Differs {
-        /// What I called.
+        /// The sender's call.
         call: WireCall,
         /// The peer.
         peer: u32,
-        /// What it sent.
+        /// The peer's header.
         theirs: WireHeader,
     },
-    /// Hub to a rank: what did you call then?
+    /// Hub to a rank: query the rank's call.
     Ask {
         /// The communicator.
         communicator: u32,
-        /// The number of its collectives.
+        /// Sequence number of the collective.
         sequence: u64,
     },
-    /// Hub to a rank: what does this form of yours stand for?
+    /// Hub to a rank: query the description of a form.
     AskForm(u32),
-    /// To the hub: for this.
+    /// To the hub: the description of a form.
     Form {
-        /// The form asked about.
+        /// The queried form.
         form: u32,
-        /// What it stands for; nothing if I have forgotten.
+        /// The description, or empty if it is no longer known.
         words: String,
     },
-    /// To the hub: this; or, if I have not come so far or have forgotten, this was my last of that communicator.
+    /// To the hub: the queried call. If the rank has not reached it or no longer knows it: its last call on that
+    /// communicator.
     Answer {
-        /// The communicator asked about.
+        /// The queried communicator.
         communicator: u32,
-        /// The number asked for.
+        /// The queried sequence number.
         sequence: u64,
-        /// What was called.
+        /// The call.
         call: Option<WireCall>,
     },
-    /// I leave in good order; these were my last collectives.
+    /// The sender leaves in good order and lists its last collectives.
     Goodbye {
-        /// The last of every communicator, the latest first.
+        /// The last collective of every communicator, latest first.
         lasts: Vec<WireHeader>,
-        /// There were more than I remember.
+        /// Whether some communicators were evicted.
         has_forgotten: bool,
-        /// What the form of the latest stands for.
+        /// Description of the latest call's form.
         form: String,
     },
-    /// Hub to all: this rank has died, but a replica of it lives.
+    /// Hub to all: this rank has died, but a replica of it is alive.
     Lost(JobFailure),
-    /// Between any two: of the agreement of survivors.
+    /// Between any two ranks: a message of the survivor agreement.
     Agreement(AgreementMessage),
 }
 
-/// What was called, as it travels.
+/// Wire format of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireCall {
     header: WireHeader,
@@ -113,7 +115,7 @@ impl From<WireCall> for DescribedCall {
     }
 }
 
-/// A header as it travels.
+/// Wire format of a header.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireHeader(pub Header);
 
@@ -131,20 +133,20 @@ impl<'de> Deserialize<'de> for WireHeader {
 }
 
 impl Lasts {
-    /// The words in which a rank leaves.
+    /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
         let lasts = self.headers.into_iter().map(WireHeader).collect();
         MembershipMessage::Goodbye { lasts, has_forgotten: self.has_forgotten, form: self.form }
     }
 }
 
-/// Why bytes are no message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// A frame says that it is longer than any message.
+    /// The frame exceeds the maximum message size.
     #[error("a message of {bytes} bytes is longer than any of ours")]
     TooLong {
-        /// Its length.
+        /// Length of the frame.
         bytes: usize,
     },
     /// The bytes of a frame do not decode.
@@ -153,7 +155,7 @@ pub enum MessageError {
 }
 
 impl MembershipMessage {
-    /// The bytes that travel; long texts are cut.
+    /// Return the wire format. Long texts are cut.
     pub fn encode(&self) -> Vec<u8> {
         let body = postcard::to_stdvec(&self.cut()).expect("messages are plain data, which postcard always encodes");
         assert!(body.len() <= MESSAGE_BYTES_MAX, "texts and lists are cut so that every message fits");
@@ -168,7 +170,7 @@ impl MembershipMessage {
             MembershipMessage::Suspect { peer, cause } => {
                 MembershipMessage::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) }
             }
-            // A part of the peers does not show that none can bring anything.
+            // A subset of the peers does not prove that no peer can send.
             MembershipMessage::Stalled { call, peers, blocking: Blocking::Any } if peers.len() > PEERS_MAX => {
                 MembershipMessage::Stalled { call, peers: peers[..PEERS_MAX].to_vec(), blocking: Blocking::Nothing }
             }
@@ -207,7 +209,7 @@ pub(super) fn cut_end(mut text: String, bytes_max: usize) -> String {
     text
 }
 
-// The end of a traceback says most: where it happened, and what.
+// The end of a traceback is most informative: it holds the location and the error.
 fn cut_start(text: String, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text;
@@ -219,19 +221,19 @@ fn cut_start(text: String, bytes_max: usize) -> String {
     format!("…{}", &text[start..])
 }
 
-/// Bytes that came, on their way to being messages.
+/// Received bytes that are yet to be decoded.
 #[derive(Debug, Default)]
 pub struct MessageInbox {
     bytes: Vec<u8>,
 }
 
 impl MessageInbox {
-    /// Adds bytes that came.
+    /// Add received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole message.
+    /// Return the next complete message.
     pub fn pop(&mut self) -> Result<Option<MembershipMessage>, MessageError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let bytes = u32::from_le_bytes(*length) as usize;

@@ -1,14 +1,15 @@
-//! Membership: who is alive, who called what, and which failure is the job's.
+//! Membership: tracks which ranks are alive and which calls they make, and determines the job's failure.
 //!
-//! A star: every rank holds one connection to rank 0. Rank 0 runs a [`hub::Hub`], the others a [`spoke::Spoke`]: state
-//! machines that take events and the time, and give back messages to send and verdicts. The first failure that reaches
-//! the hub is the job's; every rank gets that one. Cost: one small message per rank and quarter of the heartbeat
-//! timeout; a failure reaches everybody in two hops. Needs connections that keep order and tell when the other end is
-//! gone.
+//! The topology is a star: every rank holds one connection to rank 0. Rank 0 runs a [`hub::Hub`], the other ranks a
+//! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and reports to
+//! their rank. The first failure that reaches the hub becomes the job's failure on all ranks.
 //!
-//! Where ranks have [replicas](crate::replicas), every replica of rank 0 is a hub with a star of its own: one of them
-//! lives as long as the job does. The lowest one speaks; the others know what it knows, and the next takes over when it
-//! is gone.
+//! Cost: one small message per rank and quarter of the heartbeat timeout. A failure reaches all ranks in two hops.
+//! Requires connections that preserve order and report when the other end closes.
+//!
+//! With [replicas](crate::replicas), every replica of rank 0 is a hub with its own star. At least one hub is alive as
+//! long as the job is. Only the lowest live hub sends messages other than heartbeats and goodbyes. The other hubs keep
+//! the same state, and the next one takes over when it dies.
 
 pub mod agreement;
 #[cfg(test)]
@@ -33,123 +34,123 @@ use crate::call::Header;
 use crate::fabric::{Blocking, JobFailure};
 use std::time::Duration;
 
-/// The times of the protocol.
+/// Timeouts of the protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct MembershipTiming {
-    /// How long the hub waits for the last rank to come.
+    /// Time that the hub waits for the last rank to join.
     pub join_timeout: Duration,
-    /// A rank silent for this long has failed.
+    /// A rank that is silent for this long has failed.
     pub heartbeat_timeout: Duration,
 }
 
 impl MembershipTiming {
-    /// Time between two heartbeats.
+    /// Return the interval between two heartbeats.
     pub fn heartbeat_interval(&self) -> Duration {
         self.heartbeat_timeout / 4
     }
 
-    /// Time between two looks at who is silent.
+    /// Return the interval between two checks for silent ranks.
     pub fn check_interval(&self) -> Duration {
         self.heartbeat_timeout / 16
     }
 }
 
-/// What happens to a machine.
+/// An input of a state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembershipEvent {
-    /// A connection to `peer` stands and is authenticated.
+    /// A connection to `peer` is established and authenticated.
     Connected {
         /// The rank at the other end.
         peer: usize,
     },
-    /// A message came.
+    /// A message arrived.
     Received {
-        /// From this rank.
+        /// The sender.
         peer: usize,
         /// The message.
         message: MembershipMessage,
     },
-    /// The connection to `peer` is gone.
+    /// The connection to `peer` is closed.
     Closed {
         /// The rank at the other end.
         peer: usize,
-        /// What the operating system said, as the cause of a failure.
+        /// The error of the operating system, used as the cause of a failure.
         cause: String,
     },
-    /// This rank asks for something.
+    /// A request of this rank.
     Request(MembershipRequest),
     /// Time has passed.
     Tick,
 }
 
-/// What a rank asks of its machine.
+/// A request of a rank to its own state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembershipRequest {
-    /// This rank saw `JobFailure` first.
+    /// This rank observed the failure first.
     Report(JobFailure),
     /// The link to `peer` closed.
     Suspect {
         /// The rank at the other end.
         peer: usize,
-        /// What the link said.
+        /// The error of the link.
         cause: String,
     },
     /// This rank waits in a collective for these peers.
     Stalled {
         /// The collective.
         header: Header,
-        /// Who is waited for.
+        /// The awaited peers.
         peers: Vec<usize>,
-        /// What the rank needs to continue.
+        /// The condition under which the rank continues.
         blocking: Blocking,
     },
-    /// What this rank called is not what a peer sent ahead of its data.
+    /// This rank's header differs from the header that a peer sent.
     Differs {
-        /// What this rank called.
+        /// This rank's header.
         mine: Header,
         /// The rank at the other end.
         peer: usize,
-        /// What it sent.
+        /// The peer's header.
         theirs: Header,
     },
     /// This rank leaves in good order.
     Leave,
 }
 
-/// What a machine wants done.
+/// An output of a state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembershipOutput {
     /// Send `message` to `to`.
     Send {
         /// The receiver.
         to: usize,
-        /// What to send.
+        /// The message.
         message: MembershipMessage,
     },
-    /// Every rank has come.
+    /// Every rank has joined.
     Complete,
-    /// The job has failed; given once.
+    /// The job has failed. Returned once.
     Failed(JobFailure),
-    /// A rank has died, but a replica of it lives; given once.
+    /// A rank has died, but a replica of it is alive. Returned once per rank.
     Lost(JobFailure),
-    /// This rank has left and nobody needs its machine any more.
+    /// This rank has left, and no other rank needs its state machine.
     Finished,
 }
 
-/// The failure of a rank, without a traceback.
+/// Return the failure of a rank, without a traceback.
 fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> JobFailure {
     let host = hosts.get(rank).cloned().unwrap_or_default();
     JobFailure::RankFailed { rank, host, cause: cause.into(), traceback: String::new() }
 }
 
-/// The failure of a rank that was silent for `silence`.
+/// Return the failure of a rank that was silent for `silence`.
 fn silent(rank: usize, hosts: &[String], silence: Duration) -> JobFailure {
     rank_failed(rank, hosts, format!("no heartbeat for {:.1} s", silence.as_secs_f64()))
 }
 
-/// A machine's own clockwork: when to beat, when to check the others, and whether this very process stood still
-/// (stopped, or its computer asleep), because then it cannot judge the silence of others for the time that it did not
-/// listen.
+/// Heartbeat clock of a state machine: the times of the next heartbeat and the next check. It also detects that this
+/// process was suspended (stopped, or its computer asleep). Then the rank cannot judge the silence of other ranks for
+/// that time.
 #[derive(Clone, Copy, Debug)]
 struct HeartbeatTiming {
     timing: MembershipTiming,

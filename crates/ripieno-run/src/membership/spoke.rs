@@ -1,4 +1,4 @@
-//! The machine of a rank's connection to a hub.
+//! State machine for a rank's connection to a hub.
 
 use super::inquiry::describe_pair;
 use super::message::WireHeader;
@@ -11,18 +11,18 @@ use crate::fabric::JobFailure;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a spoke knows of its hub.
+/// The spoke's view of its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bond {
-    /// The connection stands.
+    /// The connection is established.
     Held,
-    /// The hub has left in good order but still watches.
+    /// The hub has left in good order but still monitors the job.
     Lingering,
-    /// The hub is gone, or this rank is: it watches no more.
+    /// The hub or this rank has left. The hub no longer monitors this rank.
     Alone,
 }
 
-/// The machine of a rank's connection to a hub.
+/// State machine for a rank's connection to a hub.
 pub struct Spoke {
     rank: usize,
     hub: usize,
@@ -34,7 +34,7 @@ pub struct Spoke {
 }
 
 impl Spoke {
-    /// The machine of `rank`, whose connection to `hub` stands.
+    /// Return the machine of `rank`, which is connected to `hub`.
     pub fn new(rank: usize, hub: usize, hosts: Arc<[String]>, timing: MembershipTiming, now: Duration) -> Spoke {
         Spoke {
             rank,
@@ -47,23 +47,23 @@ impl Spoke {
         }
     }
 
-    /// The rank at the other end.
+    /// Return the rank at the other end.
     pub fn hub(&self) -> usize {
         self.hub
     }
 
-    /// Whether the hub is gone, or this rank is. Then nobody watches any more, and a closed link is all that tells of a
+    /// Return whether the hub or this rank has left. Then no hub monitors this rank, and only a closed link indicates a
     /// death.
     pub fn is_alone(&self) -> bool {
         self.bond == Bond::Alone
     }
 
-    /// When the machine wants its next tick.
+    /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
         if self.bond == Bond::Alone { Duration::MAX } else { self.pulse.next_check }
     }
 
-    /// Takes an event.
+    /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
             self.heard = now;
@@ -104,7 +104,7 @@ impl Spoke {
         self.let_go(rank_failed(self.hub, &self.hosts, cause))
     }
 
-    /// Goes on without the hub, whose end is a death unless it has left.
+    /// Continue without the hub. Its end counts as a death unless it has left.
     fn let_go(&mut self, death: JobFailure) -> Vec<MembershipOutput> {
         match std::mem::replace(&mut self.bond, Bond::Alone) {
             Bond::Held => vec![MembershipOutput::Lost(death)],
@@ -145,7 +145,7 @@ impl Spoke {
             }
             (MembershipRequest::Stalled { .. }, true) => vec![],
             (MembershipRequest::Leave, false) => {
-                // From here on it is the hub's part to hang up.
+                // From here on, the hub closes the connection.
                 self.bond = Bond::Alone;
                 vec![
                     MembershipOutput::Send { to: self.hub, message: history.lasts().goodbye() },

@@ -1,4 +1,4 @@
-//! The promises of the protocol, on a world of machines whose messages and clock the test holds.
+//! Tests of the protocol's guarantees. The test controls the messages and the clock of all machines.
 
 mod replicas;
 
@@ -18,7 +18,7 @@ struct MembershipWorld {
     /// Ranks that neither run nor answer.
     frozen: Vec<usize>,
     replicas: Replicas,
-    /// Who has died, as each rank was told.
+    /// Dead ranks, as reported to each rank.
     losses: Vec<Vec<usize>>,
 }
 
@@ -51,7 +51,7 @@ impl MembershipWorld {
         MembershipWorld::replicated(world_size, 1)
     }
 
-    /// A world that has met: every rank has connected to every hub, to rank 0 last.
+    /// Return a connected world: every rank has connected to every hub, to rank 0 last.
     fn replicated(world_size: usize, replicas: usize) -> MembershipWorld {
         let mut world = MembershipWorld::with_replicas(world_size, replicas);
         let hubs: Vec<usize> = world.replicas.of(0).collect();
@@ -89,7 +89,7 @@ impl MembershipWorld {
         self.deliver();
     }
 
-    /// Every message goes through its bytes; frozen ranks get none.
+    /// Encode and decode every message. Frozen ranks receive none.
     fn deliver(&mut self) {
         while let Some((peer, to, message)) = self.wire.pop_front() {
             let mut inbox = MessageInbox::default();
@@ -263,7 +263,7 @@ fn of_form(header: Header, form: u32) -> Header {
     Header { call: Call { form, ..header.call }, ..header }
 }
 
-/// Has `rank` call `header`, whose form stands for `words`.
+/// Let `rank` call `header`, with `words` as the description of its form.
 fn give(world: &mut MembershipWorld, rank: usize, header: Header, words: &str) {
     world.ranks[rank].1.note_form(header.call.form, &|| words.to_string());
     if header.call.concerns_all() {
@@ -367,7 +367,7 @@ fn leaving_is_no_failure_until_somebody_waits_for_more() {
     world.frozen.push(1);
     world.event(0, MembershipEvent::Closed { peer: 1, cause: "closed".into() });
     world.pass(Duration::from_secs(5));
-    // The link still holds what rank 1 sent for collective 4.
+    // The link still holds the data that rank 1 sent for collective 4.
     world.request(2, stalled(barrier(4), vec![1]));
     assert!(world.failures.iter().all(Option::is_none));
 
@@ -438,7 +438,7 @@ fn of(communicator: u32, header: Header) -> Header {
     Header { communicator, ..header }
 }
 
-/// `rank` waits for a message of any of `peers`.
+/// `rank` waits for a message from any of `peers`.
 fn waits_for_any(rank: usize, peers: Vec<usize>) -> MembershipRequest {
     MembershipRequest::Stalled { header: message_to(rank as u32, 0), peers, blocking: Blocking::Any }
 }

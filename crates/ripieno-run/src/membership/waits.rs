@@ -1,12 +1,12 @@
-//! Ranks that wait for each other: found when all ranks of a circle have been stalled at one moment, each in a call
-//! that the rank it waits for has not come to, or is in with it: of the circle one at least waits for another that has
-//! not come.
+//! Deadlock detection: finds cycles of ranks that wait for each other.
 //!
-//! A rank that waits for a message of any of several ranks is stuck once all of these are.
+//! All ranks of a cycle must have been stalled at the same time. Each rank waits in a call that the next rank has not
+//! reached, or in a common call. At least one rank of the cycle must wait for a rank that has not reached its call. A
+//! rank that waits for a message from any of several ranks is stuck once all of them are stuck.
 //!
-//! A rank that is blocked does nothing else, so a circle of such ranks ends never. A rank reports about once a second
-//! that it still waits; its report says that it has waited for a second. Ranks that are in flight with several calls at
-//! once are not judged: what they wait for may come in any order.
+//! A blocked rank does nothing else, so such a cycle never resolves. A blocked rank reports about once a second; the
+//! report states that it has waited for one second. Ranks with several calls in flight are excluded, because the
+//! awaited data may arrive in any order.
 
 use super::inquiry::name_ranks;
 use crate::call::{CollectiveId, Header};
@@ -14,10 +14,10 @@ use crate::fabric::Blocking;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A rank that has not said for so long that it waits has continued: it says so about once a second.
+/// A rank without a report for this long has continued. Blocked ranks report about once a second.
 const FORGOTTEN: Duration = Duration::from_secs(3);
 
-/// What blocked ranks wait for.
+/// The waits of blocked ranks.
 #[derive(Debug, Default)]
 pub struct BlockedWaits {
     by_rank: BTreeMap<usize, BlockedWait>,
@@ -27,14 +27,14 @@ pub struct BlockedWaits {
 struct BlockedWait {
     header: Header,
     peers: Vec<usize>,
-    /// Each of the peers is needed, or one of them.
+    /// Whether any one of the peers suffices. Otherwise all of them are needed.
     is_for_any: bool,
     first: Duration,
     last: Duration,
 }
 
 impl BlockedWaits {
-    /// Notes that `rank` has waited in `header` for `peers`, and what it needs to continue.
+    /// Record that `rank` waits in `header` for `peers`, and the condition under which it continues.
     pub fn note(&mut self, now: Duration, rank: usize, header: Header, peers: &[usize], blocking: Blocking) {
         if blocking == Blocking::Nothing {
             return;
@@ -44,8 +44,8 @@ impl BlockedWaits {
         self.by_rank.insert(rank, BlockedWait { header, peers: peers.to_vec(), is_for_any, first, last: now });
     }
 
-    /// Says who waits for whom, if `from` is one of a circle of ranks that wait for each other. `is_absent` tells
-    /// whether a rank is known not to have come to a collective since the given time.
+    /// Return a description of a deadlock cycle that contains `from`, if one exists. `is_absent` returns whether a rank
+    /// is known not to have reached a collective since the given time.
     pub fn circle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
         let mut circle = vec![from];
         let mut seen = vec![from];
@@ -64,8 +64,8 @@ impl BlockedWaits {
         }
     }
 
-    /// The ranks that can never continue, if `from` is one of them and one waits for a message of any of several: those
-    /// that are left when all are taken out for which a rank that is not stuck may do something.
+    /// Return the ranks that can never continue, if `from` is one of them and one of them waits for any of several
+    /// peers. Ranks that a rank outside the set may unblock are removed repeatedly; the remaining ranks are stuck.
     fn stuck_with(
         &self,
         from: usize,
@@ -95,7 +95,7 @@ impl BlockedWaits {
         (stuck.contains(&from) && has_any && self.is_at_one_moment(&stuck)).then_some(stuck)
     }
 
-    /// Whether the last rank of `circle` waits, over any others, for the first.
+    /// Return whether the last rank of `circle` waits, possibly through other ranks, for the first one.
     fn reaches(
         &self,
         rank: usize,
@@ -109,7 +109,7 @@ impl BlockedWaits {
         }
         for &peer in &wait.peers {
             let closes = peer == circle[0] && circle.len() > 1;
-            // The first waits for one that has not come to where it is, so this is more than a slow collective.
+            // The first rank waits for a rank that has not reached its call, so this is more than a slow collective.
             let is_held = |peer| circle.len() > 1 && self.are_together(rank, peer);
             if (!closes && seen.contains(&peer)) || !(is_held(peer) || self.is_owed(rank, peer, is_absent)) {
                 continue;
@@ -130,23 +130,23 @@ impl BlockedWaits {
         false
     }
 
-    /// Whether both wait in one collective, in which the one holds up the other.
+    /// Return whether both ranks wait in the same collective, where each can delay the other.
     fn are_together(&self, rank: usize, peer: usize) -> bool {
         let wait = |rank| self.by_rank.get(&rank).map(|wait| wait.header);
         let (Some(mine), Some(theirs)) = (wait(rank), wait(peer)) else { return false };
         mine.call.concerns_all() && theirs.call.concerns_all() && mine.collective_id() == theirs.collective_id()
     }
 
-    /// Whether `peer`, which waits elsewhere, has not come to what `rank` waits in.
+    /// Return whether `peer` waits elsewhere and has not reached the call of `rank`.
     fn is_owed(&self, rank: usize, peer: usize, is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool) -> bool {
         let (Some(mine), Some(theirs)) = (self.by_rank.get(&rank), self.by_rank.get(&peer)) else { return false };
         let (call, other) = (mine.header.call, theirs.header.call);
         if call.concerns_all() {
-            // Messages have numbers of their own.
+            // Messages have separate sequence numbers.
             let is_there = other.concerns_all() && theirs.header.collective_id() == mine.header.collective_id();
             return !is_there && is_absent(peer, mine.header.collective_id(), theirs.first);
         }
-        // The two may be the ends of one message that is just slow: then both name the same receiver.
+        // The two may be the ends of one slow message. Then both name the same receiver.
         let is_one_message = !other.concerns_all()
             && mine.header.communicator == theirs.header.communicator
             && call.receiver() == other.receiver()

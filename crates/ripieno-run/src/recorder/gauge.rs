@@ -1,7 +1,7 @@
-//! The gauge: what any other thread may read of a recorder at any time, also while a call goes on.
+//! Communication gauge: counters of a recorder that any thread can read at any time, even during a call.
 //!
-//! Nothing is counted until somebody reads, and a call then costs one look at a flag. From then on each call and each
-//! wait takes a lock that is free but for the moments of reading.
+//! Counting starts with the first read. Before that, a call costs one check of a flag. Afterwards each call and each
+//! wait takes a lock, which is only contended during reads.
 
 use super::record::CollectiveRecord;
 use crate::executor::RunTraffic;
@@ -10,54 +10,54 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What a rank has communicated since somebody first read, and what it is at.
+/// Communication of a rank since the first read, and its current call.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// Calls that ended well.
+    /// Number of successful calls.
     pub call_count: u64,
-    /// Payload bytes that reached this rank.
+    /// Payload bytes received by this rank.
     pub received_bytes: u64,
-    /// Time of the program inside calls, of short ones since they first waited.
+    /// Time that the program spent in calls. A short call counts from its first wait.
     pub called: Duration,
-    /// Time of that in which nothing moved.
+    /// Part of this time without data movement.
     pub waited: Duration,
-    /// How long the program has waited for each peer, by rank; ranks beyond the end were never waited for.
+    /// Time that the program waited for each peer, by rank. Missing entries at the end are zero.
     pub waited_for: Vec<Duration>,
-    /// Payload bytes that left for each peer, likewise.
+    /// Payload bytes sent to each peer, by rank. Missing entries at the end are zero.
     pub sent_to: Vec<u64>,
-    /// How often each algorithm ran, and what this rank sent by it.
+    /// Number of runs and bytes sent by this rank, per algorithm.
     pub usage: Vec<LinkUsage>,
-    /// The call that the program is in, if it is long enough to be seen.
+    /// The current call of the program, if it lasts long enough to be observed.
     pub current: Option<Current>,
 }
 
-/// What an algorithm was used for.
+/// Usage of one algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkUsage {
-    /// Of which collective.
+    /// The collective.
     pub collective: Collective,
-    /// Its name.
+    /// Name of the algorithm.
     pub algorithm: &'static str,
-    /// How often it ran to its end.
+    /// Number of completed runs.
     pub call_count: u64,
-    /// Payload bytes that left this rank.
+    /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
 }
 
-/// A call that goes on.
+/// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Current {
-    /// Which collective.
+    /// The collective.
     pub collective: Collective,
-    /// Since when; of a short call, since it first waited.
+    /// Start time. For a short call: start of its first wait.
     pub since: Option<Duration>,
-    /// How long it has waited before its last wait.
+    /// Waiting time before the current wait.
     waited: Duration,
-    /// The peer that it waits for, and since when.
+    /// The awaited peer and the start of the wait.
     pub waits: Option<(usize, Duration)>,
 }
 
-/// See above.
+/// Counters that other threads can read. See the module documentation.
 #[derive(Debug, Default)]
 pub struct Gauge {
     is_read: AtomicBool,
@@ -65,7 +65,7 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// What was counted, as it stands `now`; the first time nothing.
+    /// Return the counters at time `now`. The first read returns zeros.
     pub fn read(&self, now: Duration) -> Reading {
         self.is_read.store(true, Ordering::Relaxed);
         let mut reading = self.lock().clone();
@@ -75,7 +75,7 @@ impl Gauge {
         reading
     }
 
-    /// What counts, if somebody reads.
+    /// Return the locked counters, or `None` if they were never read.
     #[inline]
     pub(super) fn counting(&self) -> Option<MutexGuard<'_, Reading>> {
         self.is_read.load(Ordering::Relaxed).then(|| self.lock())
@@ -87,17 +87,17 @@ impl Gauge {
 }
 
 impl Reading {
-    /// Payload bytes that left this rank.
+    /// Return the number of payload bytes sent by this rank.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_to.iter().sum()
     }
 
-    /// The program enters the call of `record`, `since` then if that is known.
+    /// Record that the program enters the call of `record`, at time `since` if known.
     pub(super) fn enter(&mut self, record: &CollectiveRecord, since: Option<Duration>) {
         self.current = Some(Current { collective: record.collective, since, waited: Duration::ZERO, waits: None });
     }
 
-    /// Nothing moves since `since`, because of `peer`.
+    /// Record that no data moves since `since`, because of `peer`.
     pub(super) fn begin_wait(&mut self, peer: usize, since: Duration) {
         if let Some(current) = &mut self.current {
             let begin = *current.since.get_or_insert(since);
@@ -105,7 +105,7 @@ impl Reading {
         }
     }
 
-    /// Something moves again.
+    /// Record that data moves again.
     pub(super) fn end_wait(&mut self, until: Duration) {
         if let Some(current) = &mut self.current
             && let Some((_, since)) = current.waits.take()
@@ -114,14 +114,14 @@ impl Reading {
         }
     }
 
-    /// A wait from `since` until `until` was for `peer`, as one of so many.
+    /// Add a wait for `peer` from `since` until `until`. The time is divided by `peer_count`.
     pub(super) fn waited_for(&mut self, peer: usize, since: Duration, until: Duration, peer_count: u32) {
-        // Before that the program did not wait itself.
+        // Before that time the program itself did not wait.
         let entered = self.current.and_then(|current| current.since).unwrap_or_default();
         *at(&mut self.waited_for, peer) += until.saturating_sub(since.max(entered)) / peer_count;
     }
 
-    /// The program has left its call, `now` if there are times of it.
+    /// Record that the program left its call. `now` is only read if the call has a start time.
     pub(super) fn left(&mut self, now: impl FnOnce() -> Duration) {
         if let Some(current) = self.current.take()
             && current.since.is_some()
@@ -141,7 +141,7 @@ impl Reading {
         self.waited += (current.waited + waits).min(called);
     }
 
-    /// A call has ended well, which has sent so many bytes to these peers.
+    /// Record a successful call and the bytes that it sent to each peer.
     pub(super) fn count(
         &mut self,
         record: &CollectiveRecord,
@@ -163,7 +163,7 @@ impl Reading {
     }
 }
 
-/// The place of `peer`.
+/// Return the entry of `peer`. Extend the list if needed.
 fn at<T: Clone + Default>(by_peer: &mut Vec<T>, peer: usize) -> &mut T {
     if by_peer.len() <= peer {
         by_peer.resize(peer + 1, T::default());

@@ -1,9 +1,9 @@
-//! The flight recorder: the last collectives of this rank, how long each waited, and for whom.
+//! Flight recorder: the last collectives of this rank, with their waiting times and the awaited peers.
 //!
-//! Always on: [`Recorder::begin`] and [`Recorder::end`] write one cache line of a ring that was there before; they look
-//! at no clock and allocate nothing. Times are those that the executor learns anyway: of long calls and of calls that
-//! wait. A short call that never waited has none; it lies between its neighbours'. A recorder that is *clocked* is
-//! given the time of every call.
+//! The recorder is always on. [`Recorder::begin`] and [`Recorder::end`] write one cache line of a preallocated ring.
+//! They read no clock and do not allocate. The executor reads the clock anyway for long calls and for calls that wait,
+//! and the recorder uses these times. A short call that never waited has no times; it lies between its neighbors. A
+//! *clocked* recorder receives the times of every call.
 
 mod gauge;
 mod record;
@@ -19,19 +19,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use waits::StallRecord;
 
-/// How many collectives are kept unless told otherwise.
+/// Default number of recorded collectives.
 pub const KEPT_COUNT: usize = 4096;
 
 /// The last collectives of one rank.
 #[derive(Debug)]
 pub struct Recorder {
-    /// Whether the executor gives the time of every call.
+    /// Whether the executor supplies the times of every call.
     pub is_clocked: bool,
-    /// What other threads may read at any time.
+    /// Counters that other threads can read at any time.
     pub gauge: Arc<Gauge>,
-    /// Whether the program itself waits for what is in flight.
+    /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
-    /// As many as a power of two.
+    /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,
     begun_count: u64,
     waits: StallRecord,
@@ -48,7 +48,7 @@ impl Default for Recorder {
 }
 
 impl Recorder {
-    /// A recorder of the last `kept_count` collectives, rounded up to a power of two, and as many waits.
+    /// Return a recorder for the last `kept_count` collectives, rounded up to a power of two, and equally many waits.
     pub fn new(kept_count: usize) -> Recorder {
         let kept_count = kept_count.max(1).next_power_of_two();
         Recorder {
@@ -61,7 +61,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that the collective of `record` begins as number `sequence`; `start` if it is known.
+    /// Record that the collective of `record` begins as number `sequence`, at time `start` if known.
     #[inline]
     pub fn begin(&mut self, record: &CollectiveRecord, sequence: u64, start: Option<Duration>) -> OpenRecord {
         let ticket = OpenRecord(self.begun_count);
@@ -71,7 +71,7 @@ impl Recorder {
         ticket
     }
 
-    /// Notes that from `since` on nothing of a collective moves, because of `wants`.
+    /// Record that a collective is stalled since `since` because of `wants`.
     pub fn begin_wait(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) {
         let first = self.waits.begin(ticket, wants, since);
         if self.is_awaited
@@ -81,9 +81,10 @@ impl Recorder {
         }
     }
 
-    /// Notes that something moves again, or that nobody waits any longer; nothing if no wait has begun.
+    /// Record that the collective moves again, or that the wait ended otherwise. Does nothing if no wait has begun.
     ///
-    /// The time is divided evenly among the peers whose bytes were awaited or, where none were, that took none.
+    /// The time is divided evenly among the peers from which bytes were awaited. If there are none, it is divided among
+    /// the peers that accepted no bytes.
     pub fn end_wait(&mut self, ticket: OpenRecord, until: Duration) {
         let mut counting = if self.is_awaited { self.gauge.counting() } else { None };
         let ended = self.waits.end(ticket, until, |peer, since, peer_count| {
@@ -98,7 +99,8 @@ impl Recorder {
         }
     }
 
-    /// Notes that the program itself waits for a collective now, since `since` or since that began, if it is known.
+    /// Record that the program itself waits for the collective from now on, or since `since` or the start of the
+    /// collective if known.
     #[inline(always)]
     pub fn enter(&mut self, ticket: OpenRecord, since: Option<Duration>) {
         self.is_awaited = true;
@@ -111,7 +113,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that the program goes on.
+    /// Record that the program continues.
     #[inline]
     pub fn leave(&mut self, now: impl FnOnce() -> Duration) {
         self.is_awaited = false;
@@ -120,7 +122,7 @@ impl Recorder {
         }
     }
 
-    /// Notes that a collective has ended well, and what it sent to each peer.
+    /// Record a successful collective and the bytes sent to each peer.
     #[inline]
     pub fn count(&self, record: &CollectiveRecord, traffic: &RunTraffic, sent: impl Iterator<Item = (usize, usize)>) {
         if let Some(mut counting) = self.gauge.counting() {
@@ -128,8 +130,8 @@ impl Recorder {
         }
     }
 
-    /// Notes how a collective ended, and returns how long it took; if nobody has looked at the clock before and it
-    /// ended well, nobody does now.
+    /// Record the outcome of a collective and return its duration. If the start time is unknown and the collective
+    /// succeeded, no clock is read.
     #[inline]
     pub fn end(
         &mut self,
@@ -148,8 +150,8 @@ impl Recorder {
         self.close(ticket, now)
     }
 
-    /// The latest records, at most `count`, oldest first, each with its number among all that this rank began. What is
-    /// in flight stands as it does `now`.
+    /// Return the latest records, at most `count`, oldest first, each with its number among all records of this rank.
+    /// Records in flight include their waiting time until `now`.
     pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, CollectiveRecord)> {
         let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
         (self.begun_count - kept..self.begun_count).map(move |number| {
@@ -164,12 +166,12 @@ impl Recorder {
         })
     }
 
-    /// The latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
+    /// Return the latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
     pub fn waits(&self) -> impl Iterator<Item = &StallInterval> {
         self.waits.latest()
     }
 
-    /// How long this rank has waited for each peer, by rank; ranks beyond the end were never waited for.
+    /// Return the time that this rank waited for each peer, by rank. Missing entries at the end are zero.
     pub fn waited_for(&self) -> &[Duration] {
         self.waits.by_peer()
     }
@@ -187,7 +189,7 @@ impl Recorder {
         self.record(ticket)?.elapsed()
     }
 
-    /// The record of a ticket; `None` when as many have begun since as are kept.
+    /// Return the record of a ticket, or `None` if newer records have overwritten it.
     fn record(&mut self, OpenRecord(number): OpenRecord) -> Option<&mut CollectiveRecord> {
         let slot = self.slot(number);
         (self.begun_count - number <= self.ring.len() as u64).then(|| &mut self.ring[slot])

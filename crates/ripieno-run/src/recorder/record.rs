@@ -1,60 +1,60 @@
-//! A record: one collective of one rank, in one cache line.
+//! A record of one collective of one rank, in one cache line.
 
 use crate::call::{Element, Header};
 use ripieno_plan::{Algorithm, Collective, Op};
 use std::fmt;
 use std::time::Duration;
 
-/// A time that nobody looked at.
+/// Marks an unknown time.
 const UNKNOWN_NS: u64 = u64::MAX;
-/// Nobody.
+/// Marks a missing peer.
 const NO_PEER: u32 = u32::MAX;
 
-/// How a collective stands.
+/// State of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CollectiveOutcome {
-    /// It has not ended.
+    /// The collective has not ended.
     InFlight,
-    /// It ended well.
+    /// The collective succeeded.
     Done,
     /// The job failed.
     Failed,
-    /// The user did not want to wait any longer.
+    /// The user interrupted the wait.
     Interrupted,
 }
 
-/// One collective of one rank. Times are the fabric's.
+/// One collective of one rank. All times are on the fabric's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct CollectiveRecord {
-    /// The number that it has on every rank that takes part.
+    /// Sequence number, which is equal on all participating ranks.
     pub sequence: u64,
-    /// Size of what this rank gave, or where nothing else says so, of what the call is about.
+    /// Bytes that this rank contributed. If unknown: size of the call's data.
     pub bytes: u64,
     start_ns: u64,
     end_ns: u64,
     waiting_ns: u64,
-    /// Which communicator; 0 is that of all ranks.
+    /// The communicator; 0 is the communicator of all ranks.
     pub communicator: u32,
-    /// Of a message: who gets it.
+    /// Receiver of a message.
     receiver: u32,
     waited_for: u32,
-    /// How many others this rank exchanges bytes with.
+    /// Number of ranks that this rank exchanges bytes with.
     pub peer_count: u16,
-    /// Which collective.
+    /// The collective.
     pub collective: Collective,
     algorithm: u8,
-    /// Type of the elements.
+    /// Element type.
     pub element: Element,
-    /// How elements combine, where they do.
+    /// Reduction operation, if the collective reduces.
     pub op: Option<Op>,
-    /// How it stands.
+    /// State of the collective.
     pub outcome: CollectiveOutcome,
 }
 
 impl CollectiveOutcome {
-    /// The name that users know.
+    /// Return the public name of the state.
     pub fn name(self) -> &'static str {
         match self {
             CollectiveOutcome::InFlight => "in flight",
@@ -66,7 +66,7 @@ impl CollectiveOutcome {
 }
 
 impl CollectiveRecord {
-    /// What a ring holds before anything has begun.
+    /// Initial entry of the ring.
     pub(super) const EMPTY: CollectiveRecord = CollectiveRecord {
         sequence: 0,
         bytes: 0,
@@ -84,7 +84,8 @@ impl CollectiveRecord {
         outcome: CollectiveOutcome::InFlight,
     };
 
-    /// Of a collective that has not begun, on `bytes` of this rank's memory and with `peer_count` others.
+    /// Return a record of a collective that has not begun. It uses `bytes` of this rank's memory and exchanges data
+    /// with `peer_count` peers.
     pub fn of(header: &Header, bytes: u64, peer_count: u16) -> CollectiveRecord {
         let call = &header.call;
         CollectiveRecord {
@@ -101,13 +102,13 @@ impl CollectiveRecord {
         }
     }
 
-    /// The same collective as number `sequence`; `start` if that is known.
+    /// Return the record as begun, with number `sequence` and the start time if known.
     #[inline]
     pub(super) fn begun(&self, sequence: u64, start: Option<Duration>) -> CollectiveRecord {
         CollectiveRecord { sequence, start_ns: start.map_or(UNKNOWN_NS, nanoseconds), ..*self }
     }
 
-    /// Whether every rank takes part.
+    /// Return whether all ranks take part.
     #[inline]
     pub(crate) fn concerns_all(&self) -> bool {
         self.receiver == NO_PEER
@@ -131,7 +132,7 @@ impl CollectiveRecord {
         self.start_ns != UNKNOWN_NS
     }
 
-    /// The name of the algorithm.
+    /// Return the name of the algorithm.
     pub fn algorithm(&self) -> &'static str {
         if self.collective == Collective::SparseReduce {
             return "butterfly";
@@ -142,32 +143,32 @@ impl CollectiveRecord {
         Algorithm::by_index(self.collective, self.algorithm).map_or("unknown algorithm", |algorithm| algorithm.name)
     }
 
-    /// When it began; of a short call, when it began to wait, and `None` if it never did.
+    /// Return the start time. For a short call it is the start of the first wait, or `None` without a wait.
     pub fn start(&self) -> Option<Duration> {
         known(self.start_ns)
     }
 
-    /// When it ended, or ended its last wait; `None` as for [`CollectiveRecord::start`].
+    /// Return the end time. For a short call it is the end of the last wait, or `None` without a wait.
     pub fn end(&self) -> Option<Duration> {
         known(self.end_ns)
     }
 
-    /// How long it took; `None` where times are not known.
+    /// Return the duration, or `None` if the times are unknown.
     pub fn elapsed(&self) -> Option<Duration> {
         Some(self.end()?.saturating_sub(self.start()?))
     }
 
-    /// How long nothing moved.
+    /// Return the total time without data movement.
     pub fn waiting(&self) -> Duration {
         Duration::from_nanos(self.waiting_ns)
     }
 
-    /// How long it took besides; `None` where times are not known.
+    /// Return the duration minus the waiting time, or `None` if the times are unknown.
     pub fn moving(&self) -> Option<Duration> {
         Some(self.elapsed()?.saturating_sub(self.waiting()))
     }
 
-    /// The peer that it waited for longest, if it waited.
+    /// Return the peer with the longest waiting time, if the collective waited.
     pub fn waited_for(&self) -> Option<usize> {
         (self.waited_for != NO_PEER).then_some(self.waited_for as usize)
     }
@@ -176,7 +177,7 @@ impl CollectiveRecord {
         self.bytes / self.element.size_bytes() as u64
     }
 
-    /// What it is: `allreduce #412 (ring, sum of float32 × 1048576)`.
+    /// Write the collective in the form `allreduce #412 (ring, sum of float32 × 1048576)`.
     fn describe(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (number, algorithm) = (self.sequence, self.algorithm());
         match self.collective {
@@ -214,7 +215,7 @@ impl fmt::Display for CollectiveRecord {
     }
 }
 
-/// A time in the unit that makes it readable.
+/// Formats a duration with a readable unit.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {

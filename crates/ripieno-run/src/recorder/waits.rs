@@ -1,25 +1,25 @@
-//! Who was waited for: sums per peer, and the latest waits one by one.
+//! Waiting times: totals per peer and a list of the latest waits.
 
 use super::OpenRecord;
 use crate::fabric::Want;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Shorter waits count, but are not kept one by one.
+/// Minimum duration of a listed wait. Shorter waits only count in the totals.
 pub const NOTED_WAIT: Duration = Duration::from_micros(20);
 
-/// A time in which nothing of a collective moved.
+/// An interval without data movement of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StallInterval {
-    /// Of which record.
+    /// Number of the record.
     pub number: u64,
-    /// For whom; of several peers the first.
+    /// The awaited peer, or the first of several.
     pub peer: u32,
-    /// For how many peers.
+    /// Number of awaited peers.
     pub peer_count: u32,
-    /// From when, on the fabric's clock.
+    /// Start of the wait, on the fabric's clock.
     pub since: Duration,
-    /// Until when.
+    /// End of the wait.
     pub until: Duration,
 }
 
@@ -28,16 +28,16 @@ pub(super) struct StallRecord {
     latest: VecDeque<StallInterval>,
     kept_count: usize,
     by_peer: Vec<Duration>,
-    /// Of the collectives that have waited and not ended.
+    /// Accounts of the collectives that have waited and not ended.
     accounts: Vec<Account>,
     spare: Vec<Account>,
 }
 
-/// What one collective has waited for each peer.
+/// Waiting times of one collective per peer.
 #[derive(Debug, Default)]
 struct Account {
     ticket: OpenRecord,
-    /// Since when it waits, if it does.
+    /// Start of the current wait, if any.
     since: Option<Duration>,
     shares: Vec<WaitShare>,
 }
@@ -46,7 +46,7 @@ struct Account {
 struct WaitShare {
     peer: usize,
     waited: Duration,
-    /// Whether the peer is waited for now.
+    /// Whether the collective currently waits for this peer.
     is_awaited: bool,
 }
 
@@ -61,7 +61,7 @@ impl StallRecord {
         }
     }
 
-    /// Begins a wait of `ticket`, unless it waits already, and says for whom; of several peers the first.
+    /// Begin a wait of `ticket`, unless it already waits. Return the first awaited peer.
     pub fn begin(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) -> Option<usize> {
         let known = self.accounts.iter().position(|account| account.ticket == ticket).unwrap_or_else(|| {
             self.accounts.push(Account { ticket, ..self.spare.pop().unwrap_or_default() });
@@ -71,8 +71,8 @@ impl StallRecord {
         self.accounts[known].awaited().next()
     }
 
-    /// Ends the wait of `ticket`, if there is one: when it began, and the peer that it has waited for longest so far.
-    /// `tell` is told whom it was for, since when, and how many they were.
+    /// End the wait of `ticket`, if any. Return its start and the peer with the longest total so far. The callback
+    /// receives each awaited peer, the start of the wait and the number of awaited peers.
     pub fn end(
         &mut self,
         ticket: OpenRecord,
@@ -103,13 +103,13 @@ impl StallRecord {
         Some((since, account.longest(Duration::ZERO)))
     }
 
-    /// The first peer that `ticket` waits for, if it does.
+    /// Return the first peer that `ticket` waits for, if any.
     pub fn awaited_by(&self, ticket: OpenRecord) -> Option<usize> {
         let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
         account.since.and(account.awaited().next())
     }
 
-    /// As [`StallRecord::end`] would say `now`.
+    /// Return the result of [`StallRecord::end`] for time `now` without ending the wait.
     pub fn so_far(&self, ticket: OpenRecord, now: Duration) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter().find(|account| account.ticket == ticket)?;
         let since = account.since?;
@@ -117,13 +117,13 @@ impl StallRecord {
         Some((since, account.longest(now.saturating_sub(since) / peer_count)))
     }
 
-    /// Whether any collective that has not ended has waited.
+    /// Return whether any unfinished collective has waited.
     #[inline]
     pub fn has_accounts(&self) -> bool {
         !self.accounts.is_empty()
     }
 
-    /// Ends the account of `ticket`.
+    /// Remove the account of `ticket`.
     pub fn forget(&mut self, ticket: OpenRecord) {
         let Some(known) = self.accounts.iter().position(|account| account.ticket == ticket) else { return };
         let mut account = self.accounts.swap_remove(known);
@@ -160,10 +160,10 @@ impl Account {
         self.shares.iter().filter(|share| share.is_awaited).map(|share| share.peer)
     }
 
-    /// The peer that was waited for longest, if those that are awaited now are given `more`.
+    /// Return the peer with the longest total, after adding `more` to all currently awaited peers.
     fn longest(&self, more: Duration) -> Option<usize> {
         let waited = |share: &WaitShare| share.waited + if share.is_awaited { more } else { Duration::ZERO };
-        // Of equals the first.
+        // On a tie, the first peer.
         let longest = self.shares.iter().rev().max_by_key(|share| waited(share));
         longest.map(|share| share.peer)
     }

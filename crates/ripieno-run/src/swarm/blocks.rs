@@ -1,27 +1,27 @@
-//! What a value is made of: the digests of its blocks, and which of them lie somewhere already.
+//! Block digests of a value, and the search for blocks that are already present.
 
 use super::frame::{Digest, digest};
 use ripieno_plan::swarm::Have;
 
-/// The digests of the blocks of a value.
+/// Digests of the blocks of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDigests {
-    /// The length of the value.
+    /// Size of the value in bytes.
     pub bytes: usize,
-    /// The length of all blocks but the last.
+    /// Size of all blocks except the last, in bytes.
     pub block_bytes: usize,
-    /// One of each block.
+    /// One digest per block.
     pub digests: Vec<Digest>,
 }
 
 impl BlockDigests {
-    /// Those of a value.
+    /// Compute the digests of a value.
     pub fn of(value: &[u8], block_bytes: usize) -> BlockDigests {
         assert!(block_bytes > 0, "a block has a byte at least");
         BlockDigests { bytes: value.len(), block_bytes, digests: value.chunks(block_bytes).map(digest).collect() }
     }
 
-    /// Those that stand at their places in `bytes`.
+    /// Return the blocks that `bytes` contains at their positions.
     pub fn found_in(&self, bytes: &[u8]) -> Have {
         let mut have = Have::none(self.digests.len());
         let right = bytes.chunks(self.block_bytes).zip(&self.digests).enumerate();
@@ -29,12 +29,12 @@ impl BlockDigests {
         have
     }
 
-    /// Whether these are the bytes of a block.
+    /// Return whether `bytes` are the contents of a block.
     pub fn is_block(&self, block: usize, bytes: &[u8]) -> bool {
         self.digests.get(block).is_some_and(|expected| digest(bytes) == *expected)
     }
 
-    /// How long those blocks are together.
+    /// Return the total size of the given blocks in bytes.
     pub fn bytes_of(&self, have: &Have) -> usize {
         let last_bytes = self.bytes - self.digests.len().saturating_sub(1) * self.block_bytes;
         match self.digests.len().checked_sub(1) {

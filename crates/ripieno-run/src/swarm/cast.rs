@@ -1,4 +1,4 @@
-//! One value on its way: its node, its bytes as far as they are here, and the digests of its blocks.
+//! One broadcast on a rank: its swarm node, the bytes received so far, and the block digests.
 
 use super::frame::{Digest, digest};
 use super::meter::Meter;
@@ -10,17 +10,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bytes of a value.
+/// Memory of a value.
 pub(super) enum Holding<M> {
-    /// What is to come is not known yet.
+    /// The size of the value is not known yet.
     Awaited,
     Coming(M),
-    /// At the root, which has still to write the rest: the blocks of which digests are known are there.
+    /// On the root, which still writes the value. Only the blocks with digests are complete.
     Filling(Arc<M>),
     Here(Arc<M>),
 }
 
-/// Where a rank stands that waits for the one that fetches for its host.
+/// State of a rank that waits for the leader of its host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HostSharing {
     Asked { since: Duration },
@@ -29,40 +29,40 @@ pub(super) enum HostSharing {
 
 pub(super) struct BroadcastRun<M> {
     pub(super) root: usize,
-    /// Who fetches for this host, if that is not this rank.
+    /// The rank that fetches for this host, unless this rank does.
     pub(super) leader: Option<usize>,
     pub(super) sharing: Option<HostSharing>,
-    /// Ranks of this host that wait for this one.
+    /// Ranks of this host that wait for this rank.
     pub(super) sharers: BTreeSet<usize>,
-    /// Ranks of this host that have mapped it, and where it lay when they were told.
+    /// Ranks of this host that have mapped the value, each with the location last sent to it.
     pub(super) mappers: BTreeMap<usize, MemoryPlace>,
     pub(super) has_failed: bool,
-    /// None until this rank wants the value, or others need this rank for it.
+    /// `None` until this rank wants the value or other ranks need this rank for it.
     pub(super) node: Option<SwarmNode>,
     pub(super) holding: Holding<M>,
-    /// As far as they are known: those of the first blocks.
+    /// Digests of the first blocks, as far as they are known.
     pub(super) digests: Vec<Digest>,
-    /// Blocks that came whole before their digests, and from whom.
+    /// Blocks that arrived completely before their digests, each with its sender.
     unchecked: BTreeMap<usize, usize>,
-    /// At the root, while it makes digests: who has been told the first of them.
+    /// On the root, while it computes digests: ranks that received the first digests.
     pub(super) informed: BTreeSet<usize>,
-    /// Blocks that lay here before.
+    /// Blocks that were present from the start.
     pub(super) found: Have,
     pub(super) meter: Arc<Meter>,
-    /// What is here of blocks that are not whole.
+    /// Number of bytes received of each incomplete block.
     partial: BTreeMap<usize, usize>,
-    /// At the root: ranks that may still ask for it.
+    /// On the root: ranks that may still request the value.
     pub(super) open: BTreeSet<usize>,
-    /// Whether its user has still a hand on it.
+    /// Whether the local application still holds the value.
     pub(super) is_kept: bool,
-    /// Whether nobody needs this rank for it any more, as far as is known.
+    /// Whether no other rank is known to need this rank for the value.
     pub(super) is_over: bool,
-    /// Peers whose loss the node knows of.
+    /// Lost peers that were reported to the node.
     pub(super) told: BTreeSet<usize>,
 }
 
 impl<M: Store> BroadcastRun<M> {
-    /// A value that comes from `root`, by way of `leader`.
+    /// Return a broadcast to be received from `root`, or shared by `leader` if set.
     pub(super) fn awaited(root: usize, leader: Option<usize>) -> BroadcastRun<M> {
         BroadcastRun {
             root,
@@ -86,12 +86,12 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// A value that comes from `root` into memory that has some of its blocks.
+    /// Return a broadcast from `root` into memory that already contains the blocks in `found`.
     pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> BroadcastRun<M> {
         BroadcastRun { holding: Holding::Coming(memory), digests, found, ..BroadcastRun::awaited(root, None) }
     }
 
-    /// A value that is here, at its root, as far as there are digests.
+    /// Return a broadcast on its root. The blocks with digests are complete.
     pub(super) fn given(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
         let root = node.rank();
         let holding = Holding::Filling(value);
@@ -101,7 +101,7 @@ impl<M: Store> BroadcastRun<M> {
         cast
     }
 
-    /// At the root: more of the value is there. Whether that is all of it.
+    /// Add digests on the root. Return whether the value is complete.
     pub(super) fn fill(&mut self, digests: &[Digest]) -> bool {
         self.digests.extend(digests);
         self.note_filled();
@@ -115,7 +115,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// Takes the digests of the first blocks, or of more of them; what the node is to be told.
+    /// Add digests from `first_block` on. Return the events for the node.
     pub(super) fn learn(&mut self, first_block: usize, digests: &[Digest]) -> Vec<SwarmEvent> {
         let known = self.digests.len().saturating_sub(first_block);
         if first_block > self.digests.len() || known >= digests.len() {
@@ -127,18 +127,18 @@ impl<M: Store> BroadcastRun<M> {
         now.into_iter().map(|(block, from)| self.check(block, from)).collect()
     }
 
-    /// Whether a block is what the root has: once all of it has come, and its digest is known.
+    /// Verify a complete block against the digest of the root.
     fn check(&mut self, block: usize, from: usize) -> SwarmEvent {
         self.partial.remove(&block);
         SwarmEvent::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
     }
 
-    /// Whether nothing was done for it yet.
+    /// Return whether the transfer has not started yet.
     pub(super) fn is_awaited(&self) -> bool {
         self.node.is_none() && !matches!(self.holding, Holding::Here(_))
     }
 
-    /// When something has to be done about the rank that fetches for this host.
+    /// Return the time at which the request to the leader times out.
     pub(super) fn sharing_wake(&self, timing: &SwarmTiming) -> Option<Duration> {
         self.sharing.map(|sharing| match sharing {
             HostSharing::Asked { since } => since + timing.answer,
@@ -146,7 +146,7 @@ impl<M: Store> BroadcastRun<M> {
         })
     }
 
-    /// Lets `meter` show how far the value is.
+    /// Let `meter` record the progress of the value.
     pub(super) fn watch(&mut self, meter: Arc<Meter>) {
         self.meter = meter;
         if let Some(manifest) = self.manifest() {
@@ -164,7 +164,7 @@ impl<M: Store> BroadcastRun<M> {
         start..start + manifest.block_length(block)
     }
 
-    /// The bytes of a block, those that are to come among them.
+    /// Return the memory of a block, including bytes that have not arrived.
     pub(super) fn block(&self, block: usize) -> &[u8] {
         let range = self.range(block);
         match &self.holding {
@@ -174,7 +174,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// How long a block is.
+    /// Return the length of a block in bytes.
     pub(super) fn block_length(&self, block: usize) -> usize {
         match &self.holding {
             Holding::Awaited => 0,
@@ -182,7 +182,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// How much of a block is here.
+    /// Return the number of bytes of a block that are present.
     pub(super) fn here_bytes(&self, block: usize) -> usize {
         match &self.node {
             _ if matches!(self.holding, Holding::Filling(_)) && block >= self.digests.len() => 0,
@@ -191,7 +191,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// Takes memory, once it is known for what.
+    /// Allocate memory once the size is known.
     pub(super) fn prepare(&mut self, make: &dyn Fn(usize) -> io::Result<M>) -> io::Result<()> {
         if let (Holding::Awaited, Some(manifest)) = (&self.holding, self.manifest()) {
             self.holding = Holding::Coming(make(manifest.bytes)?);
@@ -199,7 +199,7 @@ impl<M: Store> BroadcastRun<M> {
         Ok(())
     }
 
-    /// The value is whole: it is not written any more.
+    /// Finish the value: its memory is read-only from now on.
     pub(super) fn finish(&mut self) -> Option<Arc<M>> {
         self.holding = match std::mem::replace(&mut self.holding, Holding::Awaited) {
             Holding::Coming(memory) => Holding::Here(Arc::new(memory)),
@@ -211,10 +211,10 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// Where `length_bytes` of a block belong that come from `peer`, if they are wanted from there.
+    /// Return the destination of `length_bytes` of a block from `peer`, if this block is wanted from that peer.
     pub(super) fn room(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
         let node = self.node.as_ref()?;
-        // A peer may have named a source before anybody has said of what, and of a block that there is not.
+        // A peer may send before the manifest is known, or send a block that does not exist.
         if block >= node.manifest()?.block_count() {
             return None;
         }
@@ -229,7 +229,7 @@ impl<M: Store> BroadcastRun<M> {
         }
     }
 
-    /// Bytes of a block have come, up to `until_bytes`: what the node is to be told.
+    /// Record that a block has arrived up to `until_bytes`. Return the events for the node.
     pub(super) fn arrived(&mut self, now: Duration, peer: usize, block: usize, until_bytes: usize) -> Vec<SwarmEvent> {
         if until_bytes <= self.here_bytes(block) {
             return Vec::new();

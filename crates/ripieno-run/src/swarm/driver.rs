@@ -1,4 +1,5 @@
-//! The driver: carries out what the nodes of a rank want, and tells them what comes of it.
+//! Swarm driver: executes the actions of a rank's swarm nodes over its links and feeds the resulting events back to the
+//! nodes.
 
 use super::cast::{BroadcastRun, Holding, HostSharing};
 use super::frame::{self, Digest, FrameKind};
@@ -17,65 +18,67 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of one peer so much is read at a time, before the others are looked at.
+/// Maximum number of bytes read from one peer before the driver visits the next peer.
 const VISIT_BYTES: usize = 1 << 20;
-/// Words for values that this rank does not know yet; who sends more is lost.
+/// Maximum number of buffered frames for broadcasts that this rank has not begun. A peer that exceeds it is treated as
+/// lost.
 const EARLY_MAX: usize = 1 << 16;
-/// A block is out when no more bytes than these wait in the socket: fewer than end a sleep for room in it.
+/// A block counts as sent once at most this many bytes wait in the socket. The value is below the threshold that wakes
+/// a sender waiting for buffer space.
 const LEAVING_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
-/// What is not wanted is read in pieces of this size.
+/// Unwanted bytes are read and discarded in pieces of this size.
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// Why a rank ends without a value.
+/// The reason why a broadcast ends on this rank without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BroadcastEnding {
-    /// As the machine says.
+    /// The swarm node reported a failure.
     #[error(transparent)]
     Failure(#[from] MemberFailure),
-    /// This rank has no room for it.
+    /// Allocating memory for the value failed.
     #[error("no memory for a value of {bytes} bytes: {cause}")]
     Memory {
-        /// How much it is.
+        /// Size of the value.
         bytes: usize,
-        /// What the system says.
+        /// The error of the operating system.
         cause: String,
     },
-    /// This rank has no link by which it could come.
+    /// The link to a rank that could send the value cannot be set up.
     #[error("no link to rank {peer}: {what}")]
     Lacking {
-        /// The other end.
+        /// The rank at the other end.
         peer: usize,
-        /// What the link needs, and what to do.
+        /// The requirement of the link and the remedy.
         what: String,
     },
 }
 
-/// What a driver has to tell of a value.
+/// An event that the driver reports about a broadcast.
 #[derive(Debug)]
 pub enum News<M> {
-    /// It is here, or will not come. Given once.
+    /// The broadcast ended with the value or with an error. Reported once.
     Ended(Result<Arc<M>, BroadcastEnding>),
-    /// The user of another rank tells something.
+    /// The application on another rank sent a message.
     Told {
-        /// Who.
+        /// The sender.
         from: usize,
-        /// What.
+        /// The message.
         bytes: Vec<u8>,
     },
-    /// The connection to a rank is gone, maybe since before the value began.
+    /// The connection to a rank is lost, possibly since before the broadcast began.
     Lost {
-        /// The rank.
+        /// The lost rank.
         peer: usize,
     },
-    /// At the tracker: somebody asks for it.
+    /// On the tracker: a rank requested the value.
     Reopened,
-    /// At the tracker: everybody who asked has the value or is lost. Given again if somebody asks later.
+    /// On the tracker: every rank that requested the value has it or is lost. Reported again after later requests.
     Settled {
-        /// Who has everything.
+        /// Ranks that have the complete value.
         acknowledged: Vec<usize>,
-        /// Who is lost, and never said that it has.
+        /// Ranks that were lost before they acknowledged the value.
         lost: Vec<usize>,
-        /// Blocks that were wrong, with the sources to blame.
+        /// Blocks that failed verification, each with the ranks that sent it.
         corruptions: Vec<CorruptBlock>,
     },
 }
@@ -84,34 +87,34 @@ pub enum News<M> {
 struct Peer {
     inbox: FrameInbox,
     outbox: Outbox,
-    /// Blocks of which the last bytes may still wait in the socket.
+    /// Blocks whose last bytes may still wait in the socket.
     leaving: Vec<(u32, usize)>,
 }
 
-/// Makes memory for a value of so many bytes.
+/// Allocates memory for a value of the given size.
 pub type Maker<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
 
-/// One rank's part in all broadcasts of a group, whose ranks begin them in the same order.
+/// One rank's part in all broadcasts of a group. All ranks of the group begin the broadcasts in the same order.
 pub struct Driver<M> {
     rank: usize,
     size: usize,
     timing: SwarmTiming,
     make: Maker<M>,
     casts: BTreeMap<u32, BroadcastRun<M>>,
-    /// The number of the next value.
+    /// Number of the next broadcast.
     next: u32,
-    /// What came for values that have not begun here.
+    /// Frames of broadcasts that this rank has not begun.
     early: Vec<(u32, usize, FrameKind)>,
     peers: BTreeMap<usize, Peer>,
     lost: BTreeSet<usize>,
-    /// What nodes are to be told.
+    /// Events that the nodes have yet to handle.
     events: VecDeque<(u32, SwarmEvent)>,
     news: Vec<(u32, News<M>)>,
     scratch: Box<[u8]>,
 }
 
 impl<M: Store> Driver<M> {
-    /// The driver of a rank of a group of `size`.
+    /// Return the driver of `rank` in a group of `size` ranks.
     pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: Maker<M>) -> Driver<M> {
         Driver {
             rank,
@@ -129,9 +132,9 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Begins to give out a value, the first bytes of `value`, whose blocks have these `digests`: its number. If there
-    /// are fewer digests than blocks, the others [come later](Self::fill), and so do the bytes. `order` has those that
-    /// ask for it at once, as a chain is to run.
+    /// Start to broadcast `value` and return the number of the broadcast. `digests` are the digests of the first
+    /// blocks. If some are missing, [`fill`](Self::fill) supplies the remaining bytes and digests later. `order` lists
+    /// the ranks that request the value at once, in the order of the chain.
     pub fn offer(
         &mut self,
         now: Duration,
@@ -150,8 +153,8 @@ impl<M: Store> Driver<M> {
         number
     }
 
-    /// More blocks of a value that is given out are there, and have these digests. Bytes that can be read once are to
-    /// stay as they are.
+    /// Add the digests of the blocks that the root has written since the last call. Bytes covered by a digest must not
+    /// change afterwards.
     pub fn fill(&mut self, now: Duration, number: u32, digests: &[Digest]) {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         let first_block = cast.digests.len();
@@ -166,18 +169,19 @@ impl<M: Store> Driver<M> {
         self.settle(now);
     }
 
-    /// Gives up a value that will not be whole: its receivers will find that its root is lost.
+    /// Cancel a broadcast that cannot be completed. Its receivers see the root as lost.
     pub fn abandon(&mut self, number: u32) {
         self.drop_cast(number);
     }
 
-    /// Notes that a value comes from `root`: its number. It is fetched once this rank [wants](Self::want) it, by
-    /// `leader` if there is one, whose memory it is then.
+    /// Register a broadcast from `root` and return its number. The transfer starts with [`want`](Self::want). If
+    /// `leader` is set, the leader fetches the value and shares its memory with this rank.
     pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
         self.expect_as(now, BroadcastRun::awaited(root, leader))
     }
 
-    /// Fetches from `root` a value with these `digests` into `memory`, which has some of its blocks: its number.
+    /// Fetch the value with these `digests` from `root` into `memory` and return the number of the broadcast. `have`
+    /// marks the blocks that `memory` already contains.
     pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
         let number = self.expect_as(now, BroadcastRun::begun(root, memory, digests, have));
         self.want(now, number);
@@ -188,7 +192,7 @@ impl<M: Store> Driver<M> {
         let (number, root) = (self.next, cast.root);
         self.casts.insert(number, cast);
         if !self.peers.contains_key(&root) {
-            // By the end of the link the root learns of this rank's.
+            // The root then detects the loss of this rank by the end of the link.
             self.push(number, root, &FrameKind::Here);
         }
         self.begin(now);
@@ -198,7 +202,7 @@ impl<M: Store> Driver<M> {
     fn begin(&mut self, now: Duration) {
         let number = self.next;
         self.next += 1;
-        // Who was lost before this rank came here is lost for this value, too.
+        // Ranks lost before this broadcast began are lost for it as well.
         self.news.extend(self.lost.iter().map(|&peer| (number, News::Lost { peer })));
         let (due, early) = std::mem::take(&mut self.early).into_iter().partition(|(cast, ..)| *cast == number);
         self.early = early;
@@ -206,19 +210,19 @@ impl<M: Store> Driver<M> {
         self.settle(now);
     }
 
-    /// Lets `meter` show how far a value is.
+    /// Let `meter` record the progress of a value.
     pub fn watch(&mut self, number: u32, meter: Arc<Meter>) {
         if let Some(cast) = self.casts.get_mut(&number) {
             cast.watch(meter);
         }
     }
 
-    /// Tells the user of another rank something about a value.
+    /// Send a message about a value to the application on another rank.
     pub fn tell(&mut self, number: u32, to: usize, bytes: Vec<u8>) {
         self.push(number, to, &FrameKind::Told { bytes });
     }
 
-    /// Fetches a value that was expected.
+    /// Start to fetch an expected value.
     pub fn want(&mut self, now: Duration, number: u32) {
         match self.casts.get(&number).and_then(|cast| cast.leader) {
             Some(leader) if !self.lost.contains(&leader) => self.ask_leader(now, number, leader),
@@ -234,7 +238,7 @@ impl<M: Store> Driver<M> {
         self.push(number, leader, &FrameKind::Share);
     }
 
-    /// Asks the leader again, from time to time; one that does not answer fetches for nobody.
+    /// Ask leaders again after the stall timeout. If a leader does not answer in time, fetch the value directly.
     fn look_after_sharing(&mut self, now: Duration) {
         let due = self.casts.iter().filter(|(_, cast)| cast.sharing_wake(&self.timing).is_some_and(|at| at <= now));
         for number in due.map(|(&number, _)| number).collect::<Vec<_>>() {
@@ -253,8 +257,8 @@ impl<M: Store> Driver<M> {
         self.events.push_back((number, SwarmEvent::Start));
     }
 
-    /// The user needs a value no longer. This rank goes on to give it to those who fetch it. The root keeps it until
-    /// all others have released it, too.
+    /// Release the local reference to a value. This rank keeps serving the value to ranks that fetch it. The root keeps
+    /// the value until all other ranks have released it.
     pub fn release(&mut self, number: u32) {
         if let Some(cast) = self.casts.get_mut(&number).filter(|cast| cast.is_kept) {
             cast.is_kept = false;
@@ -266,28 +270,28 @@ impl<M: Store> Driver<M> {
         self.sweep();
     }
 
-    /// Releases all values.
+    /// Release all values.
     pub fn release_all(&mut self) {
         self.casts.keys().copied().collect::<Vec<_>>().into_iter().for_each(|number| self.release(number));
     }
 
-    /// Whether nobody needs this rank for any value.
+    /// Return whether no other rank needs a value or a queued frame from this rank.
     pub fn is_idle(&self) -> bool {
         self.casts.is_empty() && !self.peers.values().any(|peer| peer.outbox.is_ready(&self.casts))
     }
 
-    /// When it wants to be turned, at the latest.
+    /// Return the latest time at which [`turn`](Self::turn) must run again.
     pub fn wake(&self) -> Option<Duration> {
         let wake = |cast: &BroadcastRun<M>| cast.sharing_wake(&self.timing).or_else(|| cast.node.as_ref()?.wake());
         self.casts.values().filter_map(wake).min()
     }
 
-    /// What has happened since the last time.
+    /// Return the events since the last call.
     pub fn take_news(&mut self) -> Vec<(u32, News<M>)> {
         std::mem::take(&mut self.news)
     }
 
-    /// What it waits for.
+    /// Return the links that the driver waits on.
     pub fn wants(&self) -> Vec<Want> {
         let wants = self.peers.iter();
         let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.casts);
@@ -296,7 +300,7 @@ impl<M: Store> Driver<M> {
             .collect()
     }
 
-    /// Reads and sends what can be read and sent now; whether anything was.
+    /// Read and send all that the links accept now. Return whether any bytes moved.
     pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
         for peer in wires.newcomers() {
             self.peers.entry(peer).or_default();
@@ -345,7 +349,7 @@ impl<M: Store> Driver<M> {
                 }
                 read_bytes += count;
                 if count == 0 {
-                    // What is wanted is worth a turn once it can be passed on.
+                    // A wanted block is worth a turn once a forwardable piece of it has arrived.
                     let cast = self.casts.get(&coming.cast).filter(|_| is_wanted);
                     let useful_bytes = cast.map_or(usize::MAX, |cast| step_bytes(cast.block_length(coming.block)));
                     link.expect(coming.left_bytes.min(useful_bytes));
@@ -436,7 +440,7 @@ impl<M: Store> Driver<M> {
             FrameKind::Shared { place, length_bytes } => {
                 let cast = self.casts.get_mut(&number).expect("it was found");
                 if let (None, Holding::Here(value), true) = (cast.sharing, &cast.holding, cast.leader == Some(from)) {
-                    // Who cannot follow keeps the memory that the leader has left.
+                    // If remapping fails, this rank keeps the memory that the leader has left.
                     let _ = value.follow(place, length_bytes);
                     return;
                 }
@@ -447,7 +451,7 @@ impl<M: Store> Driver<M> {
                         cast.holding = Holding::Here(value.clone());
                         self.news.push((number, News::Ended(Ok(value))));
                     }
-                    // What cannot be shared is fetched.
+                    // Mapping the leader's memory failed: fetch the value instead.
                     Some(Err(_)) => self.start(now, number),
                     None => {}
                 }
@@ -466,7 +470,7 @@ impl<M: Store> Driver<M> {
                 }
             }
             FrameKind::Said { message, digests } => {
-                // A rank that has not asked for the value is needed for it: the root is lost.
+                // A rank that has not requested the value must take part: the root is lost.
                 self.start(now, number);
                 self.settle(now);
                 let cast = self.casts.get_mut(&number).expect("it was found");
@@ -494,7 +498,7 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// A rank of this host wants what this one has, or is to fetch for it.
+    /// Share this rank's value with another rank of the same host, or fetch the value for it.
     fn share(&mut self, now: Duration, number: u32, with: usize) {
         self.start(now, number);
         let cast = self.casts.get_mut(&number).expect("it was found");
@@ -507,7 +511,7 @@ impl<M: Store> Driver<M> {
         self.push(number, with, &word);
     }
 
-    /// Tells the ranks of this host that wait for this one how it ended.
+    /// Report the result to the ranks of this host that wait for this rank.
     fn tell_sharers(&mut self, number: u32) {
         let Some(cast) = self.casts.get_mut(&number) else { return };
         let sharers = std::mem::take(&mut cast.sharers);
@@ -523,7 +527,7 @@ impl<M: Store> Driver<M> {
         sharers.into_iter().for_each(|sharer| self.push(number, sharer, &word));
     }
 
-    /// Tells the ranks of this host that have mapped a value if it lies somewhere else by now.
+    /// Report the new location of a value to the ranks of this host that have mapped it.
     fn tell_moved(&mut self) {
         for number in self.casts.keys().copied().collect::<Vec<_>>() {
             let Some(cast) = self.casts.get_mut(&number).filter(|cast| !cast.mappers.is_empty()) else { continue };
@@ -534,7 +538,7 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Somebody speaks of a value that was released here.
+    /// Answer a frame about a value that this rank has released.
     fn answer_for_gone(&mut self, number: u32, from: usize, word: &FrameKind) {
         let answer = match word {
             FrameKind::Said { message: SwarmMessage::Request { block, .. }, .. } => {
@@ -552,7 +556,7 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Tells nodes what has happened, until nothing more comes of it.
+    /// Pass events to their nodes and execute the resulting actions until no event is left.
     fn settle(&mut self, now: Duration) {
         while let Some((number, event)) = self.events.pop_front() {
             let Some(cast) = self.casts.get_mut(&number) else { continue };
@@ -613,14 +617,15 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// A value will not come, whatever its node says.
+    /// End a broadcast on this rank, whatever the state of its node.
     fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
         self.news.push((number, News::Ended(ending)));
         self.tell_sharers(number);
         self.drop_cast(number);
     }
 
-    /// This rank lacks what the link to `peer` needs: without it, others would seem to be lost.
+    /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise healthy ranks would be
+    /// reported as lost.
     fn end_those_to_come(&mut self, peer: usize, what: &str) {
         let is_to_come = |cast: &BroadcastRun<M>| matches!(cast.holding, Holding::Awaited | Holding::Coming(_));
         let to_come: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_to_come(cast)).map(|(&it, _)| it).collect();
@@ -635,7 +640,7 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// Forgets values that neither the user nor others need.
+    /// Drop values that neither the local application nor other ranks need.
     fn sweep(&mut self) {
         let is_done = |cast: &BroadcastRun<M>| cast.is_over && !cast.is_kept && cast.open.is_empty();
         let done: Vec<u32> = self.casts.iter().filter(|(_, cast)| is_done(cast)).map(|(&number, _)| number).collect();

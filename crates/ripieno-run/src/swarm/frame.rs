@@ -1,6 +1,6 @@
-//! Frames: a header of 32 bytes, then a word in postcard or the bytes of a chunk.
+//! Frames: a 32-byte header, followed by a message in postcard or the bytes of a chunk.
 //!
-//! The check in the header covers the header and words. Chunks are covered by the digest of their block.
+//! The checksum in the header covers the header and messages. Chunks are verified by the digest of their block.
 
 use super::MemoryPlace;
 use ripieno_plan::swarm::SwarmMessage;
@@ -8,41 +8,41 @@ use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 pub(super) const HEADER_BYTES: usize = 32;
-/// The longest word. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
+/// Maximum message size in bytes. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
 pub(super) const WORD_BYTES_MAX: usize = 16 << 20;
 
 const WORD: u32 = 0x5249_5731;
 const CHUNK: u32 = 0x5249_4331;
 
-/// The digest of a block.
+/// Digest of a block.
 pub type Digest = [u8; 8];
 
-/// What ranks tell each other about one value.
+/// Messages between ranks about one value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum FrameKind {
-    /// A message of the machines. With a manifest go the digests of its first blocks.
+    /// A message of the swarm nodes. A manifest includes the digests of its first blocks.
     Said { message: SwarmMessage, digests: Vec<Digest> },
-    /// From the root: the digests of more blocks.
+    /// From the root: digests of further blocks.
     Digests { first_block: usize, digests: Vec<Digest> },
-    /// To the root: I will ask for this value, perhaps.
+    /// To the root: the sender may request this value.
     Here,
-    /// To the root: I will ask for it no more.
+    /// To the root: the sender will not request this value any more.
     LetGo,
-    /// I have this value no more.
+    /// The sender has released this value.
     Released,
-    /// To the rank that fetches for this host: I want it, too.
+    /// To the leader of this host: the sender wants to share the value.
     Share,
-    /// From it: it is on its way.
+    /// From the leader: the value is in transfer.
     Coming,
-    /// From it: here it is.
+    /// From the leader: the value is complete at this location.
     Shared { place: MemoryPlace, length_bytes: usize },
-    /// From it: I will not have it.
+    /// From the leader: it will not receive the value.
     Alone,
-    /// What the user of one rank tells that of another.
+    /// A message between the applications of two ranks.
     Told { bytes: Vec<u8> },
 }
 
-/// What follows a header.
+/// Decoded header, which determines the data that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameHeader {
     Word { cast: u32, length_bytes: usize, check: u32 },
@@ -53,14 +53,14 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
     xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes()
 }
 
-/// A word's frame.
+/// Return the frame of a message.
 pub(super) fn word(cast: u32, word: &FrameKind) -> Vec<u8> {
     let body = postcard::to_stdvec(word).expect("words are plain data, which postcard always encodes");
     assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
     framed(cast, &body)
 }
 
-/// The frame of a word whose bytes these are.
+/// Return the frame of an encoded message.
 pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
     let mut frame = Vec::with_capacity(HEADER_BYTES + body.len());
     frame.extend(fields(WORD, cast, body.len(), 0, 0));
@@ -70,7 +70,7 @@ pub(super) fn framed(cast: u32, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The header ahead of a chunk.
+/// Return the header of a chunk.
 pub(super) fn chunk(cast: u32, block: usize, from_bytes: usize, length_bytes: usize) -> [u8; HEADER_BYTES] {
     let mut header = fields(CHUNK, cast, length_bytes, block, from_bytes);
     let check = check(&header[..28], &[]);
@@ -96,7 +96,7 @@ fn check(fields: &[u8], body: &[u8]) -> u32 {
 }
 
 impl FrameHeader {
-    /// What the bytes say, if they are a header.
+    /// Decode a header. Return `None` if the bytes are invalid.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<FrameHeader> {
         let short = |at: usize| bytes[at..].first_chunk().copied().map(u32::from_le_bytes);
         let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
@@ -107,7 +107,7 @@ impl FrameHeader {
             }
             CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
                 let from_bytes: usize = long(20)?.try_into().ok()?;
-                // No block ends beyond what can be counted.
+                // The end of a block must be representable.
                 from_bytes.checked_add(length_bytes)?;
                 Some(FrameHeader::Chunk { cast, block: long(12)?.try_into().ok()?, from_bytes, length_bytes })
             }
@@ -116,7 +116,7 @@ impl FrameHeader {
     }
 }
 
-/// The word of a frame, if header and bytes are as they were sent.
+/// Decode the message of a frame. Return `None` if the checksum does not match.
 pub(super) fn read_word(cast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
     let is_right = check(&fields(WORD, cast, body.len(), 0, 0)[..28], body) == found;
     is_right.then(|| postcard::from_bytes(body).ok())?

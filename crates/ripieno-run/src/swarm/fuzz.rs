@@ -1,7 +1,8 @@
-//! Frames of a peer that broadcasts, damaged: the driver loses the peer or goes on.
+//! Fuzzing with damaged frames of a peer: the driver either drops the peer or continues.
 //!
-//! Checks would keep nearly all damage from whatever lies behind them, so that frames get right ones. Their tape is,
-//! for each: which value, whether a word or a chunk, the length of its bytes, and these.
+//! Checksums would reject nearly all damage before it reaches the code behind them. Therefore the test computes valid
+//! checksums. Its input lists for each frame: the value, whether it is a message or a chunk, the length of the payload,
+//! and the payload.
 
 use super::frame::{self, FrameKind};
 use super::*;
@@ -15,9 +16,9 @@ static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
 const BLOCK_BYTES: usize = 100;
 const VALUE_BYTES: usize = 450;
-/// A value is no longer, whatever a peer says.
+/// Maximum size of a value, whatever a peer announces.
 const MEMORY_BYTES_MAX: usize = 1 << 20;
-/// Driver and nodes count on turns; what a peer makes them do must come to an end.
+/// Number of turns after which the driver must have finished the work caused by the peer.
 const TURNS: u32 = 8;
 
 #[derive(Debug)]
@@ -54,7 +55,7 @@ impl Store for FuzzMemory {
     }
 }
 
-/// A link that gives what it holds and takes everything.
+/// A link that returns its stored bytes and accepts all sends.
 struct FuzzLink(Vec<u8>, usize);
 
 impl Link for FuzzLink {
@@ -88,7 +89,7 @@ impl Link for FuzzLink {
     }
 }
 
-/// One peer speaks; links to the others are never made.
+/// Wires with one connected peer. Links to other peers never open.
 struct OnePeer(usize, FuzzLink, bool);
 
 impl Wires for OnePeer {
@@ -137,7 +138,7 @@ fn chunk(cast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
     entry(cast, true, &[&block.to_le_bytes()[..], &from.to_le_bytes(), bytes].concat())
 }
 
-/// The frames of a tape.
+/// Return the frames of an input.
 fn frames(mut tape: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
     while let Some(([cast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
@@ -155,7 +156,7 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
     frames
 }
 
-/// What the root says to a receiver, and what members say to each other and to the root.
+/// Return inputs with the messages of the root to a receiver, and of members to each other and to the root.
 fn tapes() -> Vec<Vec<u8>> {
     let said = |message: SwarmMessage| FrameKind::Said { message, digests: digests() };
     let mut tapes = Vec::new();
@@ -212,7 +213,7 @@ fn tapes() -> Vec<Vec<u8>> {
     tapes
 }
 
-/// Lets the driver read what a peer says; how it ended for it.
+/// Let the driver read the input of a peer. Return the outcome.
 fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8>) {
     let mut wires = OnePeer(peer, FuzzLink(frames(tape), 0), false);
     let mut kinds = Vec::new();

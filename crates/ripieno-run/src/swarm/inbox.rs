@@ -1,14 +1,14 @@
-//! What comes from one peer: where in its stream of frames this rank stands.
+//! Receive state for one peer: the current position in its stream of frames.
 
 use super::frame::{FrameHeader, FrameKind, HEADER_BYTES, read_word};
 use crate::link::{Link, LinkError};
 
-/// A chunk that comes in.
+/// A chunk in transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Coming {
     pub(super) cast: u32,
     pub(super) block: usize,
-    /// Where its next byte belongs.
+    /// Destination of its next byte, as an offset in the block.
     pub(super) at_bytes: usize,
     pub(super) left_bytes: usize,
 }
@@ -26,17 +26,17 @@ pub(super) enum FrameInbox {
     Chunk(Coming),
 }
 
-/// What was read.
+/// Result of a read.
 pub(super) enum Read {
-    /// Nothing is there now.
+    /// No data is available now.
     Nothing,
-    /// Some bytes, of nothing whole.
+    /// Some bytes of an incomplete frame.
     Some,
     Word(u32, FrameKind),
 }
 
 impl FrameInbox {
-    /// Reads on, unless a chunk comes, which is for whoever has memory for it.
+    /// Read the next header or message bytes. Does not read chunk data, because the caller owns its destination.
     pub(super) fn read(&mut self, link: &mut dyn Link) -> Result<Read, LinkError> {
         match self {
             FrameInbox::Header => {
@@ -68,7 +68,7 @@ impl FrameInbox {
         }
     }
 
-    /// So many bytes of a chunk have come.
+    /// Record that `count` bytes of a chunk have arrived.
     pub(super) fn advance(&mut self, count: usize) {
         if let FrameInbox::Chunk(coming) = self {
             coming.at_bytes += count;

@@ -1,38 +1,38 @@
-//! How far a value is on this rank, for other threads to look at.
+//! Progress of a broadcast on this rank, readable by other threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// So many fetches are recorded of one value; more are only counted.
+/// Maximum number of fetches recorded per value. Further fetches are only counted.
 const FETCHES_RECORDED_MAX: usize = 1 << 16;
 
-/// A block, or part of one, that has come.
+/// A received block or part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeteredBlock {
-    /// Which.
+    /// Index of the block.
     pub block: usize,
-    /// From whom.
+    /// The sender.
     pub from: usize,
-    /// How much of it.
+    /// Number of bytes.
     pub bytes: usize,
-    /// When its first bytes were here, by the time that the driver is told.
+    /// Arrival of the first bytes, on the driver's clock.
     pub first: Duration,
-    /// When its last bytes were.
+    /// Arrival of the last bytes.
     pub last: Duration,
 }
 
-/// What has come, in the order of blocks.
+/// Received blocks in the order of their indices.
 #[derive(Clone, Debug, Default)]
 pub struct FetchRecord {
-    /// Of each block from each sender.
+    /// One entry per block and sender.
     pub fetches: Vec<MeteredBlock>,
-    /// Bytes of blocks for which the record had no room.
+    /// Bytes of blocks that did not fit the record.
     pub left_out_bytes: usize,
 }
 
-/// Counts of one value.
+/// Counters of one value.
 #[derive(Debug, Default)]
 pub struct Meter {
     value_bytes: AtomicU64,
@@ -43,7 +43,7 @@ pub struct Meter {
     record: Mutex<FetchLog>,
 }
 
-/// By block and sender.
+/// Fetches by block and sender.
 #[derive(Debug, Default)]
 struct FetchLog {
     fetches: BTreeMap<(usize, usize), MeteredBlock>,
@@ -51,32 +51,32 @@ struct FetchLog {
 }
 
 impl Meter {
-    /// The length of the value; 0 until that is known here.
+    /// Return the size of the value in bytes, or 0 until it is known.
     pub fn value_bytes(&self) -> u64 {
         self.value_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that have come, those of wrong blocks among them.
+    /// Return the number of received bytes, including blocks that failed verification.
     pub fn came_bytes(&self) -> u64 {
         self.came_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were given to others.
+    /// Return the number of bytes sent to other ranks.
     pub fn gave_bytes(&self) -> u64 {
         self.gave_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether the tracker has said that everybody who is alive has the value.
+    /// Return whether the tracker has reported that all live ranks have the value.
     pub fn is_released(&self) -> bool {
         self.is_released.load(Ordering::Relaxed)
     }
 
-    /// Records from now on what comes when from whom.
+    /// Start to record the time and the sender of each received block.
     pub fn begin_record(&self) {
         self.is_recorded.store(true, Ordering::Relaxed);
     }
 
-    /// What was recorded so far.
+    /// Return the record so far.
     pub fn record(&self) -> FetchRecord {
         let recorded = self.recorded();
         FetchRecord { fetches: recorded.fetches.values().copied().collect(), left_out_bytes: recorded.left_out_bytes }

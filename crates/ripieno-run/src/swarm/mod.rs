@@ -1,13 +1,13 @@
 //! Broadcasts over real links: a driver for the nodes of [`ripieno_plan::swarm`].
 //!
 //! A [`Driver`] is one rank's part in all broadcasts of a group. It carries the messages and blocks of its nodes over
-//! [`Wires`], keeps the bytes of each value, compares every block with the root's digest where it comes, and hands its
-//! nodes losses and the time. It blocks nowhere: whoever turns it waits in between.
+//! [`Wires`] and stores the bytes of each value. It verifies every received block against the root's digest, and
+//! reports losses and the time to its nodes. It never blocks; the caller waits between turns.
 //!
-//! Words and blocks share one link to each peer. Blocks travel in chunks, those of several values and streams in turn,
-//! and a word goes ahead of the next chunk.
+//! Messages and blocks share one link to each peer. Blocks travel in chunks, round-robin over values and streams. A
+//! message precedes the next chunk.
 //!
-//! Of ranks that share a host one fetches, the first that any of them needs it: the others take its memory.
+//! On each host one rank fetches the value as soon as any of its ranks needs it. The other ranks map its memory.
 
 mod blocks;
 mod cast;
@@ -31,40 +31,40 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::ops::DerefMut;
 
-/// So much waits in a socket at most before it is on its way: a word waits behind it.
+/// Maximum number of unsent bytes in a socket. A message waits behind them.
 pub const UNSENT_BYTES_MAX: usize = 32 << 10;
 
-/// Links to peers, opened when they are first needed.
+/// Links to peers, opened on first use.
 pub trait Wires {
-    /// The link to a peer: `None` while it is being opened, an error once it is gone or cannot be had.
+    /// Return the link to a peer: `None` while it opens, or an error if it is closed or cannot be opened.
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
 
-    /// Peers that have opened a link to this rank since the last call.
+    /// Return the peers that have opened a link to this rank since the last call.
     fn newcomers(&mut self) -> Vec<usize>;
 
-    /// Closes the link to a peer, which stays closed.
+    /// Close the link to a peer permanently.
     fn close(&mut self, peer: usize, cause: &str);
 }
 
-/// Where processes of a host find memory of one of them.
+/// Location at which other processes of the host find shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryPlace {
-    /// The process.
+    /// Process id of the owner.
     pub process: u32,
-    /// Its descriptor of the memory.
+    /// The owner's descriptor of the memory.
     pub descriptor: i32,
-    /// The number of the file, which no other memory of the machine has.
+    /// Inode number of the file, which is unique on the machine.
     pub inode: u64,
 }
 
 /// Memory of a value.
 pub trait Store: DerefMut<Target = [u8]> + Sized {
-    /// Where other processes of the host find it.
+    /// Return the location for other processes of the host.
     fn place(&self) -> MemoryPlace;
 
-    /// The `length_bytes` that another process has there, to read only.
+    /// Map `length_bytes` at the location of another process, read-only.
     fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Self>;
 
-    /// Goes to where the other process has these bytes now. They stay at their addresses here.
+    /// Remap to the present location of these bytes in the other process. The local addresses stay the same.
     fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! What waits to be sent to one peer: words first, then chunks of the blocks that it streams from here, in turn.
+//! Send queue for one peer: messages first, then chunks of the active block streams in round-robin order.
 
 use super::Store;
 use super::cast::BroadcastRun;
@@ -7,31 +7,31 @@ use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::step_bytes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A chunk is so long at most: what a word may have to wait for.
+/// Maximum chunk size in bytes, which bounds the delay of a message.
 const CHUNK_BYTES: usize = 32 << 10;
-/// Words that a peer does not take; with more it is lost.
+/// Maximum size of unsent messages in bytes. A peer that exceeds it is treated as lost.
 const WORDS_BYTES_MAX: usize = 64 << 20;
 
-/// A chunk that is out.
+/// A chunk that has been sent.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) cast: u32,
     pub(super) block: usize,
     pub(super) length_bytes: usize,
-    /// Whether all of the block is.
+    /// Whether the chunk completes its block.
     pub(super) is_last: bool,
 }
 
-/// A block that flows to a peer.
+/// A block in transfer to a peer.
 #[derive(Debug)]
 struct BlockStream {
     cast: u32,
     block: usize,
-    /// The first byte that has not been sent.
+    /// Offset of the first byte that has not been sent.
     next_bytes: usize,
 }
 
-/// A frame of which some bytes may be out.
+/// A frame that may be partially sent.
 #[derive(Debug)]
 enum PendingFrame {
     Owned(Vec<u8>),
@@ -52,7 +52,7 @@ impl Outbox {
         self.words.push_back(frame);
     }
 
-    /// Whether the peer has not taken what it should have.
+    /// Return whether the peer accepts too few messages.
     pub(super) fn is_overfull(&self) -> bool {
         self.words_bytes > WORDS_BYTES_MAX
     }
@@ -65,7 +65,7 @@ impl Outbox {
         self.streams.retain(|stream| (stream.cast, stream.block) != (cast, block));
     }
 
-    /// A value goes: what is half sent of it is kept aside, so that the frame comes to its end.
+    /// Remove a value. A partially sent chunk is copied first, so that its frame can be completed.
     pub(super) fn forget<M: Store>(&mut self, number: u32, cast: &BroadcastRun<M>) {
         self.streams.retain(|stream| stream.cast != number);
         if let Some((frame, _)) = &mut self.current
@@ -77,13 +77,14 @@ impl Outbox {
         }
     }
 
-    /// Whether anything could be sent now.
+    /// Return whether any data is ready to send.
     pub(super) fn is_ready<M: Store>(&self, casts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
         let can_go = |stream: &BlockStream| casts.get(&stream.cast).is_some_and(|cast| stream.length(cast) > 0);
         self.current.is_some() || !self.words.is_empty() || self.streams.iter().any(can_go)
     }
 
-    /// Sends until the link has no room or nothing is left: how many bytes went, and the chunks that are out.
+    /// Send until the link is full or the queue is empty. Return the number of sent bytes, and add the completed chunks
+    /// to `sent`.
     pub(super) fn send<M: Store>(
         &mut self,
         link: &mut dyn Link,
@@ -143,7 +144,7 @@ impl Outbox {
         if from_bytes + length_bytes == casts[&cast].block_length(block) {
             let count = self.streams.len();
             self.stop(cast, block);
-            // Who was told to stop meanwhile is told no end.
+            // A stream that was cancelled meanwhile has no last chunk.
             is_last = self.streams.len() < count;
         }
         sent.push(Sent { cast, block, length_bytes, is_last });
@@ -151,7 +152,7 @@ impl Outbox {
 }
 
 impl BlockStream {
-    /// How much can go now.
+    /// Return the number of bytes that can be sent now.
     fn length<M: Store>(&self, cast: &BroadcastRun<M>) -> usize {
         let (here_bytes, block_bytes) = (cast.here_bytes(self.block), cast.block_length(self.block));
         let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);

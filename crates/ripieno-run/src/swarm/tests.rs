@@ -1,4 +1,4 @@
-//! Drivers over pipes that hold next to nothing, by a made-up clock.
+//! Tests of drivers over pipes of tiny capacity, on a virtual clock.
 
 use super::{BlockDigests, BroadcastEnding, Digest, Driver, MemoryPlace, Meter, News, Store, Wires};
 use crate::link::{Link, LinkError};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 const PIPE_BYTES: usize = 10_000;
 const BLOCK_BYTES: usize = 40_000;
-/// A turn of everybody takes so long.
+/// Duration of one turn of all ranks.
 const TURN: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Memory that others find by its place, once it has one.
+/// Memory that other ranks find by its location, once it has one.
 struct TestMemory(Vec<u8>, Mutex<Option<MemoryPlace>>);
 
 impl std::fmt::Debug for TestMemory {
@@ -71,13 +71,13 @@ struct Net {
     pipes: BTreeMap<(usize, usize), VecDeque<u8>>,
     newcomers: BTreeMap<usize, Vec<usize>>,
     dead: BTreeSet<usize>,
-    /// They stand still, and nobody is told.
+    /// Ranks that are suspended. No rank is notified.
     silent: BTreeSet<usize>,
-    /// From these to those nothing comes through, for now.
+    /// Directed pairs of ranks between which data is held back.
     held: BTreeSet<(usize, usize)>,
-    /// Bytes that each rank has still to send before one of them comes wrong.
+    /// Number of bytes that each rank sends correctly before it corrupts one.
     tampered: BTreeMap<usize, usize>,
-    /// They lack what links need.
+    /// Ranks that lack a requirement of their links.
     lacking: BTreeSet<usize>,
 }
 
@@ -216,7 +216,7 @@ struct SwarmWorld {
     outcomes: BTreeMap<usize, Result<Arc<TestMemory>, BroadcastEnding>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
     told: Vec<(usize, usize, Vec<u8>)>,
-    /// By whom, of which value, which peer is missed.
+    /// Losses as (observing rank, value, lost peer).
     missed: Vec<(usize, u32, usize)>,
 }
 
@@ -225,7 +225,7 @@ fn value(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| ripieno_plan::next_random(&mut state) as u8).collect()
 }
 
-/// What a root gives, with the digests of its blocks.
+/// Return a root's value and the digests of its blocks.
 fn given(bytes: usize) -> (Arc<TestMemory>, Vec<Digest>) {
     let value = value(bytes);
     let digests = BlockDigests::of(&value, BLOCK_BYTES).digests;
@@ -246,12 +246,12 @@ impl SwarmWorld {
         SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, told: Vec::new(), missed: Vec::new() }
     }
 
-    /// Everybody begins a value; all want it at once.
+    /// All ranks begin a broadcast and want the value at once.
     fn begin(&mut self, root: usize, bytes: usize, discipline: Discipline) -> u32 {
         self.begin_with(root, bytes, discipline, usize::MAX)
     }
 
-    /// The same; of the value so many blocks are there at first.
+    /// Begin a broadcast with `block_count` blocks present at first.
     fn begin_with(&mut self, root: usize, bytes: usize, discipline: Discipline, block_count: usize) -> u32 {
         let (now, size) = (self.now, self.ranks.len());
         let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
@@ -298,7 +298,7 @@ impl SwarmWorld {
 
     fn run_until(&mut self, is_over: impl Fn(&SwarmWorld) -> bool) {
         while !is_over(self) {
-            // What comes of a loss may be sent in the next turn only.
+            // Messages caused by a loss may be sent one turn later.
             if !self.turn() && !self.turn() {
                 let living = self.ranks.iter().filter(|it| !self.net.lock().unwrap().is_gone(it.1.rank));
                 let wake = living.filter_map(|(driver, _)| driver.wake()).min();
@@ -352,7 +352,7 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
             world.ranks[0].0.fill(world.now, number, &digests[told..made]);
             (0..400).for_each(|_| _ = world.turn());
             let came: Vec<u64> = meters.iter().map(|meter| meter.came_bytes()).collect();
-            // By BitTorrent any block is asked for, and the root is asked for one at a time.
+            // With BitTorrent, receivers request blocks in any order, and the root serves one request at a time.
             let most = (made * BLOCK_BYTES) as u64;
             let is_random = discipline == Discipline::BITTORRENT && made < block_count;
             let is_right = |&came: &u64| came == most || is_random && came < most;
@@ -379,7 +379,7 @@ fn a_block_that_comes_before_its_digest_is_compared_when_that_is_here() {
         }
         world.ranks[0].0.fill(world.now, number, &digests[1..]);
         world.run_until(|world| world.outcomes.len() == 2);
-        // Four blocks are asked for ahead, and none of them is done with.
+        // Four blocks are requested ahead, and none of them is finished.
         (0..20).for_each(|_| _ = world.turn());
         assert_eq!(meter.came_bytes(), 5 * BLOCK_BYTES as u64);
         world.net.lock().unwrap().held.clear();
@@ -517,7 +517,8 @@ fn who_asks_late_is_served_also_when_the_root_has_released_the_value() {
     world.run_until(|world| world.ranks.iter().all(|(driver, _)| driver.is_idle()));
 }
 
-/// Rank 0 gives a value to others, which have some blocks of it; how many bytes have come to each of them.
+/// Broadcast a value from rank 0 to ranks that have some of its blocks. Return the number of bytes received by each
+/// rank.
 fn came_to_those_that_have(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
     let size = parts.len() + 1;
     let mut world = SwarmWorld::new(size);
@@ -605,7 +606,7 @@ fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
     assert!(world.right(2, bytes));
 }
 
-/// Ranks 1, 2 and 3 share a host, 0 is elsewhere.
+/// Begin a broadcast where ranks 1, 2 and 3 share a host and rank 0 runs elsewhere.
 fn begin_on_two_hosts(world: &mut SwarmWorld, bytes: usize) -> u32 {
     let manifest = Manifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
     let (given, digests) = given(bytes);

@@ -1,15 +1,15 @@
-//! The balance: rates of flows, and when each comes to where something happens.
+//! Rate balancing: the rates of flows, and the times of their next events.
 
 use super::flow::FlowState;
 use super::stage::{EQUAL, PlayEvent, PlayState};
 use crate::fair::{Demand, rates};
 use std::collections::BTreeSet;
 
-/// After so many rounds of balancing, what was balanced once stays in.
+/// After this number of rounds, flows that were balanced once stay in the balanced set.
 const ROUNDS_APART: usize = 8;
 
 impl PlayState<'_> {
-    /// Gives flows their fair rates, and those that these concern.
+    /// Assign fair rates to the unbalanced flows and all flows that they affect.
     pub(super) fn balance(&mut self) {
         let mut all: BTreeSet<u32> = BTreeSet::new();
         for round in 0.. {
@@ -29,7 +29,7 @@ impl PlayState<'_> {
         }
     }
 
-    /// Active flows, and all that share a wire with one of them.
+    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively.
     fn sharing(&self, some: BTreeSet<u32>) -> BTreeSet<u32> {
         let mut found: BTreeSet<u32> =
             some.into_iter().filter(|&flow| self.flows[flow as usize].state == FlowState::Active).collect();
@@ -72,7 +72,7 @@ impl PlayState<'_> {
         }
     }
 
-    /// What a flow asks for; `members` get their rates with it.
+    /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, flow: u32, members: &[u32]) -> Demand {
         let it = &self.flows[flow as usize];
         let mut demand = Demand { wires: it.uses.iter().collect(), limit: it.limit, behind: Vec::new() };
@@ -90,13 +90,13 @@ impl PlayState<'_> {
         demand
     }
 
-    /// Whether a flow is as far as a wait lets it be.
+    /// Return whether a flow has reached the limit of a wait.
     fn is_tight(&self, wait: usize) -> bool {
         let by = self.waits[wait].by;
         self.position(by) >= self.bound(wait).0 - self.flows[by as usize].length * EQUAL
     }
 
-    /// Notes when a flow comes to where others wait for it, to its end, or to where it must wait itself.
+    /// Schedule the next event of a flow: another flow waits for its position, it ends, or it must wait itself.
     pub(super) fn schedule(&mut self, flow: u32) {
         let it = &self.flows[flow as usize];
         if it.state != FlowState::Active {
@@ -108,7 +108,7 @@ impl PlayState<'_> {
             let (wait, met) = (&self.waits[wait as usize], self.met[wait as usize]);
             let awaited = [(met.threshold, wait.threshold), (met.release, wait.release)];
             let open = awaited.into_iter().filter(|(is_met, _)| !is_met).map(|(_, at)| at);
-            // It may be there already, but for what rounding leaves: then that is still to be told, at once.
+            // The flow may already be at the target except for rounding. Then the event is scheduled immediately.
             target = open.map(|at| if at > position + slack { at } else { position }).fold(target, f64::min);
         }
         let mut at_s = match it.rate {

@@ -1,9 +1,9 @@
-//! Flows: the operations of plans while they are played.
+//! Flows: operations of plans during a simulation.
 
 use crate::cluster::{Cluster, Uses};
 use ripieno_plan::Operation;
 
-/// How fast a flow is that costs nothing, in bytes per second.
+/// Rate of a flow without cost, in bytes per second.
 const AT_ONCE: f64 = 1e30;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum FlowState {
 pub(super) struct OperationFlow {
     pub(super) rank: u32,
     pub(super) operation: u32,
-    /// How many messages come before it on its link.
+    /// Number of preceding messages on its link.
     pub(super) turn: u32,
     pub(super) port: Option<u32>,
     pub(super) is_one_segment: bool,
@@ -25,13 +25,13 @@ pub(super) struct OperationFlow {
     pub(super) limit: f64,
     pub(super) length: f64,
     pub(super) state: FlowState,
-    /// How far it was at `since_s`, and its rate since then.
+    /// Position at `since_s`, and the rate since then.
     pub(super) position: f64,
     pub(super) since_s: f64,
     pub(super) rate: f64,
-    /// The waits that keep it from beginning.
+    /// Number of waits that still prevent the start.
     pub(super) pending: u32,
-    /// Where it will be at its next event, or whom it will have caught up with; events of older versions are void.
+    /// Position of the next event, or the wait that limits the flow. Events of older versions are void.
     pub(super) target: f64,
     pub(super) chased: Option<u32>,
     pub(super) version: u32,
@@ -44,16 +44,16 @@ pub(super) struct FlowMessage {
     pub(super) flow: u32,
 }
 
-/// Who comes first of those that can begin: links take turns; then as the plans have it.
+/// Start order of ready flows: links take turns, then the order of the plans decides.
 pub(super) type StartOrder = (u32, u32, u32, u32);
 
-/// When a flow comes.
+/// Return the start order of a flow.
 pub(super) fn turn(flows: &[OperationFlow], flow: u32) -> StartOrder {
     let it = &flows[flow as usize];
     (it.turn, it.operation, it.rank, flow)
 }
 
-/// An operation before it begins.
+/// Return an operation in its initial state.
 pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Operation) -> OperationFlow {
     let is_combined = matches!(operation, Operation::Combine { .. }) && cluster.gamma_s_per_byte > 0.0;
     let length_bytes = operation.length_bytes();
@@ -87,7 +87,7 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
     }
 }
 
-/// The end of a message that an operation is, if it is one.
+/// Return the message end of an operation, if it sends or receives.
 pub(super) fn end_of(rank: usize, operation: &Operation, flow: u32) -> Option<FlowMessage> {
     let (sender, receiver, is_receive) = match *operation {
         Operation::Send { to, .. } => (rank, to, false),

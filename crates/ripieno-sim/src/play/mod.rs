@@ -1,11 +1,12 @@
-//! The play: all ranks' plans, played on a cluster by the virtual clock.
+//! Simulation of plans: runs the plans of all ranks on a cluster with a virtual clock.
 //!
-//! Every operation is a flow: bytes that pass at a rate until the rate changes. Rates are shared fairly on every wire
-//! ([`fair`](crate::fair)); a flow that has come as far as its [waits](crate::waits) let it goes on as fast as what it
-//! waits for. Messages of one segment take turns at a port, as in the [cost](ripieno_plan::simulate) of plans;
-//! longer ones share it. A receive is a flow of its own, which follows its send, so the network holds what a receiver
-//! has no time for. What a step costs depends on the flows that it concerns, not on all: a chain of 100 000 ranks
-//! takes seconds.
+//! Every operation is a flow: bytes that pass at a piecewise constant rate. Flows share every wire fairly
+//! ([`fair`](crate::fair)). A flow that has reached the limit of its [waits](crate::waits) continues at the rate of the
+//! flow that it waits for. Messages of one segment take turns at a port, as in the [cost model](ripieno_plan::simulate)
+//! of plans. Longer messages share the port.
+//!
+//! A receive is a separate flow that follows its send, so the network buffers data for a busy receiver. The cost of a
+//! simulation step depends only on the affected flows: a chain of 100 000 ranks takes seconds.
 
 mod balance;
 mod flow;
@@ -19,55 +20,55 @@ use score::Score;
 use stage::PlayState;
 use std::fmt;
 
-/// Operations of all ranks together: more do not fit the memory of a usual machine.
+/// Maximum number of operations of all ranks together. More do not fit the memory of a usual machine.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
-/// Events of a play between two questions whether it is interrupted.
+/// Number of events between two interrupt checks.
 const UNINTERRUPTED_EVENTS: usize = 1 << 10;
 
-/// Operations that are planned between two questions whether a play is interrupted.
+/// Number of planned operations between two interrupt checks.
 pub(crate) const UNINTERRUPTED_OPERATIONS: usize = 1 << 16;
 
-/// What came of a play.
+/// Result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Played {
-    /// When each rank was done; none, if it never was.
+    /// Finish time of each rank, or `None` if it never finished.
     pub finish_s: Vec<Option<f64>>,
-    /// The messages that arrived, in the order in which they did.
+    /// Messages in the order of their arrival.
     pub transfers: Vec<SimulatedTransfer>,
-    /// Bytes that each rank sent, those that never arrived among them.
+    /// Bytes sent by each rank, including messages that never arrived.
     pub sent_bytes: Vec<usize>,
-    /// The wires that carried something.
+    /// Load of each wire in use.
     pub loads: Vec<WireLoad>,
 }
 
-/// What one wire carried.
+/// Load of one wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WireLoad {
-    /// Which wire.
+    /// The wire.
     pub wire: WireName,
-    /// What it carried.
+    /// Number of bytes carried.
     pub bytes: usize,
-    /// How long that would have taken it alone.
+    /// Time that these bytes would take on the wire alone, in seconds.
     pub busy_s: f64,
 }
 
-/// Why plans cannot be played.
+/// The reason why plans cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unplayable {
-    /// A message is sent that nobody receives, or the other way round, or its lengths differ.
+    /// A send has no matching receive, a receive has no matching send, or their lengths differ.
     Unmatched {
-        /// Who sends.
+        /// The sender.
         sender: usize,
-        /// Who receives.
+        /// The receiver.
         receiver: usize,
     },
-    /// More operations than there is room for.
+    /// The plans have too many operations.
     TooLarge {
-        /// How many at least.
+        /// Lower bound of the number of operations.
         operation_count: usize,
     },
-    /// The caller asked for an end.
+    /// The caller interrupted the simulation.
     Interrupted,
 }
 
@@ -88,17 +89,17 @@ impl fmt::Display for Unplayable {
 impl std::error::Error for Unplayable {}
 
 impl Played {
-    /// When the last rank was done; none, if one never was.
+    /// Return the finish time of the last rank, or `None` if any rank never finished.
     pub fn time_s(&self) -> Option<f64> {
         self.finish_s.iter().try_fold(0.0, |latest: f64, finish_s| finish_s.map(|finish_s| latest.max(finish_s)))
     }
 
-    /// The wire that was busy longest.
+    /// Return the wire with the longest busy time.
     pub fn busiest(&self) -> Option<&WireLoad> {
         self.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s))
     }
 
-    /// Bytes of the messages that arrived by each kind of link.
+    /// Return the bytes of all received messages by kind of connection.
     pub fn bytes_by_kind(&self, cluster: &Cluster) -> [(ConnectionKind, usize); 3] {
         let mut sums = [(ConnectionKind::Memory, 0), (ConnectionKind::Cable, 0), (ConnectionKind::Uplink, 0)];
         for transfer in &self.transfers {
@@ -108,7 +109,8 @@ impl Played {
     }
 }
 
-/// Plays one plan per rank, unless it is interrupted, which is asked from time to time.
+/// Simulate one plan per rank. `is_interrupted` is called from time to time and stops the simulation if it returns
+/// true.
 pub fn play(
     cluster: &Cluster,
     plans: impl Iterator<Item = Plan>,

@@ -1,4 +1,4 @@
-//! The score: all flows of a play, which of them are the ends of one message, and what each waits for.
+//! Score: all flows of a simulation, the pairs that form a message, and the waits of each flow.
 
 use super::flow::{FlowMessage, OperationFlow, end_of, flow};
 use super::{OPERATIONS_MAX, UNINTERRUPTED_OPERATIONS, Unplayable};
@@ -6,17 +6,17 @@ use crate::cluster::Cluster;
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
 
-/// All ranks' plans, wired up.
+/// The connected plans of all ranks.
 pub(super) struct Score {
     pub(super) rank_count: usize,
     pub(super) flows: Vec<OperationFlow>,
-    /// Per message: the flows at its ends.
+    /// For each message: the flows at its two ends.
     pub(super) pairs: Vec<[u32; 2]>,
     pub(super) waits: Vec<OperationWait>,
 }
 
 impl Score {
-    /// The score of one plan per rank.
+    /// Build the score of one plan per rank.
     pub(super) fn of(
         cluster: &Cluster,
         plans: impl Iterator<Item = Plan>,
@@ -53,7 +53,7 @@ impl Score {
     }
 }
 
-/// Pairs each send with the receive that it meets; messages of a link follow each other, and receives their sends.
+/// Match each send with its receive. Messages of a link follow each other, and receives follow their sends.
 fn matched(
     cluster: &Cluster,
     mut messages: Vec<FlowMessage>,

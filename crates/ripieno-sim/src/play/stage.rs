@@ -1,4 +1,4 @@
-//! The stage: what happens on a cluster while plans are played, one event after the other.
+//! Event loop of a simulation: processes the events on a cluster one by one.
 
 use super::flow::{FlowState, OperationFlow, StartOrder, turn};
 use super::score::Score;
@@ -10,7 +10,7 @@ use ripieno_plan::simulate::SimulatedTransfer;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Times and positions that differ by less than this part are the same.
+/// Relative tolerance below which times and positions are equal.
 pub(super) const EQUAL: f64 = 1e-11;
 
 #[derive(Clone, Copy, Default)]
@@ -29,32 +29,32 @@ pub(super) struct PlayState<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) rank_count: usize,
     pub(super) flows: Vec<OperationFlow>,
-    /// Per message: the flows at its ends.
+    /// For each message: the flows at its two ends.
     pub(super) pairs: Vec<[u32; 2]>,
-    /// Per flow: its message, if it is an end of one.
+    /// For each flow: its message, if it is an end of one.
     pub(super) pair_of: Vec<Option<u32>>,
     pub(super) starts_s: Vec<f64>,
     pub(super) waits: Vec<OperationWait>,
     pub(super) met: Vec<Met>,
-    /// Per flow: its waits, and those for it.
+    /// For each flow: its own waits, and the waits of other flows for it.
     pub(super) waits_of: IndexLists,
     pub(super) waits_for: IndexLists,
-    /// Per wire: the active flows, what it carried, and how long that takes.
+    /// For each wire: the active flows, the carried bytes and their busy time.
     pub(super) users: Vec<Vec<u32>>,
     pub(super) carried: Vec<(f64, f64)>,
-    /// Per port: whether a message of one segment has it, and which want it.
+    /// For each port: whether a one-segment message occupies it, and the flows that queue for it.
     pub(super) is_taken: Vec<bool>,
     pub(super) queued: Vec<BinaryHeap<Reverse<StartOrder>>>,
     pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
     pub(super) clock: Clock<PlayEvent>,
-    /// Flows whose rates may be wrong, and those whose next event may be.
+    /// Flows with outdated rates, and flows with an outdated next event.
     pub(super) unbalanced: BTreeSet<u32>,
     pub(super) unscheduled: BTreeSet<u32>,
     pub(super) transfers: Vec<SimulatedTransfer>,
     pub(super) finish_s: Vec<f64>,
 }
 
-/// Lists of numbers by number.
+/// Lists of indices, by index.
 pub(super) struct IndexLists {
     pub(super) starts: Vec<u32>,
     pub(super) entries: Vec<u32>,
@@ -84,7 +84,7 @@ impl IndexLists {
 }
 
 impl<'a> PlayState<'a> {
-    /// All ranks before their first operation.
+    /// Return the state of all ranks before their first operation.
     pub(super) fn ready(cluster: &'a Cluster, score: Score) -> PlayState<'a> {
         let Score { rank_count, mut flows, pairs, waits } = score;
         let count = flows.len();
@@ -144,7 +144,7 @@ impl<'a> PlayState<'a> {
         Ok(())
     }
 
-    /// Begins what can begin, and gives everything its rate.
+    /// Start all ready flows and assign all rates.
     fn settle(&mut self) {
         while let Some(Reverse(turn)) = self.candidates.pop() {
             self.begin(turn);
@@ -179,7 +179,7 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    /// A flow has come to where it was to be.
+    /// Process the arrival of a flow at its target position.
     fn come(&mut self, flow: u32) {
         let it = &self.flows[flow as usize];
         let position = match it.chased {
@@ -199,7 +199,7 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    /// Tells those that wait for a flow how far it is.
+    /// Report the position of a flow to the flows that wait for it.
     fn tell(&mut self, flow: u32) {
         let (position, slack) = {
             let it = &self.flows[flow as usize];
@@ -296,7 +296,7 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    /// A flow gives back its wires and its port.
+    /// Release the wires and the port of a flow.
     fn leave(&mut self, flow: u32, state: FlowState) {
         let it = &mut self.flows[flow as usize];
         (it.state, it.rate) = (state, 0.0);
@@ -314,7 +314,7 @@ impl<'a> PlayState<'a> {
         }
     }
 
-    /// Where a flow is now.
+    /// Return the current position of a flow.
     pub(super) fn position(&self, flow: u32) -> f64 {
         let it = &self.flows[flow as usize];
         let passed_s = self.clock.now_s() - it.since_s;
@@ -327,7 +327,7 @@ impl<'a> PlayState<'a> {
         (it.position, it.since_s) = (position, now_s);
     }
 
-    /// How far a wait lets its flow be, and how fast that grows.
+    /// Return the position limit that a wait sets for its flow, and the growth rate of the limit.
     pub(super) fn bound(&self, wait: usize) -> (f64, f64) {
         let OperationWait { on, at, threshold, .. } = self.waits[wait];
         if !self.met[wait].threshold {

@@ -1,22 +1,22 @@
-//! Flows of blocks: how far each is, and how fast.
+//! Block flows: the position and rate of each block transfer.
 //!
-//! A flow passes the bytes of one block from one rank to another. Rates are shared fairly on every wire. Where the
-//! sender is itself still getting the block, the flow stays a step behind.
+//! A flow transfers one block from one rank to another. Flows share every wire fairly. If the sender is still receiving
+//! the block, the flow stays one step behind.
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::fair::{Demand, rates};
 use ripieno_plan::swarm::step_bytes;
 
-/// How close two positions, in bytes, are the same, and two rates, as a share.
+/// Tolerance below which two positions (in bytes) or two rates (relative) are equal.
 const SAME_BYTES: f64 = 1e-3;
 const SAME_RATE: f64 = 1e-9;
-/// After so many rounds of balancing, what was balanced once stays in.
+/// After this number of rounds, flows that were balanced once stay in the balanced set.
 const ROUNDS_APART: usize = 8;
-/// How fast a flow is that costs nothing, in bytes per second.
+/// Rate of a flow without cost, in bytes per second.
 const AT_ONCE: f64 = 1e30;
 
-/// The number of a flow; none is `NO_FLOW`.
+/// Number of a flow. `NO_FLOW` marks a missing flow.
 pub(super) type FlowNumber = u32;
 pub(super) const NO_FLOW: FlowNumber = u32::MAX;
 
@@ -28,11 +28,11 @@ pub(super) struct BlockFlow {
     pub(super) block: usize,
     pub(super) from_bytes: f64,
     pub(super) began_s: f64,
-    /// Some of its bytes are not what they should be.
+    /// Whether some of its bytes are corrupt.
     pub(super) is_tainted: bool,
     is_active: bool,
     is_frozen: bool,
-    /// Whether its sender has not all of the block yet.
+    /// Whether the sender does not have the whole block yet.
     is_behind: bool,
     end_bytes: f64,
     position: f64,
@@ -42,7 +42,7 @@ pub(super) struct BlockFlow {
     wires: Vec<(usize, f64)>,
 }
 
-/// What a rank has of a block.
+/// A rank's copy of a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Copy {
     pub(super) prefix: f64,
@@ -55,7 +55,7 @@ impl Copy {
     pub(super) const NONE: Copy = Copy { prefix: 0.0, inflow: NO_FLOW, is_whole: false, is_tainted: false };
 }
 
-/// What flows notes on the clock.
+/// An event that the flows add to the clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arrival {
     pub(super) flow: FlowNumber,
@@ -67,26 +67,26 @@ pub(super) struct Flows {
     all: Vec<BlockFlow>,
     free: Vec<FlowNumber>,
     users: Vec<Vec<FlowNumber>>,
-    /// By rank.
+    /// Flows by rank.
     pub(super) outs: Vec<Vec<FlowNumber>>,
     pub(super) ins: Vec<Vec<FlowNumber>>,
-    /// By value, rank and block.
+    /// Copies by value, rank and block.
     copies: Vec<Vec<Vec<Copy>>>,
-    /// How many are behind.
+    /// Number of flows with a sender that does not have the whole block yet.
     behind_count: usize,
     unbalanced: MarkedFlow,
     unscheduled: MarkedFlow,
-    /// Flows that share wires, and these wires: empty but while they are looked for.
+    /// Scratch sets for flows that share wires and for these wires. Empty except during a search.
     concerned: MarkedFlow,
     seen: MarkedFlow,
     pub(super) wire_bytes: Vec<(f64, f64)>,
 }
 
-/// A set of numbers from 0 on: large, and asked for as a whole.
+/// A set of small integers, optimized for large sets that are read as a whole.
 #[derive(Debug, Default)]
 struct MarkedFlow {
     marks: Vec<bool>,
-    /// Those that have a mark, and some that have none any more.
+    /// All members, and some former members.
     list: Vec<u32>,
     count: usize,
 }
@@ -118,7 +118,7 @@ impl MarkedFlow {
         }
     }
 
-    /// All of them, in order; none is left.
+    /// Remove and return all members in ascending order.
     fn take(&mut self) -> Vec<u32> {
         let mut all = std::mem::take(&mut self.list);
         all.retain(|&number| std::mem::replace(&mut self.marks[number as usize], false));
@@ -129,7 +129,7 @@ impl MarkedFlow {
 }
 
 impl Flows {
-    /// No flows; of each value there are so many blocks.
+    /// Return an empty state with the given number of blocks of each value.
     pub(super) fn new(cluster: &Cluster, block_counts: &[usize]) -> Flows {
         let p = cluster.topology.size();
         Flows {
@@ -161,18 +161,18 @@ impl Flows {
         &self.copies[cast][rank]
     }
 
-    /// Whether all have their rates, and what comes of these is noted.
+    /// Return whether all rates and all scheduled events are up to date.
     pub(super) fn is_settled(&self) -> bool {
         self.unbalanced.is_empty() && self.unscheduled.is_empty()
     }
 
-    /// Where a flow is.
+    /// Return the position of a flow.
     pub(super) fn position(&self, number: FlowNumber, now_s: f64) -> f64 {
         let it = self.flow(number);
         (it.position + it.rate * (now_s - it.since_s).max(0.0)).min(it.end_bytes)
     }
 
-    /// Begins to pass a block, from the first byte that the receiver lacks.
+    /// Start to transfer a block from the first byte that the receiver lacks.
     pub(super) fn begin(
         &mut self,
         cluster: &Cluster,
@@ -223,7 +223,7 @@ impl Flows {
         number
     }
 
-    /// Ends a flow where it is: the receiver keeps what came.
+    /// Stop a flow at its position. The receiver keeps the received bytes.
     pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> BlockFlow {
         let position = self.position(number, now_s);
         let is_tainted = self.is_tainted(number);
@@ -253,12 +253,12 @@ impl Flows {
         flow
     }
 
-    /// How much of a flow has passed.
+    /// Return the number of bytes that a flow has transferred.
     pub(super) fn passed(&self, flow: &BlockFlow) -> f64 {
         flow.position - flow.from_bytes
     }
 
-    /// The whole block has come and was checked; who gets it from here may go on, or has got what is wrong.
+    /// Verify a complete block. Flows that forward it may continue, or have forwarded corrupt bytes.
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.cast, flow.receiver, flow.block);
         let is_right = !copy.is_tainted;
@@ -276,14 +276,14 @@ impl Flows {
         is_right
     }
 
-    /// The ends of a flow stand still.
+    /// Freeze a flow, because one of its ends is suspended.
     pub(super) fn freeze(&mut self, number: FlowNumber, now_s: f64) {
         self.put(number, now_s);
         self.all[number as usize].is_frozen = true;
         self.unbalanced.insert(number);
     }
 
-    /// Whether what is noted still holds, and the flow has come to its end.
+    /// Return whether the event is still valid and the flow has reached its end.
     pub(super) fn has_ended(&mut self, arrival: Arrival, now_s: f64) -> bool {
         let it = self.flow(arrival.flow);
         if !it.is_active || it.version != arrival.version {
@@ -299,8 +299,7 @@ impl Flows {
         has_ended
     }
 
-    /// Gives flows their fair rates, and notes when each comes to where something happens; what happens after `until_s`
-    /// is left for the next time.
+    /// Assign fair rates, and schedule the next event of each flow. Events after `until_s` are left to the next call.
     pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, until_s: f64, noted: impl Fn(Arrival) -> E) {
         let mut all: Vec<FlowNumber> = Vec::new();
         for round in 0.. {
@@ -347,7 +346,7 @@ impl Flows {
         (it.position, it.since_s) = (position, now_s);
     }
 
-    /// Flows of the same block from the receiver of a flow.
+    /// Return the flows that forward the same block from the receiver of a flow.
     fn followers(&self, flow: &BlockFlow) -> Vec<FlowNumber> {
         if self.behind_count == 0 {
             return Vec::new();
@@ -364,7 +363,8 @@ impl Flows {
         }
     }
 
-    /// How far the sender lets a flow be, how fast that grows, and the flow that makes it grow.
+    /// Return the limit that the sender sets for a flow, the growth rate of the limit, and the flow that causes the
+    /// growth.
     fn bound(&self, number: FlowNumber, now_s: f64) -> (f64, f64, FlowNumber) {
         let it = self.flow(number);
         if !it.is_behind {
@@ -384,11 +384,11 @@ impl Flows {
         }
     }
 
-    /// Active flows, and all that share a wire with one of them.
+    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively.
     fn sharing(&mut self, some: Vec<FlowNumber>) -> Vec<FlowNumber> {
         let (mut found, mut seen) = (std::mem::take(&mut self.concerned), std::mem::take(&mut self.seen));
         some.into_iter().filter(|&number| self.flow(number).is_active).for_each(|number| found.insert(number));
-        // Who is found is looked at, and finds others.
+        // Each flow found is visited in turn and may add further flows.
         let mut place = 0;
         while let Some(&number) = found.list.get(place) {
             place += 1;
@@ -425,7 +425,7 @@ impl Flows {
         }
     }
 
-    /// What a flow asks for; `members` get their rates with it.
+    /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand {
         let it = self.flow(number);
         let mut demand = Demand { wires: it.wires.clone(), limit: AT_ONCE, behind: Vec::new() };
@@ -442,7 +442,7 @@ impl Flows {
         demand
     }
 
-    /// When a flow comes to its end or to where its sender's own bytes end, or may begin.
+    /// Return the next event of a flow: it ends, reaches the sender's own position, or may start.
     fn next(&mut self, number: FlowNumber, now_s: f64) -> Option<(f64, Arrival)> {
         let it = self.flow(number);
         if !it.is_active || it.is_frozen {

@@ -1,8 +1,9 @@
-//! Dynamic broadcast on a modelled cluster: the machines that a driver of sockets runs, by a virtual clock.
+//! Simulation of dynamic broadcasts: runs the same swarm nodes as the network driver on a modelled cluster with a
+//! virtual clock.
 //!
-//! Messages take the alpha of their link. Blocks are flows that share wires fairly; a rank that passes a block on while
-//! it comes in stays a step behind. Ranks die, stand still and are slow, links are cut, blocks come wrong: the same
-//! in every run.
+//! A message takes the alpha of its link. Blocks are flows that share wires fairly. A rank that forwards a block while
+//! receiving it stays one step behind. The faults are equal in every run: ranks die, are suspended or slow, links are
+//! cut, and blocks are corrupted.
 
 mod flows;
 mod search;
@@ -15,53 +16,53 @@ pub use search::search_block_bytes;
 use stage::SwarmState;
 use std::fmt;
 
-/// Blocks of all ranks together: more do not fit the memory of a usual machine.
+/// Maximum number of blocks of all ranks together. More do not fit the memory of a usual machine.
 pub const COPIES_MAX: usize = 100_000_000;
 
-/// One value that is broadcast.
+/// One broadcast value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulatedBroadcast {
-    /// Who has it.
+    /// The rank that has the value.
     pub root: usize,
-    /// How long it is.
+    /// Size of the value in bytes.
     pub bytes: usize,
-    /// How long a block is; as usual, if none.
+    /// Size of a block in bytes, or `None` for the default.
     pub block_bytes: Option<usize>,
-    /// How blocks find their ways.
+    /// Distribution strategy for the blocks.
     pub discipline: Discipline,
-    /// The other ranks, as a chain runs; by their numbers, if none.
+    /// Order of the other ranks in a chain, or `None` for ascending ranks.
     pub order: Option<Vec<usize>>,
-    /// When it begins.
+    /// Start time in seconds.
     pub start_s: f64,
 }
 
-/// What is broadcast on a cluster, and what goes wrong beside the cluster's own [faults](crate::Faults).
+/// Broadcasts on a cluster, and faults in addition to the cluster's own [faults](crate::ClusterFaults).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Casting {
-    /// The values.
+    /// The broadcast values.
     pub casts: Vec<SimulatedBroadcast>,
-    /// The times of the protocol.
+    /// Timeouts of the protocol.
     pub timing: SwarmTiming,
-    /// Ranks that come late, and when.
+    /// Ranks that start late, each with its time.
     pub late: Vec<(usize, f64)>,
-    /// Ranks that stand still from then on.
+    /// Ranks that are suspended forever, each with its time.
     pub stops: Vec<(usize, f64)>,
-    /// Ranks of which the next block that they begin to send after this comes wrong.
+    /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
-    /// How long after a death or a cut the ranks at the other end are told.
+    /// Delay in seconds until the other end detects a death or a cut.
     pub notice_s: f64,
-    /// How often rates are made fair anew; with each event, if 0.
+    /// Interval in seconds at which rates are rebalanced, or 0 to rebalance at every event.
     pub balance_s: f64,
-    /// When it is no use to go on.
+    /// Time limit of the simulation in seconds.
     pub longest_s: f64,
-    /// Seed of what is drawn.
+    /// Random seed.
     pub seed: u64,
-    /// Whether every fetch is kept.
+    /// Whether to record every fetch.
     pub keeps_fetches: bool,
 }
 
 impl Casting {
-    /// One value of `bytes` from `root`, without anything going wrong.
+    /// Return a single broadcast of `bytes` from `root` without faults.
     pub fn of(root: usize, bytes: usize, discipline: Discipline) -> Casting {
         let cast = SimulatedBroadcast { root, bytes, block_bytes: None, discipline, order: None, start_s: 0.0 };
         Casting {
@@ -79,89 +80,89 @@ impl Casting {
     }
 }
 
-/// What became of one rank.
+/// Outcome of one rank.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RankOutcome {
-    /// It has the value.
+    /// The rank has the value.
     Done {
-        /// Since when.
+        /// Time of completion in seconds.
         at_s: f64,
-        /// Whether all bytes are the root's.
+        /// Whether all bytes equal the root's value.
         is_right: bool,
     },
-    /// It knows that it will not have it.
+    /// The rank knows that it will not receive the value.
     Failed {
-        /// Since when.
+        /// Time of the failure in seconds.
         at_s: f64,
-        /// Why.
+        /// The failure.
         failure: MemberFailure,
     },
-    /// It died, or stood still, before it had it.
+    /// The rank died or was suspended before it had the value.
     Lost {
-        /// When.
+        /// Time of the loss in seconds.
         at_s: f64,
     },
-    /// It waits for ever.
+    /// The rank waits forever.
     Waiting,
 }
 
-/// What the tracker said at the end.
+/// Final report of the tracker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settled {
-    /// Where it stood.
+    /// Rank of the tracker.
     pub by: usize,
-    /// When.
+    /// Time of the report in seconds.
     pub at_s: f64,
-    /// Who has everything.
+    /// Ranks that have the complete value.
     pub acknowledged: Vec<usize>,
-    /// Who was lost before.
+    /// Ranks that were lost before.
     pub lost: Vec<usize>,
-    /// Blocks that came wrong, and the sources to blame.
+    /// Corrupt blocks, each with the ranks that sent it.
     pub corruptions: Vec<CorruptBlock>,
 }
 
-/// A block, or part of one, that came from one rank to another.
+/// A transfer of a block or of a part of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SimulatedFetch {
-    /// Which value.
+    /// Index of the value.
     pub cast: usize,
-    /// Who sent it.
+    /// The sender.
     pub sender: usize,
-    /// Who got it.
+    /// The receiver.
     pub receiver: usize,
-    /// Which block.
+    /// Index of the block.
     pub block: usize,
-    /// How much of it.
+    /// Number of bytes.
     pub bytes: usize,
-    /// When it began.
+    /// Start time in seconds.
     pub start_s: f64,
-    /// When it ended.
+    /// End time in seconds.
     pub end_s: f64,
 }
 
-/// What came of it.
+/// Result of a simulation.
 #[derive(Clone, Debug)]
 pub struct Swarmed {
-    /// Of each value, how it was cut.
+    /// Manifest of each value, which defines its blocks.
     pub manifests: Vec<Manifest>,
-    /// Of each value, what became of each rank.
+    /// Outcome of each rank, for each value.
     pub outcomes: Vec<Vec<RankOutcome>>,
-    /// Of each value, what the tracker said.
+    /// Report of the tracker, for each value.
     pub settled: Vec<Option<Settled>>,
-    /// Bytes that each rank sent, those of wrong and broken blocks among them.
+    /// Bytes sent by each rank, including corrupt and incomplete blocks.
     pub sent_bytes: Vec<usize>,
-    /// The wires that carried something.
+    /// Load of each wire in use.
     pub loads: Vec<WireLoad>,
-    /// What came from whom, if asked for.
+    /// All fetches, if requested.
     pub fetched: Vec<SimulatedFetch>,
-    /// Messages of the protocol.
+    /// Number of protocol messages.
     pub message_count: usize,
-    /// When the last thing happened.
+    /// Time of the last event in seconds.
     pub end_s: f64,
 }
 
 impl Swarmed {
-    /// When the last rank that has the value had it.
+    /// Return the time at which the last successful rank received the value.
     pub fn time_s(&self, cast: usize) -> f64 {
         let done_s = self.outcomes[cast].iter().filter_map(|outcome| match outcome {
             RankOutcome::Done { at_s, .. } => Some(*at_s),
@@ -171,20 +172,20 @@ impl Swarmed {
     }
 }
 
-/// Why something cannot be simulated.
+/// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Uncast {
-    /// A rank that is named is not there.
+    /// The request names a rank that does not exist.
     NoSuchRank {
         /// The rank.
         rank: usize,
     },
-    /// More blocks than there is room for.
+    /// The simulation has too many blocks.
     TooLarge {
-        /// How many, of all ranks.
+        /// Number of blocks of all ranks.
         copy_count: usize,
     },
-    /// Whoever asked for it wants it no longer.
+    /// The caller interrupted the simulation.
     Interrupted,
 }
 
@@ -212,12 +213,13 @@ fn check(p: usize, asked: &Casting, block_counts: &[usize]) -> Result<(), Uncast
     if copy_count > COPIES_MAX { Err(Uncast::TooLarge { copy_count }) } else { Ok(()) }
 }
 
-/// Broadcasts on a cluster.
+/// Simulate broadcasts on a cluster.
 pub fn swarm(cluster: &Cluster, asked: &Casting) -> Result<Swarmed, Uncast> {
     swarm_unless(cluster, asked, &|| false)
 }
 
-/// The same, unless it is interrupted, which is asked from time to time.
+/// Simulate broadcasts on a cluster. `is_interrupted` is called from time to time and stops the simulation if it
+/// returns true.
 pub fn swarm_unless(cluster: &Cluster, asked: &Casting, is_interrupted: &dyn Fn() -> bool) -> Result<Swarmed, Uncast> {
     let mut stage = SwarmState::ready(cluster, asked)?;
     stage.run(is_interrupted)?;

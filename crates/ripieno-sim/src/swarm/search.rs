@@ -1,11 +1,11 @@
-//! The search for a block size: which one is the fastest on the cluster at hand.
+//! Search for the fastest block size on a given cluster.
 
 use super::{Casting, Uncast, swarm_unless};
 use crate::cluster::Cluster;
 use ripieno_plan::swarm::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN};
 
-/// Each size that was tried, and what the first value took in blocks of it, from 4 MiB down by halves; unless it is
-/// interrupted, which is asked from time to time.
+/// Simulate block sizes from 4 MiB downwards, halving each time. Return each size with the time of the first value.
+/// `is_interrupted` is called from time to time and stops the search if it returns true.
 ///
 /// Source: Chowdhury et al., the report on broadcast in Spark, figure 6.
 pub fn search_block_bytes(

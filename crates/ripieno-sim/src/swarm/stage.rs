@@ -1,4 +1,4 @@
-//! The stage: nodes of all ranks, their messages and blocks, and what goes wrong, by the virtual clock.
+//! Event loop of a broadcast simulation: the nodes of all ranks, their messages and blocks, and the faults.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
 use super::{Casting, RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, Swarmed, Uncast};
@@ -9,11 +9,11 @@ use ripieno_plan::swarm::{Action, Manifest, SwarmEvent, SwarmMessage, SwarmNode}
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Events so close to each other happen at once, as a share of the time.
+/// Relative difference of times below which events are simultaneous.
 const AT_ONCE: f64 = 1e-12;
-/// So many times something happens between two questions whether the simulation is interrupted.
+/// Number of events between two interrupt checks.
 const UNINTERRUPTED_COUNT: usize = 256;
-/// A tick comes so much later than it is wanted, because seconds are rounded.
+/// Delay added to each tick, because seconds are rounded.
 const LATER_S: f64 = 1e-6;
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ enum NodeLife {
 
 struct TickingNode {
     node: SwarmNode,
-    /// When its next tick is noted.
+    /// Time of its next scheduled tick.
     tick_s: f64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct SwarmState<'a> {
     manifests: Vec<Manifest>,
     clock: Clock<ScheduledEvent>,
     flows: Flows,
-    /// By value and rank.
+    /// Nodes by value and rank.
     parts: Vec<Vec<TickingNode>>,
     lives: Vec<NodeLife>,
     contacts: Vec<BTreeSet<usize>>,
@@ -62,7 +62,7 @@ pub(super) struct SwarmState<'a> {
     unfinished_count: usize,
     message_count: usize,
     is_balance_noted: bool,
-    /// How often rates were made fair, if that is done by turns.
+    /// Index of the latest rebalancing interval, if rates are rebalanced at intervals.
     turn: f64,
 }
 
@@ -130,7 +130,7 @@ impl<'a> SwarmState<'a> {
         })
     }
 
-    /// Runs until everybody has come to an end, or the longest time has passed.
+    /// Run until all ranks have an outcome or the time limit is reached.
     pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), Uncast> {
         let mut count = 0;
         while !self.is_over() && self.clock.now_s() <= self.asked.longest_s {
@@ -196,7 +196,7 @@ impl<'a> SwarmState<'a> {
                     return;
                 }
                 let event = SwarmEvent::Received { from, message };
-                // What comes of these depends on no byte that comes.
+                // The reaction to these messages does not depend on received bytes.
                 let is_free = matches!(
                     event,
                     SwarmEvent::Received {
@@ -216,7 +216,7 @@ impl<'a> SwarmState<'a> {
                 }
             }
             ScheduledEvent::Tick { cast, rank } => {
-                // What happens at once may be noted for a moment later.
+                // Simultaneous events may be scheduled a moment later.
                 if self.parts[cast][rank].tick_s <= now_s * (1.0 + 2.0 * AT_ONCE) {
                     self.parts[cast][rank].tick_s = f64::INFINITY;
                     self.tell_progress(cast, rank);
@@ -232,7 +232,7 @@ impl<'a> SwarmState<'a> {
         }
     }
 
-    /// A block has come to its receiver.
+    /// Process the arrival of a block.
     fn arrive(&mut self, arrival: Arrival) {
         let flow = self.flows.end(arrival.flow, self.clock.now_s());
         self.note_fetched(&flow);
@@ -262,7 +262,7 @@ impl<'a> SwarmState<'a> {
         self.lives[other] == NodeLife::Here && !self.cut.contains(&[one.min(other), one.max(other)])
     }
 
-    /// Tells a node how far its fetches are.
+    /// Report the progress of a node's fetches to the node.
     fn tell_progress(&mut self, cast: usize, rank: usize) {
         let now_s = self.clock.now_s();
         for index in 0..self.flows.ins[rank].len() {
@@ -309,7 +309,7 @@ impl<'a> SwarmState<'a> {
 
     fn tell(&mut self, cast: usize, from: usize, to: usize, message: SwarmMessage) {
         if let SwarmMessage::Cancel { block } = message {
-            // What still comes is void.
+            // The remaining bytes are void.
             self.stop_flow(cast, to, from, block);
         }
         self.message_count += 1;
@@ -376,7 +376,7 @@ impl<'a> SwarmState<'a> {
         contacts.into_iter().for_each(|other| self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
     }
 
-    /// A rank stands still, and nobody is told.
+    /// Suspend a rank. No rank is notified.
     fn stop(&mut self, rank: usize) {
         if self.lives[rank] == NodeLife::Dead {
             return;
@@ -407,12 +407,12 @@ impl<'a> SwarmState<'a> {
         }
     }
 
-    /// The first end of a rank is its outcome; who had the value and is lost later had it.
+    /// Record the first outcome of a rank. A rank that is lost after it received the value keeps its success.
     fn finish(&mut self, cast: usize, rank: usize, outcome: RankOutcome) {
         if self.outcomes[cast][rank] == RankOutcome::Waiting {
             self.outcomes[cast][rank] = outcome;
             self.unfinished_count -= 1;
-            // The tracker has still to learn of it.
+            // The tracker still has to learn of this outcome.
             self.settled[cast] = None;
         }
     }

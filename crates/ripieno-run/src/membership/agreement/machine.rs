@@ -1,4 +1,4 @@
-//! A rank's machine for the agreements of survivors.
+//! State machine of one rank for the survivor agreements.
 
 use super::round::{AgreementRound, Proposal};
 use super::word::{AgreementMessage, Ballot, Gone};
@@ -7,38 +7,40 @@ use crate::membership::name_ranks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Why a rank whose program is over does not go on.
+/// Reason reported by a rank that has withdrawn.
 const WITHDRAWN: &str = "its program is over, and the others have been told so";
 
-/// A rank's part in the agreements of the survivors of its world, one after the other.
+/// One rank's part in the consecutive survivor agreements of its world.
 #[derive(Debug)]
 pub struct Agreement {
     rank: usize,
     is_one_node: bool,
     patience: AgreementTimeouts,
-    /// Whom the agreement of this epoch is among.
+    /// Participants of the current epoch's agreement.
     members: Vec<usize>,
-    /// Whom each epoch so far has left out.
+    /// Ranks excluded by each finished epoch.
     pub(super) decided: Vec<Gone>,
-    /// Where those that the last epoch has left can be met.
+    /// Addresses of the ranks that survived the last epoch.
     seats: BTreeMap<usize, String>,
     is_excluded: bool,
-    /// Others may take this rank for silent, and have left it out.
+    /// This process was suspended long enough that other ranks may have excluded it.
     has_stood_still: bool,
     has_withdrawn: bool,
-    /// Who will never take part again.
+    /// Ranks that will never take part again.
     ended: BTreeSet<usize>,
-    /// Who was silent for too long: if it has ended meanwhile, it may have gone on elsewhere before.
+    /// Ranks that exceeded the silence timeout. If such a rank has ended, it may have continued in another partition
+    /// before.
     doubted: BTreeSet<usize>,
     heard: BTreeMap<usize, Duration>,
-    /// Since when each rank that was asked has had time to answer.
+    /// Start of the answer timeout of each queried rank.
     asked: BTreeMap<usize, Duration>,
     round: AgreementRound,
     next_beat: Duration,
 }
 
 impl Agreement {
-    /// The machine of `rank` in a world of `world_size` ranks; `is_one_node` if no cable lies between them.
+    /// Return the machine of `rank` in a world of `world_size` ranks. `is_one_node` states that all ranks run on one
+    /// node, so no network separates them.
     pub fn new(rank: usize, world_size: usize, is_one_node: bool, patience: AgreementTimeouts) -> Agreement {
         Agreement {
             rank,
@@ -59,7 +61,7 @@ impl Agreement {
         }
     }
 
-    /// Takes an event.
+    /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: AgreementEvent) -> Vec<AgreementOutput> {
         let mut outputs = vec![];
         let is_beat = now >= self.next_beat;
@@ -92,17 +94,17 @@ impl Agreement {
         outputs
     }
 
-    /// When the machine wants its next tick.
+    /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
         if self.round.begun.is_some() { self.next_beat } else { Duration::MAX }
     }
 
-    /// Who takes part in the agreement of this epoch, that is, whom the last one has left.
+    /// Return the participants of the current epoch: the ranks that the last epoch did not exclude.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
-    /// How many things it remembers.
+    /// Return the number of stored entries, to bound memory use in tests.
     #[cfg(test)]
     pub(super) fn held_count(&self) -> usize {
         let AgreementRound { seats, come, campaign, .. } = &self.round;
@@ -134,7 +136,7 @@ impl Agreement {
         }
     }
 
-    /// Takes no more part, and tells those who may wait for this rank.
+    /// Withdraw from all agreements and notify the ranks that may wait for this one.
     fn withdraw(&mut self, outputs: &mut Vec<AgreementOutput>) {
         let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
         let waiting: BTreeSet<usize> = self.round.come.iter().copied().chain(caller).collect();
@@ -145,7 +147,7 @@ impl Agreement {
         outputs.extend(others.map(|to| AgreementOutput::Tell { to, word: self.away(self.epoch()) }));
     }
 
-    /// What to say first over a new connection.
+    /// Send the first message over a new connection.
     fn greet(&mut self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         if self.round.begun.is_none() || !self.members.contains(&peer) {
             return;
@@ -171,7 +173,7 @@ impl Agreement {
             return;
         }
         if word.epoch() > epoch {
-            // It knows what was decided here.
+            // `peer` already knows the decision of the current epoch.
             if word.asks() {
                 outputs.push(self.ask(peer));
             }
@@ -220,7 +222,7 @@ impl Agreement {
         }
     }
 
-    /// Takes no more part in ballots below this one; whether it is not below another.
+    /// Reject all ballots below this one. Return whether no higher ballot is known.
     fn respect(&mut self, ballot: Ballot) -> bool {
         if ballot > self.round.ballot {
             self.round.ballot = ballot;
@@ -242,7 +244,7 @@ impl Agreement {
             self.round.come.insert(peer);
             self.round.seats.insert(peer, seat);
         } else {
-            // It has not begun, or has given up.
+            // The peer has not begun, or it gave up.
             self.round.come.remove(&peer);
         }
         let Some(campaign) = &mut self.round.campaign else { return };
@@ -260,7 +262,7 @@ impl Agreement {
         }
     }
 
-    /// Whether no word is waited for from `peer`, and none has been promised.
+    /// Return whether no message can be expected from `peer` any more.
     fn is_out(&self, peer: usize, now: Duration) -> bool {
         self.ended.contains(&peer) || self.is_silent(peer, now) || self.is_late(peer, now)
     }
@@ -270,14 +272,14 @@ impl Agreement {
         self.asked.get(&peer).is_some_and(|&asked| now.saturating_sub(asked.max(heard)) > self.patience.silence)
     }
 
-    /// Whether it has had time to begin, and to say so once it was asked.
+    /// Return whether `peer` had time to begin and to answer a query, but has not begun.
     fn is_late(&self, peer: usize, now: Duration) -> bool {
         let (Some(begun), Some(&asked)) = (self.round.begun, self.asked.get(&peer)) else { return false };
         let until = (begun + self.patience.late).max(asked + self.patience.silence);
         !self.round.come.contains(&peer) && now > until
     }
 
-    /// Does what is this rank's to do next; says again what was not answered on a beat.
+    /// Take the next step of the agreement. On a beat, resend the unanswered messages.
     fn pursue(&mut self, now: Duration, is_beat: bool, outputs: &mut Vec<AgreementOutput>) {
         let Some(begun) = self.round.begun else { return };
         if now.saturating_sub(begun) > self.patience.give_up() {
@@ -337,7 +339,7 @@ impl Agreement {
                 } else if self.suffices(&proposal.accepted_by) {
                     self.decide(proposal.gone.clone(), outputs);
                 } else if is_beat {
-                    // Somebody who has fallen silent was needed: once more, with whoever is there then.
+                    // A silent rank was needed for a majority. Start again with the ranks that are present then.
                     self.round.campaign = None;
                 }
             }
@@ -357,11 +359,11 @@ impl Agreement {
         let proposal = Proposal { gone, accepted_by: BTreeSet::from([self.rank]) };
         self.round.campaign.as_mut().expect("this rank leads").proposal = Some(proposal);
         present.iter().filter(|&&rank| rank != self.rank).for_each(|&rank| self.propose_to(rank, outputs));
-        // Alone it is decided at once.
+        // A rank without other participants decides at once.
         self.lead(now, false, outputs);
     }
 
-    /// Whether these may leave out all others of the epoch.
+    /// Return whether `ranks` may exclude all other participants of the epoch.
     fn suffices(&self, ranks: &BTreeSet<usize>) -> bool {
         let present = ranks.iter().filter(|rank| !self.ended.contains(rank)).count();
         let is_sure = |rank: &&usize| self.ended.contains(rank) && !self.doubted.contains(rank);
@@ -402,7 +404,7 @@ impl Agreement {
         }
     }
 
-    /// Tells what was decided in an epoch, and of the last one where its members can be met.
+    /// Send the decision of an epoch. For the last epoch, send the addresses of its members first.
     fn tell_decision(&self, epoch: usize, peer: usize, outputs: &mut Vec<AgreementOutput>) {
         let gone = self.decided[epoch].clone();
         if epoch + 1 == self.decided.len() && !gone.contains(&(peer as u32)) {
@@ -450,7 +452,7 @@ impl Agreement {
         }
     }
 
-    /// Why there is no agreement, for people.
+    /// Return a readable reason why no agreement was reached.
     fn why_none(&self, now: Duration) -> String {
         let missing: Vec<usize> = self.members.iter().copied().filter(|&rank| rank != self.rank).collect();
         let silent: Vec<usize> = missing.into_iter().filter(|&rank| self.is_silent(rank, now)).collect();

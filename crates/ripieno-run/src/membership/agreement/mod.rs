@@ -1,18 +1,22 @@
-//! Agreement of survivors: which ranks of a world that has failed go on together.
+//! Survivor agreement: decides which ranks of a failed world continue together.
 //!
-//! Every rank that wants to go on *begins*, with a seat: the address at which it will meet the others. The lowest rank
-//! that answers leads. It calls all others, and waits until each has come, has ended, is silent or is late. Then it
-//! proposes who is left out, and decides once all that are left have accepted. If it ends meanwhile the next one leads,
-//! with a higher ballot, and proposes again what anybody may have decided. So all that hear of a decision hear of the
-//! same. Agreements are numbered by epoch, each among those that the one before has left. Cost: 3 small messages per
-//! rank, and a seat of every rank to every rank.
+//! Every rank that wants to continue *begins* with a seat: the address at which the other ranks can reach it in the
+//! next world. The lowest rank that answers leads. The leader calls all other ranks and waits until each one has begun,
+//! has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all remaining ranks
+//! have accepted.
 //!
-//! A rank that has *ended* (its connections were closed by its system, or refused) can always be left out, and so can
-//! one that lives, but has *withdrawn*, because its program is over: it says so to whoever asks. One that is
-//! silent or late may be at work elsewhere, behind a cut cable, say. To leave it out takes more than half of the ranks
-//! of the epoch, so that no two parts of a world go on. The ranks of a single node cannot be cut off from each other:
-//! there a silent rank stands still, and is told when it goes on. A rank that stood still for long, so that others may
-//! have left it out, needs more than half, too.
+//! If the leader ends, the next rank leads with a higher ballot. It proposes again any set that may already have been
+//! decided. Therefore all ranks that learn a decision learn the same decision. Agreements are numbered by epoch. The
+//! participants of an epoch are the survivors of the previous one. Cost: 3 small messages per rank, plus the seat of
+//! every rank sent to every rank.
+//!
+//! An *ended* rank (its system closed or refused its connections) can always be excluded. A *withdrawn* rank can be
+//! excluded as well: it runs, but its program is over, and it answers every query with this state. A silent or late
+//! rank may still run, for example behind a network partition. To exclude it takes more than half of the ranks of the
+//! epoch, so at most one partition of a world continues.
+//!
+//! The ranks of a single node cannot be partitioned. There a silent rank is suspended, and it learns the decision when
+//! it resumes. A rank that was suspended for long enough to be excluded also needs more than half of the ranks.
 //!
 //! Source: Lamport, "The part-time parliament", TOCS 1998, section 2.3 (ballots); Bland et al., "Post-failure recovery
 //! of MPI communication capability: design and rationale", IJHPCA 2013 (shrink).
@@ -31,88 +35,88 @@ pub use word::{AgreementMessage, Ballot};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest time between two words to a rank that is waited for.
+/// Longest interval between two messages to an awaited rank.
 const LONGEST_BEAT: Duration = Duration::from_millis(250);
 
-/// The times of an agreement.
+/// Timeouts of an agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct AgreementTimeouts {
-    /// A rank that was asked and is silent for this long is left out.
+    /// A queried rank that stays silent for this long is excluded.
     pub silence: Duration,
-    /// So long after this rank has begun the others must have begun, too.
+    /// All other ranks must begin within this time after this rank has begun.
     pub late: Duration,
 }
 
 impl AgreementTimeouts {
-    /// Time between two words to a rank that is waited for.
+    /// Return the interval between two messages to an awaited rank.
     fn beat(&self) -> Duration {
         (self.silence / 4).min(LONGEST_BEAT)
     }
 
-    /// When an agreement that does not come to an end is given up.
+    /// Return the time limit of an agreement.
     fn give_up(&self) -> Duration {
         self.late + self.silence * 6
     }
 }
 
-/// What happens to a machine.
+/// An input of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementEvent {
-    /// The rank wants to go on with whoever is left, and can be met at `seat`.
+    /// The rank wants to continue with the survivors and is reachable at `seat`.
     Begin {
-        /// Its address for the next world.
+        /// Address of the rank in the next world.
         seat: String,
     },
-    /// A connection to `peer` stands.
+    /// A connection to `peer` is established.
     Connected {
         /// The rank at the other end.
         peer: usize,
     },
-    /// `peer` has said something.
+    /// A message from `peer` arrived.
     Heard {
-        /// Who.
+        /// The sender.
         peer: usize,
-        /// What.
+        /// The message.
         word: AgreementMessage,
     },
-    /// `peer` has ended, and will never say anything again.
+    /// `peer` has ended and will not send again.
     Ended {
-        /// Who.
+        /// The ended rank.
         peer: usize,
     },
-    /// The rank's program is over: it takes no part any more, and only tells what was decided.
+    /// The rank's program is over. The rank takes no further part and only reports past decisions.
     Withdraw,
-    /// This process did not run for so long that others may take it for silent.
+    /// This process was suspended long enough that other ranks may consider it silent.
     StoodStill,
     /// Time has passed.
     Tick,
 }
 
-/// What a machine wants done.
+/// An output of the state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgreementOutput {
-    /// Tell `word` to `to`; without a connection to it, open one.
+    /// Send `word` to `to`. Open a connection if none exists.
     Tell {
         /// The receiver.
         to: usize,
-        /// What to say.
+        /// The message.
         word: AgreementMessage,
     },
-    /// It is agreed: these go on, and this rank is one of them.
+    /// The agreement succeeded: the listed ranks continue, and this rank is one of them.
     Decided(Decision),
-    /// It is agreed that this rank does not go on.
+    /// The agreement succeeded without this rank.
     Excluded,
-    /// There was no agreement in time; the reason.
+    /// No agreement was reached in time. Contains the reason.
     GaveUp(String),
 }
 
-/// Who goes on after an epoch.
+/// The survivors of an epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The number of the agreement, from 0 on.
+    /// Number of the agreement, starting at 0.
     pub epoch: u32,
-    /// Ranks of the first world, ascending.
+    /// Survivors as ranks of the first world, in ascending order.
     pub members: Vec<usize>,
-    /// Where they are to be met; of one that has ended meanwhile it may be missing.
+    /// Addresses of the survivors. The address of a rank that has ended meanwhile may be missing.
     pub seats: BTreeMap<usize, String>,
 }

@@ -1,38 +1,38 @@
-//! What a rank holds of the agreement of one epoch.
+//! State of one rank in the agreement of one epoch.
 
 use super::word::{Ballot, Gone};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The agreement of one epoch.
+/// One rank's view of the agreement of an epoch.
 #[derive(Debug, Default)]
 pub(super) struct AgreementRound {
-    /// When this rank has begun.
+    /// Time at which this rank began.
     pub begun: Option<Duration>,
-    /// The highest ballot that this rank has heard of.
+    /// Highest ballot that this rank knows.
     pub ballot: Ballot,
     pub accepted: Option<(Ballot, Gone)>,
-    /// Where ranks can be met.
+    /// Addresses of ranks.
     pub seats: BTreeMap<usize, String>,
-    /// Who has begun.
+    /// Ranks that have begun.
     pub come: BTreeSet<usize>,
-    /// Whom this rank takes for the leader.
+    /// The rank that this rank considers the leader.
     pub leader: Option<usize>,
     pub campaign: Option<Campaign>,
-    /// A lower rank leads a higher ballot: this one does not try until then.
+    /// Time until which this rank starts no campaign, because a lower rank leads a higher ballot.
     pub stands_back_until: Duration,
 }
 
-/// This rank's own try.
+/// This rank's own attempt to lead.
 #[derive(Debug)]
 pub(super) struct Campaign {
     pub ballot: Ballot,
-    /// Who is with it, and what each has accepted before.
+    /// Ranks that joined the ballot, each with the proposal that it accepted before.
     pub promises: BTreeMap<usize, Option<(Ballot, Gone)>>,
     pub proposal: Option<Proposal>,
 }
 
-/// What is proposed.
+/// The leader's proposal.
 #[derive(Debug)]
 pub(super) struct Proposal {
     pub gone: Gone,
@@ -40,7 +40,7 @@ pub(super) struct Proposal {
 }
 
 impl AgreementRound {
-    /// Takes over what another rank has accepted that takes no more part, if it is later than its own.
+    /// Adopt the accepted proposal of a rank that takes no further part, if it is later than the own one.
     pub fn inherit(&mut self, accepted: Option<(Ballot, Gone)>, rank: usize) {
         let ballot = |accepted: &Option<(Ballot, Gone)>| accepted.as_ref().map(|(ballot, _)| *ballot);
         if ballot(&accepted) > ballot(&self.accepted) {
@@ -51,7 +51,7 @@ impl AgreementRound {
         }
     }
 
-    /// This rank's next try.
+    /// Start this rank's next attempt to lead.
     pub fn campaign(&mut self, rank: usize) -> &mut Campaign {
         self.ballot = Ballot { round: self.ballot.round + 1, rank: rank as u32 };
         let promises = BTreeMap::from([(rank, self.accepted.clone())]);
@@ -60,7 +60,7 @@ impl AgreementRound {
 }
 
 impl Campaign {
-    /// What may have been decided already, which is the only thing to propose then.
+    /// Return the set that may already have been decided. The leader must propose it again.
     pub fn bound(&self) -> Option<Gone> {
         self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot).map(|(_, gone)| gone.clone())
     }

@@ -1,8 +1,8 @@
-//! Whole lives of worlds on a virtual clock: ranks are killed, stopped and resumed, their programs end, words are
-//! delayed, cables cut one way or both, hosts partitioned. One seed is one run. What is promised is checked whenever a
-//! rank hears of a decision, and at the end.
+//! Simulation of survivor agreements on a virtual clock. Ranks are killed, stopped and resumed, and their programs end.
+//! Messages are delayed, links are cut in one or both directions, and hosts are partitioned. Each seed is one run. The
+//! guarantees are checked whenever a rank learns a decision, and at the end of the run.
 //!
-//! `RIPIENO_SEED=n` plays that seed alone, `RIPIENO_SEEDS=n` so many.
+//! `RIPIENO_SEED=n` runs that seed alone. `RIPIENO_SEEDS=n` runs that many seeds.
 
 use super::*;
 use std::cmp::Reverse;
@@ -12,11 +12,11 @@ const SILENCE_MS: u64 = 1000;
 const LATE_MS: u64 = 3000;
 const PATIENCE: AgreementTimeouts =
     AgreementTimeouts { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
-/// Faults come until then; later all that is cut heals, and who is stopped goes on.
+/// Faults occur until this time. Afterwards all links heal and stopped ranks resume.
 const CALM_AT_MS: u64 = 12_000;
 const END_MS: u64 = 60_000;
 
-/// Numbers that look random, by a seed (splitmix64).
+/// Deterministic pseudorandom numbers (splitmix64).
 struct SimulationRandom(u64);
 
 impl SimulationRandom {
@@ -33,15 +33,15 @@ impl SimulationRandom {
     }
 }
 
-/// What happens at a time.
+/// A scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SimulatedEvent {
-    /// The oldest word, or the end, on its way between the two arrives.
+    /// The oldest message or end-of-stream between the two ranks arrives.
     Arrival {
         from: usize,
         to: usize,
     },
-    /// A connection that `from` asked for stands, or is refused.
+    /// The connection that `from` requested is established or refused.
     Opening {
         from: usize,
         to: usize,
@@ -49,7 +49,7 @@ enum SimulatedEvent {
     Wake {
         rank: usize,
     },
-    /// A rank looks whether its world still stands.
+    /// A rank checks whether its world is still complete.
     Look {
         rank: usize,
     },
@@ -59,7 +59,7 @@ enum SimulatedEvent {
     Kill {
         rank: usize,
     },
-    /// Its program ends, or fails, and the rank takes no part any more.
+    /// The program of a rank ends or fails. The rank takes no further part.
     Withdraw {
         rank: usize,
     },
@@ -81,7 +81,7 @@ enum SimulatedEvent {
     },
 }
 
-/// What travels on a connection.
+/// The payload of a connection.
 #[derive(Clone, Debug)]
 enum ConnectionPayload {
     Word(AgreementMessage),
@@ -90,12 +90,12 @@ enum ConnectionPayload {
 
 #[derive(Clone, Debug, PartialEq)]
 enum RankActivity {
-    /// At work with these.
+    /// Working with these ranks.
     Work(Vec<usize>),
     Agree,
-    /// Its program is over.
+    /// The program of the rank is over.
     Away,
-    /// It was told that it does not go on, or gave up, and has closed.
+    /// The rank was excluded or gave up, and has closed.
     Out,
 }
 
@@ -104,15 +104,15 @@ struct SimulatedRank {
     lives: bool,
     doing: RankActivity,
     begun_ms: u64,
-    /// Since when it is stopped.
+    /// Time at which the rank was stopped.
     stopped_ms: Option<u64>,
-    /// What came meanwhile.
+    /// Events that arrived while the rank was stopped.
     inbox: VecDeque<AgreementEvent>,
-    /// What it was told, by epoch.
+    /// Decisions that the rank learned, by epoch.
     views: BTreeMap<u32, Vec<usize>>,
     ever_stood_still: bool,
     gave_up: bool,
-    /// It will begin soon.
+    /// The rank is about to begin an agreement.
     is_leaving: bool,
 }
 
@@ -124,17 +124,17 @@ struct AgreementWorld {
     agenda: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
     players: Vec<SimulatedRank>,
     hosts: Vec<usize>,
-    /// Connections that stand, both ways.
+    /// Established connections; both directions are present.
     open: BTreeSet<(usize, usize)>,
     opening: BTreeSet<(usize, usize)>,
-    /// What is on its way between two ranks.
+    /// Payloads in transit between two ranks.
     wires: BTreeMap<(usize, usize), VecDeque<(u64, ConnectionPayload)>>,
-    /// How many cuts there are between two hosts, this way.
+    /// Number of active cuts from one host to another.
     cuts: BTreeMap<(usize, usize), u32>,
     faults: SeededFaults,
 }
 
-/// What a seed makes go wrong.
+/// The kinds of faults that a seed enables.
 #[derive(Clone, Copy, Debug)]
 struct SeededFaults {
     has_stops: bool,
@@ -144,7 +144,7 @@ struct SeededFaults {
 }
 
 impl SeededFaults {
-    /// Whether all that goes wrong is told of at once.
+    /// Return whether every fault is reported immediately.
     fn are_seen(&self) -> bool {
         !self.has_stops && !self.has_cuts && !self.has_late
     }
@@ -200,7 +200,7 @@ impl AgreementWorld {
         (0..self.players.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Look { rank }));
         let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
         for _ in 0..1 + self.dice.below(4) {
-            // Many faults at about one time, when an agreement is under way.
+            // Many faults occur at about the same time, during an agreement.
             let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
             let rank = self.dice.below(size) as usize;
             let happening = match self.dice.below(5) {
@@ -228,7 +228,7 @@ impl AgreementWorld {
         }
     }
 
-    /// Two parts of the hosts hear nothing of each other.
+    /// Partition the hosts into two sets without any communication between them.
     fn partition(&mut self, at: u64, host_count: u64) {
         let edge = 1 + self.dice.below(host_count) as usize;
         let for_ms = 500 + self.dice.below(11_000);
@@ -320,7 +320,7 @@ impl AgreementWorld {
             match output {
                 AgreementOutput::Tell { to, word } => self.tell(rank, to, word),
                 AgreementOutput::Decided(decision) => self.decided(rank, decision),
-                // Who is away heeds no verdict, and answers on.
+                // A withdrawn rank ignores the decision and keeps answering.
                 AgreementOutput::Excluded if self.players[rank].doing == RankActivity::Away => {}
                 AgreementOutput::Excluded => self.is_out(rank),
                 AgreementOutput::GaveUp(_) => {
@@ -354,13 +354,13 @@ impl AgreementWorld {
 
     fn arrive(&mut self, from: usize, to: usize) {
         if self.is_cut(from, to) {
-            // Sent again until it comes through.
+            // Retransmitted until the link heals.
             self.plan(self.now_ms + 50, SimulatedEvent::Arrival { from, to });
             return;
         }
         let Some((_, freight)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
         if !self.is_there(to) {
-            // The system says so to whoever sends there.
+            // The system reports a closed connection to the sender.
             if matches!(freight, ConnectionPayload::Word(_)) && self.is_there(from) {
                 self.ship(to, from, ConnectionPayload::End);
             }
@@ -381,7 +381,7 @@ impl AgreementWorld {
             self.opening.remove(&(from, to));
             self.event(from, AgreementEvent::Ended { peer: to });
         } else if self.players[to].stopped_ms.is_some() {
-            // Nobody proves to be there.
+            // The destination host is unreachable.
             self.plan(self.now_ms + 50, SimulatedEvent::Opening { from, to });
         } else {
             self.opening.remove(&(from, to));
@@ -409,7 +409,7 @@ impl AgreementWorld {
         }
     }
 
-    /// Whether another one is left to go on, so that there is something to check.
+    /// Return whether another rank is left to continue, so that the outcome can be checked.
     fn is_spared(&self, rank: usize) -> bool {
         let goes_on = |other: usize| self.is_there(other) && self.players[other].doing != RankActivity::Away;
         (0..self.players.len()).any(|other| other != rank && goes_on(other))
@@ -439,7 +439,7 @@ impl AgreementWorld {
         self.event(rank, AgreementEvent::Tick);
     }
 
-    /// A rank finds that its world has failed: a member has ended, is silent, or has left it.
+    /// A rank detects that its world has failed: a member has ended, is silent, or has left the world.
     fn look(&mut self, rank: usize) {
         let player = &self.players[rank];
         if player.lives
@@ -494,7 +494,7 @@ impl AgreementWorld {
         }
     }
 
-    /// On a single node without more than half a rank that stood still may go its own way.
+    /// On a single node, a rank that was suspended and has at most half of the ranks may continue separately.
     fn is_exempt(&self, rank: usize) -> bool {
         self.hosts.iter().all(|&host| host == 0) && self.players[rank].ever_stood_still
     }
@@ -502,7 +502,7 @@ impl AgreementWorld {
     fn check_bounds(&self) {
         let seed = self.seed;
         for (rank, player) in self.players.iter().enumerate().filter(|(rank, _)| self.is_there(*rank)) {
-            // Where nothing is silent, and nobody late, there is nothing to wait for that may not come.
+            // Without silent or late ranks, no rank waits for a message that may be missing.
             let patience = if self.faults.are_seen() { LATE_MS } else { PATIENCE.give_up().as_millis() as u64 + 500 };
             let bound = player.begun_ms + patience;
             let waits = player.doing == RankActivity::Agree && player.stopped_ms.is_none() && !player.ever_stood_still;

@@ -1,4 +1,4 @@
-//! What each rank says and is told, step by step.
+//! Step-by-step tests of the messages and decisions of each rank.
 
 use super::*;
 
@@ -7,7 +7,7 @@ const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_
 struct AgreementRanks {
     machines: Vec<Agreement>,
     now: Duration,
-    /// Words to these come nowhere.
+    /// Messages to these ranks are lost.
     deaf: Vec<usize>,
     decided: Vec<Option<Decision>>,
     excluded: Vec<bool>,
@@ -155,7 +155,7 @@ fn who_was_left_out_learns_so_from_one_whose_program_is_over() {
 fn what_a_rank_has_accepted_counts_when_its_program_is_over() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
-    // Rank 1 has consented to go on with rank 0 and without rank 2.
+    // Rank 1 has accepted to continue with rank 0 and without rank 2.
     ranks.deaf.push(0);
     ranks.begin(1);
     let word = AgreementMessage::Propose { epoch: 0, ballot: Ballot { round: 1, rank: 0 }, gone: vec![2, 3] };
@@ -221,7 +221,7 @@ fn who_stood_still_does_not_go_on_alone() {
 fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decides() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
-    // Rank 0 has the consent of rank 1 to go on without ranks 2 and 3, and may have decided.
+    // Rank 1 accepted the proposal of rank 0 to continue without ranks 2 and 3, so rank 0 may have decided.
     let (ballot, gone) = (Ballot { round: 1, rank: 0 }, vec![2, 3]);
     ranks.deaf.push(0);
     ranks.begin(1);
@@ -231,7 +231,7 @@ fn what_may_have_been_decided_by_a_leader_that_ended_is_what_the_next_one_decide
 
     assert!(ranks.excluded[2]);
     assert_eq!(ranks.decided[1].as_ref().unwrap().members, [0, 1]);
-    // Rank 0 does not come to the meeting, so there is another agreement.
+    // Rank 0 does not reach the meeting, so another agreement follows.
     ranks.begin(1);
     let last = ranks.decided[1].clone().unwrap();
     assert_eq!((last.epoch, last.members), (1, vec![1]));

@@ -1,88 +1,88 @@
-//! What ranks say to each other while they agree.
+//! Messages of the survivor agreement.
 
 use serde::{Deserialize, Serialize};
 
-/// A try to lead an agreement: a higher one overrules a lower one.
+/// Identifies one attempt to lead an agreement. A higher ballot overrules a lower one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ballot {
-    /// Counts the tries that the leader knows of.
+    /// Number of the attempt, one above the highest that the leader knows.
     pub round: u32,
-    /// Who leads.
+    /// The leader.
     pub rank: u32,
 }
 
-/// Which ranks an epoch leaves out.
+/// Ranks that an epoch excludes.
 pub(super) type Gone = Vec<u32>;
 
-/// A word of the agreement of one epoch.
+/// A message of the agreement of one epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AgreementMessage {
-    /// I have begun and take you for the leader: are you there?
+    /// The sender has begun and considers the receiver the leader. Requests an answer.
     Ask {
         /// The epoch.
         epoch: u32,
     },
-    /// I lead this ballot: are you with me?
+    /// The sender leads this ballot and asks the receiver to join it.
     Call {
         /// The epoch.
         epoch: u32,
-        /// Mine.
+        /// The sender's ballot.
         ballot: Ballot,
     },
-    /// I am here, and take no part in ballots below this one.
+    /// The sender is present and ignores ballots below this one.
     Here {
         /// The epoch.
         epoch: u32,
-        /// The highest that I have heard of.
+        /// Highest ballot that the sender knows.
         ballot: Ballot,
-        /// Where I can be met; nothing until I have begun.
+        /// Address of the sender, or `None` if it has not begun.
         seat: Option<String>,
-        /// The latest proposal that I have accepted.
+        /// Latest proposal that the sender accepted.
         accepted: Option<(Ballot, Vec<u32>)>,
     },
-    /// I take no part in this or any later agreement.
+    /// The sender takes no part in this or any later agreement.
     Away {
         /// The epoch.
         epoch: u32,
-        /// The latest proposal that I have accepted, which may have been decided.
+        /// Latest proposal that the sender accepted. It may have been decided.
         accepted: Option<(Ballot, Vec<u32>)>,
     },
-    /// Where `rank` can be met.
+    /// The address of `rank`.
     Seat {
         /// The epoch.
         epoch: u32,
-        /// Whose.
+        /// The rank with this address.
         rank: u32,
-        /// Its address.
+        /// The address.
         seat: String,
     },
-    /// I propose to go on without these.
+    /// The sender proposes to continue without these ranks.
     Propose {
         /// The epoch.
         epoch: u32,
-        /// Mine.
+        /// The sender's ballot.
         ballot: Ballot,
-        /// Who is left out.
+        /// The excluded ranks.
         gone: Vec<u32>,
     },
-    /// I accept that.
+    /// The sender accepts the proposal.
     Accept {
         /// The epoch.
         epoch: u32,
-        /// Whose proposal.
+        /// Ballot of the accepted proposal.
         ballot: Ballot,
     },
-    /// It is agreed to go on without these.
+    /// The ranks agreed to continue without these ranks.
     Decide {
         /// The epoch.
         epoch: u32,
-        /// Who is left out.
+        /// The excluded ranks.
         gone: Vec<u32>,
     },
 }
 
 impl AgreementMessage {
-    /// The epoch that it is about.
+    /// Return the epoch of this message.
     pub(super) fn epoch(&self) -> usize {
         let (AgreementMessage::Ask { epoch }
         | AgreementMessage::Call { epoch, .. }
@@ -95,7 +95,7 @@ impl AgreementMessage {
         *epoch as usize
     }
 
-    /// Whether who says it waits for an answer.
+    /// Return whether the sender waits for an answer.
     pub(super) fn asks(&self) -> bool {
         matches!(self, AgreementMessage::Ask { .. } | AgreementMessage::Call { .. } | AgreementMessage::Propose { .. })
     }

@@ -1,4 +1,5 @@
-//! How the hub finds out who called what, and who waits for whom: it asks the ranks that others wait for.
+//! Call inquiries of the hub: collects the calls of the ranks that others wait for, and reports mismatches and
+//! deadlocks.
 
 use super::{ANSWER_WAIT, Hub, MemberStanding, name_last};
 use crate::call::{CollectiveId, DescribedCall};
@@ -8,24 +9,24 @@ use crate::membership::{CallHistory, MembershipMessage, MembershipOutput, rank_f
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A rank is not asked about one collective again within this time.
+/// Minimum interval between two queries to a rank about one collective.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How many collectives are inquired into at a time; the one longest at rest is dropped for a new one.
+/// Maximum number of concurrent inquiries. A new one replaces the least recently used.
 const INQUIRIES_MAX: usize = 32;
 
-/// What a rank says that it waits for.
+/// A rank's report that it is blocked: its call and the awaited peers.
 pub(super) struct Stall {
     pub told: DescribedCall,
     pub peers: Vec<usize>,
-    /// What the rank needs to continue.
+    /// The condition that the rank needs to continue.
     pub blocking: Blocking,
 }
 
-/// Two ranks that sent each other a message, or one a message and the other something else, and differ.
+/// Two ranks met on a link with headers that do not belong to the same collective.
 pub(super) struct CallDifference {
-    /// Who found out, then the other, of whose form is asked what it stands for.
+    /// The reporting rank first, then its peer. The hub asks the peer to describe its call form.
     pair: [(usize, DescribedCall); 2],
-    /// When to tell, even if it has not answered.
+    /// Time at which the mismatch is reported even without an answer.
     pub due: Duration,
 }
 
@@ -46,7 +47,8 @@ impl Hub {
         outputs
     }
 
-    /// What a rank does that owes another a message is its own affair, unless it has left.
+    /// Handle a stall in a point-to-point message. It is a failure if a needed peer has left. With [`Blocking::Any`],
+    /// all awaited peers must have left.
     fn stalled_in_message(&mut self, from: usize, stall: &Stall) -> Vec<MembershipOutput> {
         let has_left = |&&peer: &&usize| {
             self.members.get(peer).is_some_and(|member| matches!(member.standing, MemberStanding::Left(_)))
@@ -99,8 +101,8 @@ impl Hub {
         }
     }
 
-    /// Two ranks have met on a link with different headers. All are asked what they called, or, where one of the two is
-    /// a message, the other what its form stands for.
+    /// Handle a report that two ranks met on a link with different headers. If both headers belong to the same
+    /// collective, the hub asks all ranks for their calls. Otherwise it only asks the peer to describe its form.
     pub(super) fn differs(
         &mut self,
         now: Duration,
@@ -133,7 +135,7 @@ impl Hub {
         }
     }
 
-    /// Somebody has said what its form stands for.
+    /// Handle the description of a call form.
     pub(super) fn form_told(&mut self, rank: usize, form: u32, words: &str) -> Vec<MembershipOutput> {
         match &mut self.difference {
             Some(CallDifference { pair: [_, (peer, theirs)], .. })
@@ -164,7 +166,7 @@ impl Hub {
         Some(MembershipOutput::Send { to: peer, message: MembershipMessage::Ask { communicator, sequence } })
     }
 
-    /// Notes a call. When calls begin to differ, all ranks are asked, so that the sentence can name everybody.
+    /// Record a call. At the first mismatch, query all ranks, so that the report can name all calls.
     fn learn(&mut self, now: Duration, rank: usize, told: DescribedCall) -> Vec<MembershipOutput> {
         let id = told.header.collective_id();
         if !self.inquiries.contains_key(&id) && self.inquiries.len() == INQUIRIES_MAX {
@@ -199,7 +201,7 @@ impl Hub {
             }
         };
         if let Some(inquiry) = self.inquiries.get_mut(&id) {
-            // Once calls differ nobody waits for a rank that has not come so far.
+            // After a mismatch, the hub does not wait for a rank that has not reached this collective.
             if inquiry.due.is_some() {
                 inquiry.asked.remove(&from);
             }
@@ -215,7 +217,7 @@ impl Hub {
         }
     }
 
-    /// Tells the mismatch, if there is one and everybody asked has answered.
+    /// Report the mismatch of a collective once all queried ranks have answered.
     fn settle(&mut self, id: CollectiveId) -> Vec<MembershipOutput> {
         let inquiry = self.inquiries.get(&id);
         let settled = inquiry.filter(|inquiry| inquiry.due.is_some() && inquiry.asked.is_empty());
@@ -232,7 +234,7 @@ impl Hub {
         self.fail(JobFailure::Mismatch { description: describe(id, calls) })
     }
 
-    /// Tells the ranks that wait for each other, if `from` is one of them.
+    /// Report a deadlock cycle that contains `from`, if one exists.
     fn tell_circle(&mut self, from: usize) -> Vec<MembershipOutput> {
         let is_absent = |rank: usize, id: CollectiveId, since: Duration| {
             let absent = self.inquiries.get(&id).and_then(|inquiry| inquiry.absent.get(&rank));

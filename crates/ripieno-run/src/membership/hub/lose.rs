@@ -1,4 +1,4 @@
-//! Deaths that the job survives, because a replica of the rank lives, and what a hub says that takes another's place.
+//! Replica failover of the hub: handles the death of a rank that has a live replica, and the takeover from another hub.
 
 use super::{Hub, HubMember, MemberStanding};
 use crate::fabric::JobFailure;
@@ -7,7 +7,7 @@ use crate::replicas::ReplicaLoss;
 use std::time::Duration;
 
 impl Hub {
-    /// A rank has died: that is the job's failure, unless a replica of it lives.
+    /// Handle the death of a rank. The job fails unless a replica of the rank is alive.
     pub(super) fn lose(&mut self, rank: usize, failure: JobFailure) -> Vec<MembershipOutput> {
         if self.failure.is_some() {
             return vec![];
@@ -25,7 +25,7 @@ impl Hub {
                     self.present_count -= 1;
                 }
                 self.suspects.remove(&rank);
-                // If it was only silent it learns that the others go on without it.
+                // If the rank was only silent, it learns that the other ranks continue without it.
                 let mut outputs =
                     vec![MembershipOutput::Send { to: rank, message: MembershipMessage::Failed(failure.clone()) }];
                 outputs.extend(self.tell_all(&MembershipMessage::Lost(failure.clone())));
@@ -36,8 +36,8 @@ impl Hub {
         }
     }
 
-    /// A hub that has admitted everybody says so: who is still on the way to this one takes part already, and who was
-    /// taken to have died too early has not.
+    /// Handle another hub's report that all ranks are admitted. Ranks still connecting to this hub then count as
+    /// present. Early deaths recorded here are withdrawn.
     pub(super) fn all_have_come(&mut self, now: Duration) -> Vec<MembershipOutput> {
         for member in self.members.iter_mut().filter(|member| member.standing == MemberStanding::Awaited) {
             *member = HubMember { standing: MemberStanding::Present, heard: now };
@@ -53,7 +53,7 @@ impl Hub {
         }
     }
 
-    /// What a rank must know that has heard nothing of this hub yet.
+    /// Return the messages for a rank that has not heard from this hub yet.
     pub(super) fn news(&self) -> impl Iterator<Item = MembershipMessage> {
         self.losses
             .failures()
@@ -62,7 +62,7 @@ impl Hub {
             .chain(self.failure.clone().map(MembershipMessage::Failed))
     }
 
-    /// What the others must know when this machine takes the place of one that is gone.
+    /// Take over from a lost hub. Return the messages for the other ranks.
     pub fn take_over(&mut self) -> Vec<MembershipOutput> {
         let losses: Vec<JobFailure> = self.losses.failures().cloned().collect();
         let mut outputs = Vec::new();
@@ -77,7 +77,7 @@ impl Hub {
         outputs
     }
 
-    /// Whether another replica of `rank` takes part.
+    /// Return whether another replica of `rank` is present.
     pub(super) fn has_copy_at_work(&self, rank: usize) -> bool {
         self.replicas
             .of(rank)

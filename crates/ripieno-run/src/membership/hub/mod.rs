@@ -1,4 +1,5 @@
-//! The machine of a rank that watches all others: the first failure it hears of is the job's.
+//! Membership machine of a rank that monitors all other ranks. The first failure that it learns of becomes the job's
+//! failure.
 
 mod inquire;
 mod lose;
@@ -18,21 +19,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a rank whose link closed has to die, or to say why, before its link alone convicts it.
+/// Time that a rank has to die or to report a cause after its link closed. Then the closed link itself is the cause.
 pub(super) const GRACE: Duration = Duration::from_millis(1000);
-/// How long a mismatch waits for the calls of ranks that have not answered.
+/// Maximum delay of a mismatch report for the calls of ranks that have not answered.
 pub(super) const ANSWER_WAIT: Duration = Duration::from_millis(200);
 
-/// Where a rank stands.
+/// State of a member.
 #[derive(Clone, Debug, PartialEq)]
 enum MemberStanding {
-    /// It has not come.
+    /// It has not joined yet.
     Awaited,
     /// It takes part.
     Present,
-    /// It has left in good order after these collectives.
+    /// It left in good order after these collectives.
     Left(Lasts),
-    /// It has died, but a replica of it lives.
+    /// It died, but a replica of it is alive.
     Lost,
 }
 
@@ -42,7 +43,7 @@ struct HubMember {
     heard: Duration,
 }
 
-/// The machine of a rank that watches all others.
+/// Membership machine of a rank that monitors all other ranks.
 pub struct Hub {
     own: usize,
     hosts: Arc<[String]>,
@@ -59,12 +60,12 @@ pub struct Hub {
     difference: Option<CallDifference>,
     waits: BlockedWaits,
     failure: Option<JobFailure>,
-    /// Whose death that is, if it died before all had come.
+    /// The rank that caused the failure by its death before all ranks had joined.
     early_death: Option<usize>,
 }
 
 impl Hub {
-    /// The machine of rank `own`, to which nobody has come yet.
+    /// Return the machine of rank `own` before any other rank has joined.
     pub fn new(own: usize, hosts: Arc<[String]>, replicas: Replicas, timing: MembershipTiming, now: Duration) -> Hub {
         let member = HubMember { standing: MemberStanding::Awaited, heard: now };
         let mut members = vec![member; hosts.len()];
@@ -89,7 +90,7 @@ impl Hub {
         }
     }
 
-    /// When the machine wants its next tick.
+    /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
         let suspects = self.suspects.values().map(|(due, _)| *due);
         let inquiries = self.inquiries.values().filter_map(|inquiry| inquiry.due);
@@ -97,7 +98,7 @@ impl Hub {
         suspects.chain(inquiries).chain(difference).fold(self.pulse.next_check, Duration::min)
     }
 
-    /// Takes an event.
+    /// Handle an event and return the resulting outputs.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if self.pulse.stood_still(now) {
             self.members.iter_mut().for_each(|member| member.heard = now);
@@ -121,7 +122,7 @@ impl Hub {
     fn admit(&mut self, now: Duration, peer: usize) -> Vec<MembershipOutput> {
         match self.members[peer].standing {
             MemberStanding::Awaited => {}
-            // Another hub has admitted it before.
+            // Another hub has already admitted the rank.
             MemberStanding::Present => {
                 self.members[peer].heard = now;
                 return self.news().map(|message| MembershipOutput::Send { to: peer, message }).collect();
@@ -185,7 +186,7 @@ impl Hub {
             }
             MembershipRequest::Leave => {
                 self.members[self.own].standing = MemberStanding::Left(history.lasts());
-                // Other hubs stay after they have left, until the last rank has.
+                // Ranks that host other hubs stay connected after they have left, until the last rank has left.
                 let stays = |rank: &usize| match self.members[*rank].standing {
                     MemberStanding::Present => true,
                     MemberStanding::Left(_) => self.replicas.logical(*rank) == 0,
@@ -272,7 +273,7 @@ impl Hub {
         (0..self.members.len()).filter(move |&rank| rank != own)
     }
 
-    /// The first failure is the job's: told to all, once.
+    /// Record the job's first failure and send it to all ranks. Later failures are ignored.
     fn fail(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
         if self.failure.is_some() {
             return vec![];

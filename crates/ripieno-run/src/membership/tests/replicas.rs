@@ -1,9 +1,8 @@
-//! Worlds of replicas: whoever dies in whatever order, the job goes on as long as a replica of each lives, and not
-//! longer.
+//! Worlds with replicas: the job continues exactly as long as a replica of each rank is alive, for any order of deaths.
 
 use super::*;
 
-/// Every order of `count` of the ranks below `world_size`.
+/// Return every ordered selection of `count` ranks below `world_size`.
 fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![vec![]];
@@ -16,7 +15,7 @@ fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
     shorter.iter().flat_map(longer).collect()
 }
 
-/// Lets the ranks die in this order until a last replica has gone; checks what the others were told each time.
+/// Let the ranks die in this order until a last replica dies. Check the reports to the other ranks after each death.
 fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut MembershipWorld, usize)) {
     let mut dead = Vec::new();
     for &rank in order {
@@ -89,7 +88,7 @@ fn an_error_that_a_rank_reports_is_everybodys_though_a_copy_lives_and_hubs_have_
 fn a_report_that_the_first_hub_took_along_is_told_by_the_next() {
     let mut world = MembershipWorld::replicated(4, 2);
     world.event(3, MembershipEvent::Request(MembershipRequest::Report(raised(3))));
-    // Rank 0 dies before it hears of it.
+    // Rank 0 dies before the report arrives.
     world.frozen.push(0);
     world.deliver();
     assert_eq!(world.failures[1], None);
@@ -111,7 +110,7 @@ fn a_death_before_all_have_come_ends_the_job() {
 fn a_hub_that_has_not_seen_all_come_believes_the_first() {
     for sees_the_death_first in [false, true] {
         let mut world = MembershipWorld::with_replicas(4, 2);
-        // Rank 3 is on its way to hub 2.
+        // Rank 3 is still connecting to hub 2.
         [0, 1].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
         [1, 2, 3].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
         if sees_the_death_first {
@@ -136,7 +135,7 @@ fn a_rank_that_was_taken_for_dead_learns_that_the_others_go_on_without_it() {
         world.frozen.push(silent);
         world.pass(Duration::from_millis(1125));
         world.frozen.clear();
-        // What waited for it on its connections.
+        // Messages that waited on its connections.
         let message = MembershipMessage::Failed(rank_failed(silent, &[], "no heartbeat for 1.1 s"));
         let peer = if silent == 0 { 2 } else { 0 };
         world.event(silent, MembershipEvent::Received { peer, message });
