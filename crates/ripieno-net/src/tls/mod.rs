@@ -3,8 +3,8 @@
 //!
 //! The token is therefore the only secret to distribute, and nothing expires. The key proves that an end knows the
 //! token. The authentication inside the session ([`crate::auth`]) proves the rank. Its proofs are bound to one session
-//! by exported keying material (RFC 5705, RFC 8446 section 7.5). Cost: one round trip and one signature per side for
-//! each connection, then 22 bytes for every 16 KiB.
+//! by exported keying material (RFC 5705, RFC 8446 section 7.5).
+//! Cost: one round trip and one signature per side for each connection, then 22 bytes for every 16 KiB.
 
 mod provider;
 mod records;

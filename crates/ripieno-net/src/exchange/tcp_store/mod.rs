@@ -1,8 +1,8 @@
 //! An exchange through rank 0, which listens at an address that all ranks know (`MASTER_ADDR`, `MASTER_PORT`).
 //!
 //! Every rank holds its connection until the exchange is over, so rank 0 detects immediately when a rank dies. Each
-//! connection is authenticated before anything else is read. Cost: one connection per rank; rank 0 sends all strings to
-//! each rank.
+//! connection is authenticated before anything else is read.
+//! Cost: one connection per rank; rank 0 sends all strings to each rank.
 
 #[cfg(test)]
 mod fuzz;
