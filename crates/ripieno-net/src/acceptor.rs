@@ -1,9 +1,9 @@
-//! Accept and authenticate incoming connections without blocking, so that an unauthenticated peer delays no other peer.
+//! Accepts and authenticates incoming connections without blocking, so that an unauthenticated peer delays no other peer.
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
 //! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an
 //! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REST`] and handles the
-//! connections that queued meanwhile as one batch, so a flood does not wake the owner more often.
+//! connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
 //! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within [`REST`].
 
 use crate::auth::{Answer, Greeting, PendingConnection, Refusal, least_welcome};

@@ -159,7 +159,7 @@ pub struct Config {
     pub rendezvous_timeout: Duration,
     /// Time without a message after which a rank counts as failed.
     pub heartbeat_timeout: Duration,
-    /// Time for which a leaving rank 0 stays to watch the ranks that still work.
+    /// How long a leaving rank 0 stays to watch the ranks that still work.
     pub linger: Duration,
 }
 

@@ -142,7 +142,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // Reuse a port whose old connections are in TIME_WAIT.
+    // Reuse a port with old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

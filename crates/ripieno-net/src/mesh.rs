@@ -29,7 +29,7 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time that a rank waits for a link that a lower rank may be opening at the same time.
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A member that listens and whose address the other members do not know yet.
+/// A member that listens. The other members do not know its address yet.
 pub struct MeshMember {
     config: Config,
     listeners: Listeners,
@@ -139,7 +139,7 @@ impl Mesh {
         }
     }
 
-    /// Mark the links whose sockets became ready during the sleep.
+    /// Mark the links that became ready during the sleep.
     fn note_ready(&mut self, wants: &[Want]) {
         // The first descriptor is the acceptor.
         let mut index = 1;

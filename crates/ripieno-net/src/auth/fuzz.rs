@@ -75,7 +75,7 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     });
 }
 
-/// Two ends of a session whose traffic is damaged. Each three bytes of the tape give the position and the change of one
+/// Two ends of a session with damaged traffic. Each three bytes of the tape give the position and the change of one
 /// byte.
 struct SessionPair<'a> {
     damage: &'a [u8],

@@ -15,7 +15,7 @@
 //!
 //! A caller that encrypts continues with the TLS handshake, and everything after the tag travels inside the session.
 //! The binding identifies that session, so a proof is worthless in another session; without TLS it is all zeros. An
-//! answerer reads both kinds of connections. A caller whose TLS setting differs therefore gets a refusal that the token
+//! answerer reads both kinds of connections. A caller with another TLS setting therefore gets a refusal that the token
 //! seals, not an answer that any peer could forge.
 //!
 //! Cost: two round trips per connection, three with TLS; 1 µs of CPU time for an unauthenticated peer.

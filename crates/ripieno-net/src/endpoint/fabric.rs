@@ -191,7 +191,7 @@ impl Fabric for Endpoint {
 struct EndpointRemote {
     bell: Bell,
     shared: Arc<MonitorShared>,
-    /// State of the first world, whose ranks take part in agreements.
+    /// State of the first world. Its ranks take part in agreements.
     first: Option<Arc<MonitorShared>>,
 }
 
@@ -230,7 +230,7 @@ impl Endpoint {
         &mut self.slots[id.index(self.config.world_size)]
     }
 
-    /// Mark the links whose sockets became ready during the sleep.
+    /// Mark the links that became ready during the sleep.
     fn note_ready(&mut self, wants: &[Want]) {
         let mut index = 0;
         for want in wants {

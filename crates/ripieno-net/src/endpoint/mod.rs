@@ -1,8 +1,8 @@
 //! The endpoint of a rank: its links, its membership and its orderly shutdown.
 //!
 //! Start-up takes one exchange of strings and one connection per rank to rank 0, or to each of its replicas. A link
-//! opens when a plan first needs it, on a separate thread, so that no rank blocks on it. Of a pair of ranks, the lower
-//! one connects for collectives. The sender connects for messages.
+//! opens when a plan first needs it, on a separate thread, so that no rank blocks on it. For collectives the lower
+//! rank of a pair connects, for messages the sender.
 
 mod describe;
 mod fabric;
@@ -65,7 +65,7 @@ pub struct Endpoint {
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
     company: CoLocationDetector,
-    /// Number of dead ranks whose links are closed.
+    /// Number of dead ranks with closed links.
     closed_count: usize,
 }
 
@@ -207,7 +207,7 @@ impl Endpoint {
             if status.complete {
                 return Ok(());
             }
-            // The other ranks hold a connection to rank 0, whose end notifies them.
+            // The other ranks hold a connection to rank 0; its end notifies them.
             let loss = if self.config.rank == 0 { exchange.lost() } else { None };
             if let Some(loss) = loss {
                 self.shared.request(MembershipRequest::Report(loss));

@@ -33,7 +33,7 @@ impl AtomicWord for AtomicU64 {
 /// Two messages may be in flight before the slots wrap around.
 const NOTES: usize = 3;
 
-/// A ring whose bytes report every read and write to the checker, and one doorbell.
+/// A ring that reports every read and write of its bytes to the checker, and one doorbell.
 struct ModelRing<const CAPACITY: usize> {
     indices: Indices<AtomicU64, NOTES>,
     bytes: [UnsafeCell<u8>; CAPACITY],

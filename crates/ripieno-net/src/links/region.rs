@@ -118,7 +118,7 @@ pub(super) fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// Return a descriptor with which peers test whether they can open this process's files, and the value to read there.
+/// Return a descriptor and the value to read there. Peers use it to test whether they can open this process's files.
 pub(super) fn token() -> io::Result<(RawFd, u64)> {
     static TOKEN: OnceLock<(OwnedFd, u64)> = OnceLock::new();
     if TOKEN.get().is_none() {

@@ -50,8 +50,7 @@ impl Monitor {
 }
 
 /// Return whether this rank expects such a connection. Hubs accept control connections, one per rank; of two hubs, the
-/// higher one connects. Of a pair of ranks, the lower one opens the link for collectives. The sender opens the link for
-/// messages.
+/// higher one connects. The lower rank of a pair opens the link for collectives. The sender opens the link for messages.
 fn expects(
     own: usize,
     replicas: Replicas,

@@ -3,7 +3,6 @@
 //!
 //! There is one writer; readers hold a lock. Slots are reused in turn. A reader checks the count to detect slots that
 //! the writer may have overwritten during the read.
-//! been written again while it read.
 
 use crate::links::AtomicWord;
 use ripieno_run::{HEADER_BYTES, Header};

@@ -32,7 +32,7 @@ use wire::{ControlConnection, ENDED};
 
 /// Time that a leaving rank waits for the hub to close the connection.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
-/// Time for which a hub stays after a failed rendezvous, to report the reason to late ranks.
+/// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
@@ -85,7 +85,7 @@ pub(crate) struct Setup {
     pub replicas: Replicas,
     /// Connections to hubs: a hub connects to the lower hubs, another rank to all hubs.
     pub hubs: Vec<(usize, Stream)>,
-    /// Time for which a hub continues to watch after it has left.
+    /// How long a hub continues to watch after it has left.
     pub linger: Duration,
     /// Receives authenticated connections for links.
     pub take_link: Box<dyn FnMut(LinkId, Stream) + Send>,

@@ -155,7 +155,7 @@ impl MonitorShared {
         });
     }
 
-    /// Record the death of `rank`, of which a replica lives.
+    /// Record the death of `rank` while a replica of it lives.
     pub fn lose(&self, rank: usize, failure: JobFailure) {
         self.update(|status| {
             status.losses.insert(rank, failure);

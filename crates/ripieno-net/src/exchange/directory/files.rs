@@ -38,13 +38,13 @@ impl Folder {
         Ok(Folder { path: path.to_path_buf(), life: None })
     }
 
-    /// Return the directory of a run whose rank 0 lives.
+    /// Return the directory of a run with a live rank 0.
     pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
         let folders = folders(root, prefix).ok()?;
         folders.into_iter().find(|folder| folder.life(0) == LockState::Alive)
     }
 
-    /// Remove the directories of earlier runs; return one whose rank 0 lives.
+    /// Remove the directories of earlier runs; return a directory with a live rank 0.
     pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
         let (alive, dead): (Vec<_>, Vec<_>) =
             folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == LockState::Alive);
@@ -108,7 +108,7 @@ impl Folder {
         (1..world_size).any(|rank| self.life(rank) == LockState::Alive)
     }
 
-    /// Leave normally. The last rank to leave a directory whose rank 0 is dead removes the directory.
+    /// Leave normally. If rank 0 is dead, the last rank to leave removes the directory.
     pub fn leave(self, rank: usize) {
         let _ = fs::remove_file(self.lock_path(rank));
         if matches!(self.life(0), LockState::Dead { .. }) {

@@ -27,7 +27,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval between checks of the locks.
 const LIFE_CHECK: Duration = Duration::from_millis(300);
-/// Time for which rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
+/// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.

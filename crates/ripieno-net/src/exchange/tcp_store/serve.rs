@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Time for which the store stays open after a failure, to report the reason to late ranks.
+/// How long the store stays open after a failure, to report the reason to late ranks.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
@@ -88,7 +88,7 @@ impl StoreServer {
         }
     }
 
-    /// Return the failure of a member whose connection has ended since.
+    /// Return the failure of a member that has disconnected since.
     pub fn lost(&mut self) -> Option<JobFailure> {
         let all: Vec<usize> = self.members.keys().copied().collect();
         all.into_iter().for_each(|rank| self.attend(rank));
