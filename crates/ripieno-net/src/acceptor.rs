@@ -1,4 +1,4 @@
-//! Accepts and authenticates incoming connections without blocking, so that an unauthenticated peer delays no other peer.
+//! Accepts and authenticates incoming connections without blocking. An unauthenticated peer delays no other peer.
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
 //! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an

@@ -122,7 +122,7 @@ impl PeerAddress {
         PeerAddress { rank, world_size, ..self }
     }
 
-    /// Return the job's nonce. Valid only for the record of rank 0.
+    /// Return the nonce of this record. The job uses the nonce of rank 0.
     pub fn job_nonce(&self) -> JobNonce {
         let bytes = unhex(&self.nonce).unwrap_or_default();
         JobNonce(bytes.try_into().unwrap_or_default())

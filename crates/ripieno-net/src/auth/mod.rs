@@ -1,6 +1,6 @@
 //! Authentication: both ends of a connection prove that they know the job's token before anything else is read.
 //!
-//! The protocol is challenge–response with HMAC-SHA256 over fixed-size frames. The caller proves itself first, so an
+//! The protocol is challenge-response with HMAC-SHA256 over fixed-size frames. The caller proves itself first, so an
 //! unauthenticated caller learns nothing from the answer. A pre-authentication tag comes first. The first wrong byte or
 //! one keyed hash identifies an unauthenticated peer, before the answerer generates randomness, signs or answers.
 //!

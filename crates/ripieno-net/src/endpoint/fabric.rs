@@ -255,8 +255,8 @@ impl Endpoint {
         }
     }
 
-    /// Check the peers of a sleep that timed out. Shared memory does not signal a peer's death when no hub is watching,
-    /// and a TCP connection does not signal a broken network path.
+    /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and all hubs may have left.
+    /// A TCP connection does not signal a broken network path.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
             let index = want.link.index(self.config.world_size);

@@ -6,7 +6,7 @@
 //! tries it at the start and reports the result before the first zero-copy send.
 //!
 //! Copying from other memory with process_vm_readv(2) takes more CPU time than two copies through a ring that stays in
-//! the caches, so such memory is sent through the ring.
+//! the caches. Such memory is therefore sent through the ring.
 
 use super::indices::ReadAttempt;
 use super::memory::{Mapping, sealed_len};
