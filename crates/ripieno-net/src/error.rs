@@ -1,4 +1,4 @@
-//! The errors between ranks before a job runs: one enum whose messages name rank, peer, address and a remedy.
+//! The errors between ranks before a job runs: one enum. Its messages name rank, peer, address and a remedy.
 
 use ripieno_run::{JobFailure, LinkError};
 use std::fmt;

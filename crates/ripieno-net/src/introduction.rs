@@ -55,7 +55,7 @@ pub struct IntroducedMember {
     pub tunneled: TunneledConnection,
 }
 
-/// Accepts members without blocking. Unauthenticated peers cost the same as they cost a rank.
+/// Accepts members without blocking. An unauthenticated peer costs as little as in a rank's acceptor.
 ///
 /// Its descriptor becomes readable when a connection may have data to handle.
 pub struct MemberAcceptor {

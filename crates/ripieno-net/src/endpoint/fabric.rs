@@ -255,7 +255,7 @@ impl Endpoint {
         }
     }
 
-    /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and all hubs may have left.
+    /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
     /// A TCP connection does not signal a broken network path.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {

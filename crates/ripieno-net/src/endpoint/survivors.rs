@@ -1,7 +1,7 @@
 //! Builds a smaller world from the survivors of a failed world.
 //!
 //! The monitor of the first world stays alive and answers late participants of the agreement. Listeners, links,
-//! membership and the job nonce are new in every world. Messages in flight in the old world never arrive in the new one.
+//! membership and the job nonce are new in every world. Messages in flight in the old world never reach the new one.
 
 use super::topology::topology;
 use super::{Endpoint, LinkSlot, MonitorHandle, call_hubs};

@@ -47,7 +47,7 @@ pub(super) struct ReadAttempt<W> {
 
 /// The content of a slot's inline memory.
 pub(super) enum NoteResult {
-    /// Count of the inline bytes, and their offset in the ring.
+    /// Offset in the ring and count of the inline bytes.
     Bytes(usize, usize),
     /// A zero-copy send at this index of the stream.
     Loan(u64),

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, compiler_fence};
 /// Default capacity of a ring in bytes.
 pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
 
-/// Limit of the capacity in bytes; peers with larger rings are refused.
+/// Limit of the capacity in bytes; a larger ring of a peer is refused.
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
 /// Unit after which a long copy is published to the other side.

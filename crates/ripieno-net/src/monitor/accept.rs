@@ -50,7 +50,7 @@ impl Monitor {
 }
 
 /// Return whether this rank expects such a connection. Hubs accept control connections, one per rank; of two hubs, the
-/// higher one connects. The lower rank of a pair opens the link for collectives. The sender opens the link for messages.
+/// higher one connects. The lower rank of a pair opens the link for collectives. For messages the sender does.
 fn expects(
     own: usize,
     replicas: Replicas,
