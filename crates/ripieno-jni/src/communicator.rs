@@ -1,4 +1,4 @@
-//! Collectives for Java: in place on direct buffers, to their end or by a handle.
+//! Collectives for Java, in place on direct buffers, blocking or with a handle.
 
 use crate::errors::{Thrown, answered};
 use crate::meeting::text;
@@ -8,16 +8,17 @@ use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
 use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, Whole};
 
-/// The element types by the numbers that `Values` has for them.
+/// The element types, indexed by their numbers in `Values`.
 const ELEMENTS: [Element; 6] = [Element::I8, Element::I16, Element::I32, Element::I64, Element::F32, Element::F64];
 
 /// The operations in the order of `Op`.
 const OPS: [Op; 7] = [Op::Sum, Op::Prod, Op::Min, Op::Max, Op::And, Op::Or, Op::Xor];
 
-/// The communicator at an address.
+/// Return the communicator at an address.
 ///
 /// # Safety
-/// It was made by `meet` and is not freed while this lives: Java frees it when nobody can call it any more.
+/// `meet` must have created it, and it must not be freed during `'a`. Java frees it when no thread can call it any
+/// more.
 pub unsafe fn at<'a>(communicator: jlong) -> &'a Communicator {
     unsafe { &*(communicator as *const Communicator) }
 }
@@ -30,11 +31,11 @@ pub fn op(number: jint) -> Op {
     OPS[number as usize]
 }
 
-/// What a call says beside its memory, as Java gives it.
+/// The arguments of a call apart from its memory, as Java passes them.
 struct JavaArguments {
     collective: jint,
     op: jint,
-    /// A root, a peer or a distance.
+    /// The root, the peer or the distance, depending on the collective.
     number: usize,
     counts: Vec<usize>,
     in_counts: Vec<usize>,
@@ -51,7 +52,7 @@ impl JavaArguments {
         Ok(JavaArguments { collective, op, number: number as usize, counts, in_counts })
     }
 
-    /// The collective, by the number that `Call` has for it, and whether its first buffer is written to.
+    /// Return the collective for its number in `Call`, and whether it writes its first buffer.
     fn task(&self, rank: usize) -> (CollectiveTask<'_>, bool) {
         let (root, chunks) = (self.number, &self.counts[..]);
         let op = || op(self.op);
@@ -87,7 +88,7 @@ fn longs(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, Thrown
     }
 }
 
-/// Runs a collective to its end.
+/// Run a collective until it completes.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_run<'local>(
@@ -107,7 +108,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
 ) {
     answered(env, |env| {
         let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = asked.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
@@ -122,7 +123,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     });
 }
 
-/// Begins a collective, which goes on by itself; `kept` is what its memory lies in.
+/// Start a collective that runs in the background. `kept` is the Java object that owns its memory.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_start<'local>(
@@ -143,7 +144,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
 ) -> jlong {
     answered(env, |env| {
         let asked = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = asked.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
@@ -153,10 +154,10 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     })
 }
 
-/// The handle at an address.
+/// Return the handle at an address.
 ///
 /// # Safety
-/// It was made by `start` and is not freed while this lives.
+/// `start` must have created it, and it must not be freed during `'a`.
 unsafe fn handle_at<'a>(handle: jlong) -> &'a Handle<HeldBuffers> {
     unsafe { &*(handle as *const Handle<HeldBuffers>) }
 }
@@ -167,7 +168,7 @@ extern "system" fn Java_org_ripieno_Native_join<'local>(
     _class: JClass<'local>,
     handle: jlong,
 ) {
-    // SAFETY: as Java promises.
+    // SAFETY: Java passes the address of a live handle.
     answered(env, |_| Ok(unsafe { handle_at(handle) }.join()?));
 }
 
@@ -177,7 +178,7 @@ extern "system" fn Java_org_ripieno_Native_isDone<'local>(
     _class: JClass<'local>,
     handle: jlong,
 ) -> jboolean {
-    // SAFETY: as Java promises.
+    // SAFETY: Java passes the address of a live handle.
     answered(env, |_| Ok(unsafe { handle_at(handle) }.is_done()))
 }
 
@@ -188,7 +189,7 @@ extern "system" fn Java_org_ripieno_Native_freeHandle<'local>(
     handle: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: Java frees what `start` made, once.
+        // SAFETY: Java frees the handle from `start` once.
         drop(unsafe { Box::from_raw(handle as *mut Handle<HeldBuffers>) });
         Ok(())
     });
@@ -200,11 +201,11 @@ extern "system" fn Java_org_ripieno_Native_barrier<'local>(
     _class: JClass<'local>,
     communicator: jlong,
 ) {
-    // SAFETY: as Java promises.
+    // SAFETY: Java passes the address of a live communicator.
     answered(env, |_| Ok(unsafe { at(communicator) }.barrier(None)?));
 }
 
-/// Tells the others that this rank cannot go on, and why.
+/// Report to the other ranks that this rank cannot continue, with the cause.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_abort<'local>(
     env: EnvUnowned<'local>,
@@ -217,13 +218,13 @@ extern "system" fn Java_org_ripieno_Native_abort<'local>(
     answered(env, |env| {
         let [host, cause, traceback] = [&host, &cause, &traceback].map(|string| text(env, string));
         let (host, cause, traceback) = (host?.unwrap_or_default(), cause?.unwrap_or_default(), traceback?);
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         unsafe { at(communicator) }.abort(&host, &cause, &traceback.unwrap_or_default());
         Ok(())
     });
 }
 
-/// Leaves the job in good order; what is called afterwards fails.
+/// Leave the job normally; later calls fail.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_close<'local>(
     env: EnvUnowned<'local>,
@@ -231,7 +232,7 @@ extern "system" fn Java_org_ripieno_Native_close<'local>(
     communicator: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         unsafe { at(communicator) }.close();
         Ok(())
     });
@@ -244,7 +245,7 @@ extern "system" fn Java_org_ripieno_Native_free<'local>(
     communicator: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: Java frees what `meet` made, once, when nobody can call it any more.
+        // SAFETY: Java frees the communicator from `meet` once, when no thread can call it any more.
         drop(unsafe { Box::from_raw(communicator as *mut Communicator) });
         Ok(())
     });

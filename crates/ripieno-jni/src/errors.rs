@@ -1,4 +1,4 @@
-//! Errors as exceptions: `org.ripieno.Failures` makes one of a kind, words, and who failed.
+//! Maps errors to exceptions: `org.ripieno.Failures` creates one from the kind, the message and the failed rank.
 
 use jni::errors::{Error as JniError, ErrorPolicy};
 use jni::objects::{JObject, JThrowable, JValue};
@@ -9,19 +9,19 @@ use ripieno::net::NetError;
 use ripieno::{Error, JobFailure};
 use std::any::Any;
 
-/// Why a call from Java ended without a result.
+/// The reason why a call from Java ended without a result.
 #[derive(Debug, thiserror::Error)]
 pub enum Thrown {
-    /// The machine has thrown, or refused something.
+    /// The JVM has thrown an exception or refused a request.
     #[error(transparent)]
     Machine(#[from] JniError),
     /// A collective has failed.
     #[error(transparent)]
     Collective(#[from] Error),
-    /// The ranks did not meet.
+    /// The ranks could not connect to each other.
     #[error(transparent)]
     Meeting(#[from] NetError),
-    /// An argument cannot be right.
+    /// An argument is invalid.
     #[error("{0}")]
     Input(String),
 }
@@ -66,7 +66,7 @@ impl Thrown {
         }
     }
 
-    /// Who failed, where, and why, if a rank did.
+    /// Return rank, host, cause and traceback of the failed rank, if a rank failed.
     fn failed(&self) -> (jint, &str, &str, &str) {
         match self {
             Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
@@ -103,7 +103,7 @@ impl Thrown {
     }
 }
 
-/// What a native method gives Java, or throws.
+/// Return the result of a native method to Java, or throw its error.
 pub fn answered<'local, T: Default>(
     mut env: EnvUnowned<'local>,
     method: impl FnOnce(&mut Env<'local>) -> Result<T, Thrown>,
@@ -111,7 +111,7 @@ pub fn answered<'local, T: Default>(
     env.with_env(method).resolve::<Throw>()
 }
 
-/// Throws what a native method ended with, a panic too, and gives Java a value that it never sees.
+/// Throws the error or the panic of a native method, and returns a value that Java never sees.
 struct Throw;
 
 impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
@@ -123,7 +123,7 @@ impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
         error: Thrown,
     ) -> Result<T, JniError> {
         if !env.exception_check() {
-            // That an exception is pending is what was wanted.
+            // The pending exception is the intended result.
             let _ = error.throw(env);
         }
         Ok(T::default())

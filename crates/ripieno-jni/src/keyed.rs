@@ -1,4 +1,4 @@
-//! Regroup for Java: rows go in as columns, and what is at home at this rank comes out as columns.
+//! Regroup for Java: rows enter as columns, and this rank's rows come back as columns.
 
 use crate::communicator::{at, element, op};
 use crate::errors::{Thrown, answered};
@@ -10,11 +10,11 @@ use ripieno::keyed::{Aggregation, KeyColumn, KeyedBlock, KeyedCombine, KeyedForm
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
-/// What `KeyedCombine` has for rows that are kept.
+/// The number in `KeyedCombine` for rows that are kept.
 const CONCAT: jint = -1;
 
-/// Sends rows to the homes of their keys, and gives the block that is at home here. Keys are int64, or strings that
-/// `offsets` cut out of UTF-8 bytes.
+/// Send rows to the owners of their keys, and return the address of the block that this rank owns. Keys are int64, or
+/// strings that `offsets` delimits in UTF-8 bytes.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_regroup<'local>(
@@ -33,10 +33,10 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
     threads: jint,
 ) -> jlong {
     answered(env, |_| {
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
         let (offsets, keys) = (DirectRegion::new(offsets, offsets_bytes), DirectRegion::new(keys, keys_bytes));
-        // SAFETY: Java holds the buffers until this returns, and has filled them with what is said above.
+        // SAFETY: Java holds the buffers until this returns, and has filled them with elements of these types.
         let (columns, values) = unsafe {
             let columns = match offsets.len() {
                 0 => KeyColumn::Int64(keys.elements::<i64>()),
@@ -62,15 +62,15 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
     })
 }
 
-/// The block at an address.
+/// Return the block at an address.
 ///
 /// # Safety
-/// It was made by `regroup` and is not freed while this lives.
+/// `regroup` must have created it, and it must not be freed during `'a`.
 unsafe fn block_at<'a>(block: jlong) -> &'a KeyedBlock {
     unsafe { &*(block as *const KeyedBlock) }
 }
 
-/// Of a block: distinct keys, bytes of string keys, whether keys have counts of rows, bytes of all values.
+/// Return the sizes of a block: distinct keys, bytes of string keys, whether keys have row counts, bytes of all values.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
     env: EnvUnowned<'local>,
@@ -79,7 +79,7 @@ extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
     sizes: JLongArray<'local>,
 ) {
     answered(env, |env| {
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live block.
         let block = unsafe { block_at(block) };
         let string_bytes = match &block.keys {
             OwnedKeys::Int64(_) => 0,
@@ -91,7 +91,7 @@ extern "system" fn Java_org_ripieno_Native_blockSizes<'local>(
     });
 }
 
-/// Copies a block's columns to buffers of those sizes, and frees it.
+/// Copy the columns of a block to buffers of these sizes, and free the block.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
@@ -108,7 +108,7 @@ extern "system" fn Java_org_ripieno_Native_takeBlock<'local>(
     values_bytes: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: Java takes what `regroup` made, once.
+        // SAFETY: Java takes the block from `regroup` once.
         let block = unsafe { Box::from_raw(block as *mut KeyedBlock) };
         // SAFETY: Java holds the buffers until this returns.
         unsafe {

@@ -1,4 +1,4 @@
-//! The kernels of K-means for Java, on rows that lie on this side.
+//! K-means kernels for Java, on rows in native memory.
 
 use crate::communicator::element;
 use crate::errors::{Thrown, answered};
@@ -12,7 +12,7 @@ use ripieno_kernels::{
     update_min_distances,
 };
 
-/// Rows of one type, which only grow, and what passes over them know of each other.
+/// Rows of one element type, append-only, and the distance bounds carried between passes.
 struct JavaRows {
     values: RowValues,
     columns: usize,
@@ -24,10 +24,10 @@ enum RowValues {
     F64(Vec<f64>),
 }
 
-/// Bytes that the bounds of a row may take, for each of its coordinates: as Python's estimator has it.
+/// Bytes per coordinate that the bounds of a row may use, equal to the limit of the Python estimator.
 const BOUND_BYTES_PER_VALUE: usize = 4;
 
-/// Calls a function on rows of either type.
+/// Call a function on rows of either type.
 macro_rules! for_values {
     ($rows:expr, $values:ident => $body:expr) => {
         match &$rows.values {
@@ -37,10 +37,10 @@ macro_rules! for_values {
     };
 }
 
-/// The rows at an address.
+/// Return the rows at an address.
 ///
 /// # Safety
-/// They were made by `newRows` and are not freed while this lives; one thread at a time uses them.
+/// `newRows` must have created them, they must not be freed during `'a`, and only one thread may use them at a time.
 unsafe fn rows_at<'a>(rows: jlong) -> &'a mut JavaRows {
     unsafe { &mut *(rows as *mut JavaRows) }
 }
@@ -49,7 +49,7 @@ fn matrix<T: Point>(values: &[T], columns: usize) -> Matrix<'_, T> {
     Matrix::new(values, values.len() / columns, columns)
 }
 
-/// No rows yet, of elements of this type.
+/// Create an empty set of rows of this element type.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_newRows<'local>(
     env: EnvUnowned<'local>,
@@ -68,7 +68,7 @@ extern "system" fn Java_org_ripieno_Native_newRows<'local>(
     })
 }
 
-/// Adds rows behind those that are there.
+/// Append rows.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_addRows<'local>(
     env: EnvUnowned<'local>,
@@ -79,7 +79,7 @@ extern "system" fn Java_org_ripieno_Native_addRows<'local>(
 ) {
     answered(env, |_| {
         let region = DirectRegion::new(at, bytes);
-        // SAFETY: as Java promises; the buffer has elements of the type of the rows.
+        // SAFETY: Java passes the address of live rows; the buffer has elements of the type of the rows.
         unsafe {
             match &mut rows_at(rows).values {
                 RowValues::F32(values) => values.extend_from_slice(region.elements()),
@@ -97,13 +97,13 @@ extern "system" fn Java_org_ripieno_Native_freeRows<'local>(
     rows: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: Java frees what `newRows` made, once.
+        // SAFETY: Java frees the rows from `newRows` once.
         drop(unsafe { Box::from_raw(rows as *mut JavaRows) });
         Ok(())
     });
 }
 
-/// The place, row · columns + column, of the first value that is not finite, or -1.
+/// Return the position, row · columns + column, of the first value that is not finite, or -1.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
     env: EnvUnowned<'local>,
@@ -112,7 +112,7 @@ extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
     threads: jint,
 ) -> jlong {
     answered(env, |_| {
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of live rows.
         let rows = unsafe { rows_at(rows) };
         let threads = Threads::new(threads as usize);
         let found = for_values!(rows, values => first_non_finite(matrix(values, rows.columns), &threads));
@@ -120,7 +120,7 @@ extern "system" fn Java_org_ripieno_Native_firstNonFinite<'local>(
     })
 }
 
-/// Copies some rows, by their numbers here, to a buffer.
+/// Copy the row with this number to a buffer.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
     env: EnvUnowned<'local>,
@@ -131,10 +131,10 @@ extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
     bytes: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: as Java promises; the buffer has room for a row.
+        // SAFETY: Java passes the address of live rows; the buffer has the size of a row.
         let (rows, into) = unsafe { (rows_at(rows), DirectRegion::new(at, bytes)) };
         let number = number as usize;
-        // SAFETY: the buffer is of the type of the rows.
+        // SAFETY: The buffer has the element type of the rows.
         unsafe {
             match &rows.values {
                 RowValues::F32(values) => into.elements_mut().copy_from_slice(matrix(values, rows.columns).row(number)),
@@ -145,7 +145,7 @@ extern "system" fn Java_org_ripieno_Native_takeRow<'local>(
     });
 }
 
-/// Per column, the sum of the rows, or of their squared distances from `mean` if there is one, in the rows' order.
+/// Sum the rows per column, or their squared differences from `mean` if it is not empty, in the order of the rows.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
     env: EnvUnowned<'local>,
@@ -157,7 +157,7 @@ extern "system" fn Java_org_ripieno_Native_columnSums<'local>(
     sums_bytes: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: as Java promises; both have a double for each column, but for a mean that is not there.
+        // SAFETY: Java passes the address of live rows; `sums` and a present mean have a double per column.
         let (rows, mean, sums) = unsafe {
             (
                 rows_at(rows),
@@ -179,7 +179,7 @@ fn add_columns<T: Copy + Into<f64>>(values: &[T], mean: &[f64], sums: &mut [f64]
     }
 }
 
-/// A pass: labels and squared distances of the rows, sums and numbers of rows of the clusters; gives the inertia.
+/// Run a pass: write labels and squared distances per row, sums and weights per cluster, and return the inertia.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_pass<'local>(
@@ -199,7 +199,7 @@ extern "system" fn Java_org_ripieno_Native_pass<'local>(
     threads: jint,
 ) -> jdouble {
     answered(env, |_| {
-        // SAFETY: as Java promises; labels are int, distances, sums and weights double.
+        // SAFETY: Java passes the address of live rows; labels are int, distances, sums and weights double.
         let (rows, pass) = unsafe {
             let pass = PassOutput {
                 labels: DirectRegion::new(labels, labels_bytes).elements_mut(),
@@ -227,12 +227,12 @@ fn pass_over<C: Centroid>(
     bounds: &mut DistanceBounds,
     threads: &Threads,
 ) -> f64 {
-    // SAFETY: the centroids are of the type of the rows.
+    // SAFETY: The centroids have the element type of the rows.
     let centroids = unsafe { centroids.elements::<C>() };
     assign_accumulate_within(matrix(values, columns), matrix(centroids, columns), None, pass, bounds, threads)
 }
 
-/// From now on passes know nothing of those before: the rows, or whose centroids come, are others.
+/// Discard the distance bounds, because the rows or the series of centroids change.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
     env: EnvUnowned<'local>,
@@ -240,7 +240,7 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
     rows: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of live rows.
         let rows = unsafe { rows_at(rows) };
         let value_count = for_values!(rows, values => values.len());
         rows.bounds = DistanceBounds::new(BOUND_BYTES_PER_VALUE * value_count);
@@ -248,7 +248,7 @@ extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
     });
 }
 
-/// A step of seeding: lowers the squared distances of the rows by some new centres.
+/// Run a step of seeding: lower the squared distances of the rows with some new centres.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
@@ -265,14 +265,14 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     threads: jint,
 ) {
     answered(env, |_| {
-        // SAFETY: as Java promises; distances are double, numbers int.
+        // SAFETY: Java passes the address of live rows; distances are double, numbers int.
         let (rows, distances, closest) = unsafe {
             let distances = DirectRegion::new(distances, distances_bytes).elements_mut::<f64>();
             (rows_at(rows), distances, DirectRegion::new(closest, closest_bytes).elements_mut::<i32>())
         };
         let threads = Threads::new(threads as usize);
         let centres = DirectRegion::new(centres, centres_bytes);
-        // SAFETY: the centres are of the type of the rows.
+        // SAFETY: The centres have the element type of the rows.
         unsafe {
             for_values!(rows, values => update_min_distances(
                 matrix(values, rows.columns),
@@ -287,7 +287,7 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     });
 }
 
-/// Moves centroids to the means of their rows; gives the squared shift of all together.
+/// Move centroids to the means of their rows; return the squared shift summed over all centroids.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_recenter<'local>(
@@ -303,7 +303,7 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
 ) -> jdouble {
     answered(env, |_| {
         let centroids = DirectRegion::new(centroids, centroids_bytes);
-        // SAFETY: as Java promises; sums and weights are double, centroids of the type that is said.
+        // SAFETY: Java holds the buffers; sums and weights are double, centroids have the given type.
         let moved = unsafe {
             let (sums, weights) =
                 (DirectRegion::new(sums, sums_bytes).elements(), DirectRegion::new(weights, weights_bytes).elements());
@@ -316,7 +316,7 @@ extern "system" fn Java_org_ripieno_Native_recenter<'local>(
     })
 }
 
-/// Adds rows whose columns lie apart, each of `count` values of its type, from an address on.
+/// Append rows from separate columns. Each column has `count` values of its type, starting at its address.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
     env: EnvUnowned<'local>,
@@ -330,7 +330,7 @@ extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
         let (mut at, mut of) = (vec![0; addresses.len(env)?], vec![0; types.len(env)?]);
         addresses.get_region(env, 0, &mut at)?;
         types.get_region(env, 0, &mut of)?;
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of live rows.
         let rows = unsafe { rows_at(rows) };
         let columns = at.into_iter().zip(of.into_iter().map(element));
         match &mut rows.values {
@@ -341,7 +341,7 @@ extern "system" fn Java_org_ripieno_Native_addColumns<'local>(
     });
 }
 
-/// Puts `count` rows behind those that are there.
+/// Append `count` rows.
 fn interleave<T: Copy + Default>(
     values: &mut Vec<T>,
     columns: impl ExactSizeIterator<Item = (jlong, Element)>,
@@ -353,7 +353,7 @@ fn interleave<T: Copy + Default>(
     for (column, (at, element)) in columns.enumerate() {
         let into = values[begin..].iter_mut().skip(column).step_by(width);
         let bytes = DirectRegion::new(at, (count * element.size_bytes()) as jlong);
-        // SAFETY: Java holds the column, of so many values of this type, until this returns.
+        // SAFETY: Java holds the column, which has `count` values of this type, until this returns.
         unsafe {
             match element {
                 Element::I8 => fill(into, bytes.elements::<i8>(), |value| convert(f64::from(value))),

@@ -1,9 +1,9 @@
-//! Ripieno for the JVM: what the class `org.ripieno.Native` calls.
+//! The native methods of the class `org.ripieno.Native`: Ripieno for the JVM.
 //!
-//! Memory crosses as addresses of direct buffers, which Java holds until the call, or the handle of one that goes on
-//! by itself, has ended: nothing here stops its collector while ranks wait for each other. Objects of this side cross
-//! as addresses of boxes, which Java frees once, when nobody can use them any more. An error is thrown as the class
-//! that Java has for it.
+//! Memory is passed as addresses of direct buffers. Java holds a buffer until the call, or the handle of a background
+//! call, has ended. The garbage collector therefore never waits for ranks. Native objects are passed as addresses of
+//! boxes. Java frees each box once, when no thread can use it any more. An error is thrown as the corresponding Java
+//! exception.
 
 mod communicator;
 mod errors;

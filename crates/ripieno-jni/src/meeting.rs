@@ -1,4 +1,4 @@
-//! How ranks meet when Java asks for it: over a function of Java's, a TCP store or a shared directory.
+//! Connects ranks for Java: over a Java function, a TCP store or a shared directory.
 
 use crate::errors::{Thrown, answered};
 use jni::objects::{JClass, JObject, JObjectArray, JString};
@@ -9,10 +9,10 @@ use ripieno::{Communicator, Overrides};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What is not set.
+/// The value of a setting that is not set.
 const UNSET: jint = -1;
 
-/// Meets the other ranks. Of `exchange`, `directory` and `store` two are null.
+/// Connect to the other ranks. Exactly one of `exchange`, `directory` and `store` is not null.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_meet<'local>(
@@ -57,7 +57,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
             }
             (None, None) => Endpoint::meet(config, &mut |mine: &str| ask(env, rank, &exchange, mine)),
         };
-        // What the function has thrown is more than what became of it.
+        // An exception that the function has thrown is more precise than the resulting error.
         if env.exception_check() {
             return Err(jni::errors::Error::JavaException.into());
         }
@@ -68,7 +68,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
     })
 }
 
-/// A new secret for a job.
+/// Return a new secret for a job.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_newToken<'local>(
     env: EnvUnowned<'local>,
@@ -77,7 +77,7 @@ extern "system" fn Java_org_ripieno_Native_newToken<'local>(
     answered(env, |env| Ok(env.new_string(Token::random_text()?)?))
 }
 
-/// A string of Java's, unless it is null.
+/// Convert a Java string, unless it is null.
 pub fn text(env: &Env<'_>, string: &JString<'_>) -> Result<Option<String>, Thrown> {
     if string.is_null() { Ok(None) } else { Ok(Some(string.try_to_string(env)?)) }
 }
@@ -112,7 +112,7 @@ fn ask(env: &mut Env<'_>, rank: jint, exchange: &JObject<'_>, mine: &str) -> Res
     })
 }
 
-/// Whether the thread of Java's that waits has been interrupted; threads of Ripieno's own never are.
+/// Return whether the waiting Java thread was interrupted. Ripieno's own threads never are.
 fn is_interrupted() -> bool {
     let ask = |env: &mut Env<'_>| -> Result<jboolean, Thrown> {
         let asked =

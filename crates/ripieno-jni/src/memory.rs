@@ -1,4 +1,4 @@
-//! Memory of Java's: direct buffers, by their addresses.
+//! Java memory: direct buffers, identified by their addresses.
 
 use crate::errors::answered;
 use jni::EnvUnowned;
@@ -6,19 +6,19 @@ use jni::objects::{Global, JByteBuffer, JClass, JObject};
 use jni::sys::jlong;
 use ripieno::{BufferMemory, OwnedBuffers};
 
-/// Where a direct buffer begins, and how long it is in bytes.
+/// The start address and the length in bytes of a direct buffer.
 #[derive(Clone, Copy)]
 pub struct DirectRegion {
     at: *mut u8,
     length_bytes: usize,
 }
 
-// SAFETY: it is an address; whoever makes a slice of it says why that is sound.
+// SAFETY: It is only an address; code that creates a slice from it justifies its soundness.
 unsafe impl Send for DirectRegion {}
 
 impl DirectRegion {
     pub fn new(at: jlong, length_bytes: jlong) -> DirectRegion {
-        // No memory has no address.
+        // An empty buffer has no address.
         let at = if length_bytes == 0 { std::ptr::NonNull::<u64>::dangling().as_ptr().cast() } else { at as *mut u8 };
         DirectRegion { at, length_bytes: length_bytes as usize }
     }
@@ -28,28 +28,28 @@ impl DirectRegion {
     }
 
     /// # Safety
-    /// Java holds the buffer for so long, and nobody writes to it.
+    /// Java must hold the buffer during `'a`, and no thread may write to it.
     pub unsafe fn read<'a>(self) -> &'a [u8] {
         unsafe { std::slice::from_raw_parts(self.at, self.length_bytes) }
     }
 
     /// # Safety
-    /// Java holds the buffer for so long, and nobody else uses it.
+    /// Java must hold the buffer during `'a`, and no other code may use it.
     pub unsafe fn write<'a>(self) -> &'a mut [u8] {
         unsafe { std::slice::from_raw_parts_mut(self.at, self.length_bytes) }
     }
 
-    /// The same as elements.
+    /// Return the buffer as elements.
     ///
     /// # Safety
-    /// As for [`DirectRegion::read`]; and it begins where such an element may, as all that Java allocates do, and is filled
-    /// with values of that type.
+    /// As for [`DirectRegion::read`]. The address must also be aligned for the type, as all Java allocations are, and
+    /// the buffer must contain values of that type.
     pub unsafe fn elements<'a, T>(self) -> &'a [T] {
         debug_assert!(self.at.cast::<T>().is_aligned());
         unsafe { std::slice::from_raw_parts(self.at.cast(), self.length_bytes / size_of::<T>()) }
     }
 
-    /// The same to write to.
+    /// Return the buffer as mutable elements.
     ///
     /// # Safety
     /// As for [`DirectRegion::write`] and [`DirectRegion::elements`].
@@ -59,7 +59,7 @@ impl DirectRegion {
     }
 }
 
-/// Buffers of a call that goes on by itself, and what keeps Java from freeing them.
+/// The buffers of a background call, and a reference that keeps Java from freeing them.
 pub struct HeldBuffers {
     first: DirectRegion,
     second: DirectRegion,
@@ -68,7 +68,7 @@ pub struct HeldBuffers {
 }
 
 impl HeldBuffers {
-    /// `kept` is what the regions lie in.
+    /// `kept` is the Java object that owns the regions.
     pub fn new(
         first: DirectRegion,
         second: DirectRegion,
@@ -79,8 +79,8 @@ impl HeldBuffers {
     }
 }
 
-// SAFETY: direct buffers do not move, and the reference keeps them; that nobody else uses them is what the handle's
-// documentation asks of callers.
+// SAFETY: Direct buffers do not move, and the reference keeps them alive. The handle's documentation requires callers
+// to use them nowhere else.
 unsafe impl OwnedBuffers for HeldBuffers {
     fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         let first = match self.writes_first {
@@ -91,7 +91,7 @@ unsafe impl OwnedBuffers for HeldBuffers {
     }
 }
 
-/// Where a direct buffer of any class begins.
+/// Return the start address of a direct buffer of any class.
 #[unsafe(no_mangle)]
 extern "system" fn Java_org_ripieno_Native_address<'local>(
     env: EnvUnowned<'local>,
@@ -99,7 +99,8 @@ extern "system" fn Java_org_ripieno_Native_address<'local>(
     buffer: JObject<'local>,
 ) -> jlong {
     answered(env, |env| {
-        // SAFETY: the machine answers for direct buffers of all classes; Java's side has seen that it is one.
+        // SAFETY: The JVM supports this call for direct buffers of all classes; the Java side has checked that it is
+        // one.
         let buffer = unsafe { JByteBuffer::from_raw(env, buffer.into_raw()) };
         Ok(env.get_direct_buffer_address(&buffer)? as jlong)
     })

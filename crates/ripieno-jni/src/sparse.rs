@@ -10,10 +10,10 @@ use jni::sys::{jboolean, jdouble, jint, jlong};
 use ripieno::ElementShape;
 use ripieno::sparse::{SparseForm, SparseOptions, SparseReduce};
 
-/// A size that nobody has given, as `Native` has it; Java refuses other negative ones.
+/// The value of `Native` for a size that is not set; Java refuses other negative sizes.
 const UNSET: jlong = -1;
 
-/// Prepares reductions; indices are int64.
+/// Prepare sparse reductions; indices are int64.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_sparse<'local>(
@@ -31,12 +31,12 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
 ) -> jlong {
     answered(env, |env| {
         let degrees = text(env, &degrees)?;
-        // SAFETY: as Java promises.
+        // SAFETY: Java passes the address of a live communicator.
         let communicator = unsafe { at(communicator) };
         let size = (size != UNSET).then_some(size as u64);
         let options =
             SparseOptions::parse(size, degrees.as_deref(), missing_is_zero, dense_above, communicator.world_size())?;
-        // SAFETY: Java holds the buffers until this returns, and has filled them with long integers.
+        // SAFETY: Java holds the buffers until this returns, and has filled them with 64-bit integers.
         let (out_indices, in_indices) = unsafe {
             (
                 DirectRegion::new(out_indices, out_bytes).elements::<i64>(),
@@ -48,7 +48,7 @@ extern "system" fn Java_org_ripieno_Native_sparse<'local>(
     })
 }
 
-/// Fills `into` with a row for each in-index, of `values`, which have one for each out-index.
+/// Fill `into` with a row per in-index, reduced from `values`, which have a row per out-index.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
@@ -64,7 +64,7 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
     into_bytes: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: it was made by `sparse` and is freed when nobody can call it any more.
+        // SAFETY: `sparse` created it, and it is freed when no thread can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         let form =
             SparseForm { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Line };
@@ -82,7 +82,7 @@ extern "system" fn Java_org_ripieno_Native_sparseDegrees<'local>(
     reduction: jlong,
 ) -> JString<'local> {
     answered(env, |env| {
-        // SAFETY: as above.
+        // SAFETY: As above.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
         Ok(env.new_string(reduction.degrees().to_string())?)
     })
@@ -95,7 +95,7 @@ extern "system" fn Java_org_ripieno_Native_freeSparse<'local>(
     reduction: jlong,
 ) {
     answered(env, |_| {
-        // SAFETY: Java frees what `sparse` made, once.
+        // SAFETY: Java frees the reduction from `sparse` once.
         drop(unsafe { Box::from_raw(reduction as *mut SparseReduce) });
         Ok(())
     });

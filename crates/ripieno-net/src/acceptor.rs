@@ -1,9 +1,10 @@
-//! The entrance of a rank: connections come in here and are heard without blocking, so that a stranger holds up nobody.
+//! Accepts and authenticates incoming connections without blocking. An unauthenticated peer delays no other peer.
 //!
-//! All that may happen is in one epoll set, whose descriptor the owner watches beside its own affairs. Whoever comes is
-//! heard at once, and has mostly said enough to be told from a stranger, who is closed upon. After a stranger the doors
-//! rest for a moment, and those who have come meanwhile are heard together: a flood wakes the owner no more often.
-//! Cost: some system calls for a stranger, and a wake-up for all who come within [`REST`].
+//! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
+//! descriptors. The acceptor reads from a new connection immediately. The first bytes mostly suffice to recognize an
+//! unauthenticated peer, and the acceptor closes its connection. It then pauses accepting for [`REST`] and handles the
+//! connections that queued meanwhile as one batch. A flood therefore does not wake the owner more often.
+//! Cost: a few system calls per unauthenticated peer, and one wake-up for all connections that arrive within [`REST`].
 
 use crate::auth::{Answer, Greeting, PendingConnection, Refusal, least_welcome};
 use crate::config::Credentials;
@@ -15,41 +16,41 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// A visitor that has not proved itself by then is shown out.
+/// A pending connection that has not authenticated within this time is closed.
 const VISIT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long the doors rest after a stranger. They hold a thousand callers meanwhile.
+/// Pause of accepting after an unauthenticated peer. The listen backlog holds 1000 connections meanwhile.
 const REST: Duration = Duration::from_millis(10);
-/// How long they rest when the process has no descriptors left.
+/// Pause of accepting when the process has no descriptors left.
 const LACK_PAUSE: Duration = Duration::from_millis(100);
-/// What is lacking for so long is not there when it is needed.
+/// A resource that is exhausted for this long is reported as exhausted.
 const LACK_PATIENCE: Duration = Duration::from_millis(1000);
-/// So many come in before the owner is asked to look after its other affairs.
+/// Connections accepted before the owner gets a chance to handle its other work.
 const CALLERS_PER_TURN: usize = 256;
 
 const EVENTS_MAX: usize = 256;
-/// The tag of the doors; visitors have their numbers.
+/// Epoll tag of the listeners; pending connections use their numbers as tags.
 const DOORS: u64 = u64::MAX;
 
-/// Doors and those who have come in by them.
+/// Listeners and the pending connections that they accepted.
 pub(crate) struct Acceptor {
     doors: ListenerSet,
     epoll: OwnedFd,
-    /// By number, so the oldest first.
+    /// Keyed by number, so the oldest connection comes first.
     visitors: BTreeMap<u64, PendingConnection>,
     next_number: u64,
-    /// Until when the doors are not watched.
+    /// Time until which the listeners are not watched.
     rests_until: Option<Instant>,
     turn: Option<AcceptStep>,
-    /// What the process lacks to let anybody in, and since when.
+    /// The resource that the process lacks to accept connections, and since when.
     lack: Option<(Instant, String)>,
 }
 
-/// What is left to do of what the last look has shown.
+/// Remaining work for the events that the last poll returned.
 struct AcceptStep {
     speaking: Vec<u64>,
-    /// So many may still come in, if the doors are open.
+    /// Number of connections that may still be accepted, if the listeners are watched.
     places: Option<usize>,
-    /// How long the doors rest afterwards.
+    /// Length of the pause after this step.
     rest: Option<Duration>,
 }
 
@@ -70,20 +71,20 @@ impl Acceptor {
         })
     }
 
-    /// When the owner is to look in again, even if nothing happens.
+    /// Return the time at which the owner must call again, even if no event arrives.
     pub fn due(&self) -> Option<Instant> {
         let oldest = self.visitors.values().next().map(|visitor| visitor.deadline);
         oldest.into_iter().chain(self.rests_until).min()
     }
 
-    /// What this process lacks to let anybody in, if it has for a while.
+    /// Return the resource that the process has lacked for at least [`LACK_PATIENCE`], if any.
     pub fn lasting_lack(&self) -> Option<&str> {
         let lack = self.lack.as_ref().filter(|(since, _)| since.elapsed() >= LACK_PATIENCE);
         lack.map(|(_, what)| what.as_str())
     }
 
-    /// The next one who is no stranger, or at least speaks our language; `None` when that is all for now. `judge` says
-    /// whether a caller that has proved itself is welcome.
+    /// Return the next authenticated peer, or a peer that speaks the protocol with another token; `None` when no more
+    /// is available now. `judge` decides whether to accept an authenticated peer.
     pub fn hear(
         &mut self,
         credentials: &Credentials,
@@ -107,7 +108,7 @@ impl Acceptor {
         None
     }
 
-    /// The next one who may have something to say, and its number if it is no newcomer.
+    /// Return the next connection that may have data to read, and its number unless it is new.
     fn next(&mut self) -> Option<(Option<u64>, PendingConnection)> {
         if self.turn.is_none() {
             self.turn = Some(self.look());
@@ -130,7 +131,7 @@ impl Acceptor {
         self.visitors.retain(|_, visitor| visitor.deadline > now);
         let rest = (self.visitors.len() < count).then_some(REST);
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        // An interrupted look shows nothing.
+        // An interrupted poll reports no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&Timespec::default()));
         let mut speaking: Vec<u64> = events.iter().map(|event| event.data.u64()).collect();
         let somebody_comes = speaking.contains(&DOORS) || self.rests_until.is_some_and(|until| until <= now);
@@ -150,7 +151,7 @@ impl Acceptor {
                 }
                 Ok(None) => return None,
                 Err(error) if is_about_one_connection(&error) => self.rest_after_turn(REST),
-                // Out of descriptors, say: one that has proved nothing gives its own to the next.
+                // The process is out of descriptors, for example: close an unauthenticated connection to free one.
                 Err(_) if self.show_one_out() => {}
                 Err(error) => {
                     let since = self.lack.take().map_or_else(Instant::now, |(since, _)| since);
@@ -163,7 +164,7 @@ impl Acceptor {
         None
     }
 
-    /// Lets a visitor stay until it has said more.
+    /// Keep a pending connection until it sends more.
     fn keep(&mut self, number: Option<u64>, visitor: PendingConnection) {
         if let Some(number) = number {
             self.visitors.insert(number, visitor);
@@ -179,7 +180,7 @@ impl Acceptor {
         }
     }
 
-    /// Makes room for one more; whether that could be done.
+    /// Close one pending connection to free its place; return whether that was possible.
     fn show_one_out(&mut self) -> bool {
         self.rest_after_turn(REST);
         let place = least_welcome(self.visitors.values());
@@ -197,7 +198,7 @@ impl Acceptor {
         let now = Instant::now();
         let Some(turn) = self.turn.take() else { return };
         let is_resting = self.rests_until.is_some_and(|until| until > now);
-        // With all places taken more may wait outside: the next turn is due at once.
+        // With all places taken, more connections may be queued: the next step is due immediately.
         if is_resting || turn.places == Some(0) {
             return;
         }
@@ -211,7 +212,7 @@ impl Acceptor {
     fn watch_doors(&self, are_watched: bool) {
         let flags = if are_watched { epoll::EventFlags::IN } else { epoll::EventFlags::empty() };
         for door in self.doors.sockets() {
-            // They are in the set as long as it lives, so this cannot fail.
+            // The listeners stay in the set as long as the set lives, so this cannot fail.
             let _ = epoll::modify(&self.epoll, door, epoll::EventData::new_u64(DOORS), flags);
         }
     }
@@ -260,7 +261,7 @@ mod tests {
         stranger
     }
 
-    /// Waits as an owner does; whether anything has happened that long before its time.
+    /// Poll like an owner; return whether an event arrived before the timeout.
     fn wait(entrance: &Acceptor, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).unwrap();
         poll(&mut [PollFd::new(entrance, PollFlags::IN)], Some(&timeout)).unwrap() > 0

@@ -1,4 +1,4 @@
-//! What a rank must know before it can meet the others.
+//! The configuration that a rank needs to connect to the other ranks.
 
 use crate::error::NetError;
 use ripieno_run::Replicas;
@@ -9,22 +9,22 @@ use std::time::Duration;
 /// Bytes of a job token.
 pub const TOKEN_BYTES: usize = 32;
 
-/// The secret of a job: who knows it, belongs to it. Never printed.
+/// The secret of a job: a process that knows it belongs to the job. It is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
 impl Token {
-    /// The token made of these bytes.
+    /// Create a token from its bytes.
     pub fn new(bytes: [u8; TOKEN_BYTES]) -> Token {
         Token(bytes)
     }
 
-    /// The token that a secret of any length stands for (e.g. the environment's `RIPIENO_TOKEN`).
+    /// Derive a token from a secret of any length (e.g. the environment variable `RIPIENO_TOKEN`).
     pub fn from_secret(secret: impl AsRef<[u8]>) -> Token {
         Token(Sha256::new().chain_update(b"ripieno token 1\0").chain_update(secret).finalize().into())
     }
 
-    /// A new random token, as a text to hand to every rank.
+    /// Return a new random secret as text, to distribute to every rank.
     pub fn random_text() -> Result<String, NetError> {
         let mut bytes = [0; TOKEN_BYTES];
         fill_random(&mut bytes)?;
@@ -42,21 +42,21 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Which TCP connections of a job are encrypted.
+/// The set of TCP connections of a job that are encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Encryption {
-    /// None.
+    /// No connection.
     Off,
-    /// Those that leave their host.
+    /// Connections between hosts.
     #[default]
     BetweenHosts,
-    /// All.
+    /// All connections.
     Everywhere,
 }
 
 impl Encryption {
-    /// What somebody means who says yes, no, or nothing.
+    /// Convert a user's setting: on, off, or unset.
     pub fn meant_by(tls: Option<bool>) -> Encryption {
         match tls {
             None => Encryption::BetweenHosts,
@@ -65,7 +65,7 @@ impl Encryption {
         }
     }
 
-    /// Whether a TCP connection is encrypted of which both ends are, or are not, on one host.
+    /// Return whether a TCP connection is encrypted. `stays_on_host`: both ends are on one host.
     pub(crate) fn covers(self, stays_on_host: bool) -> bool {
         match self {
             Encryption::Off => false,
@@ -85,44 +85,44 @@ impl fmt::Display for Encryption {
     }
 }
 
-/// What a connection needs to be one of a job.
+/// The settings that authenticate and protect the connections of a job.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     /// The job's secret.
     pub token: Token,
-    /// Which TCP connections are encrypted.
+    /// The TCP connections to encrypt.
     pub tls: Encryption,
 }
 
-/// Random bytes of the operating system.
+/// Fill `bytes` with random bytes of the operating system.
 pub(crate) fn fill_random(bytes: &mut [u8]) -> Result<(), NetError> {
     getrandom::fill(bytes).map_err(|e| NetError::Os { rank: 0, what: "draw random bytes", cause: e.to_string() })
 }
 
-/// Which links carry data between ranks of one host.
+/// The kind of links between ranks of one host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkPolicy {
-    /// Shared memory where it works, else TCP.
+    /// Shared memory where it works, TCP otherwise.
     #[default]
     Auto,
     /// TCP, also between ranks of one host.
     Tcp,
-    /// Shared memory; a peer that cannot be reached by it is an error.
+    /// Shared memory only; failure to set it up is an error.
     SharedMemory,
 }
 
-/// The ports a worker may listen on; port 0 is any free one.
+/// The range of ports that a worker may listen on; port 0 selects any free port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Ports {
     /// The first port.
     pub first: u16,
-    /// The last port, included.
+    /// The last port, inclusive.
     pub last: u16,
 }
 
 impl Ports {
-    /// Just this port.
+    /// Return the range that contains only this port.
     pub fn one(port: u16) -> Ports {
         Ports { first: port, last: port }
     }
@@ -134,37 +134,38 @@ impl fmt::Display for Ports {
     }
 }
 
-/// What a rank must know before it can meet the others.
+/// The configuration that a rank needs to connect to the other ranks.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// This rank.
     pub rank: usize,
-    /// How many ranks.
+    /// Number of ranks.
     pub world_size: usize,
-    /// How many replicas there are of each logical rank; ranks `i`, `i + world_size / replicas` … are replicas.
+    /// Number of replicas of each logical rank; ranks `i`, `i + world_size / replicas` … are replicas.
     pub replicas: usize,
     /// The job's secret.
     pub token: Token,
-    /// The host name or address to listen on; all up interfaces when `None`.
+    /// The host name or address to listen on; `None` listens on all interfaces that are up.
     pub host: Option<String>,
-    /// The rack that this rank's host stands in; all ranks name theirs or none does.
+    /// The rack of this rank's host. Either all ranks set it or none does.
     pub rack: Option<String>,
     /// The ports to listen on.
     pub ports: Ports,
-    /// Which links carry data between ranks of one host.
+    /// The kind of links between ranks of one host.
     pub links: LinkPolicy,
-    /// Which TCP connections are encrypted; all ranks say the same.
+    /// The TCP connections to encrypt; equal on all ranks.
     pub tls: Encryption,
-    /// How long ranks wait for each other to start.
+    /// Limit of the time that ranks wait for each other to start.
     pub rendezvous_timeout: Duration,
-    /// A rank silent for this long has failed.
+    /// Time without a message after which a rank counts as failed.
     pub heartbeat_timeout: Duration,
-    /// How long rank 0, on leaving, stays to watch over the ranks that still work.
+    /// How long a leaving rank 0 stays to watch the ranks that still work.
     pub linger: Duration,
 }
 
 impl Config {
-    /// The usual settings: any port on all interfaces, encryption between hosts, 60 s to meet, 10 s of silence.
+    /// Return the default settings: any port on all interfaces, encryption between hosts, a rendezvous timeout of 60 s
+    /// and a heartbeat timeout of 10 s.
     pub fn new(rank: usize, world_size: usize, token: Token) -> Config {
         Config {
             rank,
@@ -182,17 +183,17 @@ impl Config {
         }
     }
 
-    /// What connections of the job need.
+    /// Return the credentials for connections of the job.
     pub(crate) fn credentials(&self) -> Credentials {
         Credentials { token: self.token.clone(), tls: self.tls }
     }
 
-    /// Which ranks are replicas of each other.
+    /// Return the groups of ranks that are replicas of each other.
     pub fn replicas_of_ranks(&self) -> Replicas {
         Replicas::new(self.world_size, self.replicas)
     }
 
-    /// The first setting that cannot be right, as an error.
+    /// Return an error for the first invalid setting.
     pub fn check(&self) -> Result<(), NetError> {
         let wrong =
             |name, value: String, expected: &str| Err(NetError::Config { name, value, expected: expected.to_string() });
@@ -219,6 +220,6 @@ impl Config {
     }
 }
 
-/// Ranks of the largest job.
+/// Limit of the world size.
 pub const MAX_WORLD_SIZE: usize = 1_000_000;
 const SHORTEST_HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(100);

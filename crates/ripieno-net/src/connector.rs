@@ -1,4 +1,4 @@
-//! Reaching a peer: every place it can be reached at is tried in order; the first that proves to be the peer wins.
+//! Connects to a peer: tries its addresses in order and uses the first that authenticates as the peer.
 
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
 use crate::config::{Config, Credentials, LinkPolicy};
@@ -9,15 +9,15 @@ use crate::stream::Stream;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// How long one address may take to connect.
+/// Limit of the time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long an address that has connected may take to prove itself before the next is tried.
+/// Time for authentication on an open connection, before the next address is tried.
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Before a rank is tried again that did not answer, or not as it should.
+/// Pause before another attempt, after a missing or unauthenticated answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a rank needs to connect to others.
+/// The data that a rank needs to connect to other ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     pub own: PeerAddress,
@@ -26,11 +26,11 @@ pub(crate) struct Connector {
     pub links: LinkPolicy,
 }
 
-/// A connection that stands.
+/// An open connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub stream: Stream,
-    /// What was tried before and why it failed.
+    /// Failed attempts before this connection, with their causes.
     pub failed: Vec<Attempt>,
 }
 
@@ -39,9 +39,10 @@ impl Connector {
         Connector { own, credentials: config.credentials(), nonce, links: config.links }
     }
 
-    /// Connects to `peer` before `deadline`. Places that all refuse are an error at once. Where somebody answers, but
-    /// proves nothing, the rank may be late, or may have shown this one out among a crowd of strangers: such a place is
-    /// tried again.
+    /// Connect to `peer` before `deadline`.
+    ///
+    /// If all addresses refuse, the error is immediate. An address that answers without authenticating is tried again:
+    /// the rank may be late, or may have closed this connection during a flood of unauthenticated peers.
     pub fn connect(
         &self,
         peer: &PeerAddress,
@@ -57,7 +58,7 @@ impl Connector {
         self.connect_at(peer, purpose, &candidates, deadline)
     }
 
-    /// The same by TCP only.
+    /// Connect to `peer` before `deadline` over TCP only.
     pub fn connect_by_tcp(
         &self,
         peer: &PeerAddress,
@@ -105,7 +106,7 @@ impl Connector {
         }
     }
 
-    /// Connects to `peer` before `deadline`, or tells whether it has ended: then every place refuses at once.
+    /// Connect to `peer` before `deadline`. Return [`UnreachedPeer::Ended`] if all of its addresses refuse at once.
     pub fn reach(
         &self,
         peer: &PeerAddress,
@@ -123,7 +124,7 @@ impl Connector {
             if has_ended {
                 return Err(UnreachedPeer::Ended);
             }
-            // One that is ending takes connections to the last, and answers none.
+            // A process that is ending accepts connections until the last moment, but answers none.
             std::thread::sleep(RETRY_PAUSE);
             if Instant::now() >= deadline {
                 return Err(UnreachedPeer::Silent);
@@ -141,7 +142,7 @@ impl Connector {
         if same_host {
             candidates.extend(peer.loopback.iter().map(tcp));
         }
-        // An address that this host has too (a container bridge, say) leads back here.
+        // An address that this host has as well (a container bridge, for example) would lead back to this host.
         let is_elsewhere = |ip: &&std::net::IpAddr| same_host || !self.own.usable.contains(ip);
         candidates.extend(peer.usable.iter().filter(is_elsewhere).map(tcp));
         candidates
@@ -171,12 +172,12 @@ impl Connector {
     }
 }
 
-/// Why a rank was not reached.
+/// The reason why a rank was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnreachedPeer {
-    /// Nobody listens there any more.
+    /// No process listens at its addresses any more.
     Ended,
-    /// Nothing answers.
+    /// The peer does not answer.
     Silent,
 }
 
@@ -189,7 +190,7 @@ enum ConnectFailure {
 }
 
 impl ConnectFailure {
-    /// What this process lacks for a connection, if it does.
+    /// Return the resource that this process lacks to connect, if any.
     fn lack(&self) -> Option<String> {
         match self {
             ConnectFailure::Connect(error) => lack(error),
@@ -197,7 +198,7 @@ impl ConnectFailure {
         }
     }
 
-    /// Whether nobody of this job is there, and never will be again.
+    /// Return whether the peer has ended for good.
     fn is_end(&self) -> bool {
         match self {
             ConnectFailure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
@@ -206,7 +207,7 @@ impl ConnectFailure {
     }
 }
 
-/// What an answerer of this job says to a caller, before it looks whether the place is taken.
+/// Decide whether to accept a caller, before the check whether its place is taken.
 pub(crate) fn judge(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
     let (rank, world_size) = (own.rank as u32, own.world_size as u32);
     match greeting {

@@ -1,55 +1,55 @@
-//! What can go wrong between ranks, before a job runs: one enum, whose texts name rank, peer, address and what to do.
+//! The errors between ranks before a job runs: one enum. Its messages name rank, peer, address and a remedy.
 
 use ripieno_run::{JobFailure, LinkError};
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Why ranks could not meet.
+/// The reason why ranks could not connect to each other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetError {
-    /// The configuration cannot be right.
+    /// A setting is invalid.
     #[error("{name}={value}: expected {expected}")]
     Config {
-        /// Which setting.
+        /// The name of the setting.
         name: &'static str,
-        /// What it is.
+        /// The value of the setting.
         value: String,
-        /// What it may be.
+        /// The accepted values.
         expected: String,
     },
-    /// No port to listen on.
+    /// The rank found no port to listen on.
     #[error("rank {rank} cannot listen on {host} port {ports}: {cause}; ask for a range of free ports, or for port 0")]
     Bind {
         /// The rank that wanted to listen.
         rank: usize,
-        /// The host or address asked for.
+        /// The requested host or address.
         host: String,
         /// The port or the range of ports.
         ports: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         cause: String,
     },
-    /// This host has no address that peers could use.
+    /// This host has no address that peers can use.
     #[error("rank {rank} has no usable address on host {host}: {cause}")]
     Address {
         /// The rank without an address.
         rank: usize,
-        /// The host name that was looked at.
+        /// The host name that was resolved.
         host: String,
-        /// Every address, and why it was rejected.
+        /// Every address, with the reason why it was rejected.
         cause: String,
     },
     /// The engine's exchange of strings failed.
     #[error("rank {rank}: the exchange of addresses failed after {elapsed_ms} ms: {cause}")]
     Exchange {
-        /// The rank that noticed.
+        /// The rank that detected the failure.
         rank: usize,
-        /// What happened.
+        /// The cause.
         cause: String,
         /// Time since the exchange began.
         elapsed_ms: u64,
     },
-    /// Some ranks did not come in time.
+    /// Some ranks did not connect in time.
     #[error(
         "rank {rank} waited {elapsed_ms} ms for {}: {cause}; are they started, and can they reach this host?",
         RankList(.missing)
@@ -57,9 +57,9 @@ pub enum NetError {
     Missing {
         /// The rank that waited.
         rank: usize,
-        /// Who did not come; empty when it cannot be known.
+        /// The missing ranks; empty if they are unknown.
         missing: Vec<usize>,
-        /// What is known besides.
+        /// Further details.
         cause: String,
         /// Time waited.
         elapsed_ms: u64,
@@ -67,43 +67,43 @@ pub enum NetError {
     /// Two ranks do not belong to one job.
     #[error("rank {rank} and rank {peer} do not belong to one job: {cause}")]
     Disagree {
-        /// The rank that noticed.
+        /// The rank that detected the difference.
         rank: usize,
         /// The rank that differs.
         peer: usize,
-        /// In what.
+        /// The setting that differs.
         cause: String,
     },
     /// No address of a peer answered.
     #[error("rank {rank} cannot reach rank {peer} on host {host} after {elapsed_ms} ms: {}", Attempts(.tried))]
     Unreachable {
-        /// The rank that tried.
+        /// The rank that tried to connect.
         rank: usize,
-        /// The rank it tried to reach.
+        /// The rank that it tried to reach.
         peer: usize,
-        /// The host of that rank.
+        /// The host of the unreachable rank.
         host: String,
-        /// Every address tried, and why it failed.
+        /// Every address tried, with the cause of its failure.
         tried: Vec<Attempt>,
-        /// Time since the first try.
+        /// Time since the first attempt.
         elapsed_ms: u64,
     },
-    /// The job failed while the ranks met.
+    /// The job failed while the ranks connected.
     #[error(transparent)]
     Failed(#[from] JobFailure),
-    /// The operating system refused something that every rank needs.
+    /// The operating system refused a resource that every rank needs.
     #[error("rank {rank}: {what}: {cause}")]
     Os {
         /// The rank.
         rank: usize,
-        /// What it tried.
+        /// The attempted action.
         what: &'static str,
-        /// What the operating system said.
+        /// The error of the operating system.
         cause: String,
     },
 }
 
-/// Why there is no link: what this process lacks, or else what is told of the other end.
+/// Converts to the cause of a missing link: a resource that this process lacks, or an error of the other end.
 impl From<NetError> for LinkError {
     fn from(error: NetError) -> LinkError {
         match error {
@@ -113,16 +113,16 @@ impl From<NetError> for LinkError {
     }
 }
 
-/// One try to reach an address.
+/// One attempt to reach an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Where.
+    /// The address.
     pub address: Address,
-    /// Why it failed.
+    /// The cause of the failure.
     pub cause: String,
 }
 
-/// Where a worker can be reached.
+/// An address of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// A Unix socket of this host, by its abstract name.

@@ -1,9 +1,9 @@
-//! Fences that one thread makes for all threads of the process, so that the others need none.
+//! Memory fences that one thread executes for all threads of the process, so that the other threads need none.
 
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::LazyLock;
 
-/// Whether [`fence_threads`] can be called: the kernel knows membarrier(2) and allows it.
+/// Return whether [`fence_threads`] can be called: the kernel supports membarrier(2) and allows it.
 pub fn can_fence_threads() -> bool {
     static REGISTERED: LazyLock<bool> = LazyLock::new(|| {
         let commands = [MembarrierCommand::RegisterPrivateExpedited, MembarrierCommand::PrivateExpedited];
@@ -12,10 +12,10 @@ pub fn can_fence_threads() -> bool {
     *REGISTERED
 }
 
-/// Makes every core that runs a thread of this process fence.
+/// Execute a memory fence on every core that runs a thread of this process.
 ///
 /// # Panics
-/// Unless [`can_fence_threads`].
+/// Panics unless [`can_fence_threads`] returns true.
 pub fn fence_threads() {
     membarrier(MembarrierCommand::PrivateExpedited).expect("a process that could once can always");
 }

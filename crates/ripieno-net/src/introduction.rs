@@ -1,9 +1,12 @@
 //! Introductions on connections that are made elsewhere: between the process that launches a job and its members.
 //!
-//! Both ends prove that they know the job's token, as ranks do. With TLS what they tell each other goes through a
-//! tunnel, whose descriptor takes the connection's place. Errors are of these kinds: `PermissionDenied` if the other
-//! end does not know the token, `TimedOut` if it says too little in time, `ConnectionAborted` if it is gone or speaks
-//! another language, `ConnectionRefused` if it is of the job but wants something else.
+//! Both ends prove that they know the job's token, as ranks do. With TLS, data travels through a tunnel, and the
+//! tunnel's descriptor replaces the connection. Errors have these kinds:
+//!
+//! - `PermissionDenied`: the other end does not know the token.
+//! - `TimedOut`: the other end sends too little in time.
+//! - `ConnectionAborted`: the other end is gone or does not speak the protocol.
+//! - `ConnectionRefused`: the other end belongs to the job but has another purpose.
 
 use crate::acceptor::Acceptor;
 use crate::auth::{Answer, ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call, tell_other_token};
@@ -16,14 +19,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// What a member says first: the server asks for all else later.
+/// The greeting of a member. The server requests all other data later.
 const MEMBER: Greeting =
     Greeting { purpose: ConnectionPurpose::Member, from: 0, to: 0, world_size: 0, nonce: JobNonce([0; 16]) };
 
-/// What takes an encrypted connection's place.
+/// The tunnel that replaces an encrypted connection; `None` without TLS.
 pub type TunneledConnection = Option<(Tunnel, OwnedFd)>;
 
-/// Introduces a member to who listens at the other end of a TCP connection. The connection is blocking afterwards.
+/// Introduce a member to the server at the other end of a TCP connection. The connection is blocking afterwards.
 pub fn join(
     connection: BorrowedFd<'_>,
     credentials: &Credentials,
@@ -46,43 +49,43 @@ pub fn join(
 
 /// A member that has introduced itself.
 pub struct IntroducedMember {
-    /// Its connection, which does not block.
+    /// The non-blocking connection of the member.
     pub connection: OwnedFd,
-    /// What takes the connection's place.
+    /// The tunnel that replaces the connection.
     pub tunneled: TunneledConnection,
 }
 
-/// Where members come in: each introduces itself while nobody waits for it, and strangers cost what they cost a rank.
+/// Accepts members without blocking. An unauthenticated peer costs as little as in a rank's acceptor.
 ///
-/// Its descriptor is readable when somebody may have something to say.
+/// Its descriptor becomes readable when a connection may have data to handle.
 pub struct MemberAcceptor {
     entrance: Acceptor,
     credentials: Credentials,
 }
 
 impl MemberAcceptor {
-    /// Hears whoever comes by `listener`, which becomes non-blocking.
+    /// Accept connections from `listener`, which becomes non-blocking.
     pub fn new(listener: BorrowedFd<'_>, credentials: Credentials) -> io::Result<MemberAcceptor> {
         let doors = ListenerSet::new(TcpListener::from(listener.try_clone_to_owned()?), None)?;
         Ok(MemberAcceptor { entrance: Acceptor::new(doors)?, credentials })
     }
 
-    /// When to look in again, even if the descriptor is not readable.
+    /// Return the time at which to call again, even if the descriptor is not readable.
     pub fn due(&self) -> Option<Instant> {
         self.entrance.due()
     }
 
-    /// What this process has lacked for a while to let anybody in.
+    /// Return the resource that this process has lacked for some time to accept connections.
     pub fn lack(&self) -> Option<&str> {
         self.entrance.lasting_lack()
     }
 
-    /// The next member; `None` when that is all for now.
+    /// Return the next member; `None` when no more is available now.
     pub fn next_member(&mut self) -> Option<IntroducedMember> {
         loop {
             match self.entrance.hear(&self.credentials, &mut judge)? {
                 Answer::Welcome(stream, _) => {
-                    // For want of a descriptor or a thread a member is sent away, and comes again.
+                    // Without a free descriptor or thread, the member is disconnected and connects again.
                     if let Ok(member) = IntroducedMember::on(stream) {
                         return Some(member);
                     }
@@ -144,7 +147,7 @@ mod tests {
         Credentials { token: crate::Token::from_secret(secret), tls: Encryption::meant_by(Some(tls)) }
     }
 
-    /// Receives until `is_over`; who has come in.
+    /// Receive until `is_over`; return the accepted member.
     fn receive(reception: &mut MemberAcceptor, is_over: &dyn Fn() -> bool) -> Option<IntroducedMember> {
         let deadline = Instant::now() + PROMPT;
         loop {

@@ -1,10 +1,10 @@
-//! What a process has run out of, as the system says it, and what to do. It is no fault of the peer's.
+//! Detects exhausted resources of the process in system errors, and recommends an action.
 
 use ripieno_run::LinkError;
 use rustix::io::Errno;
 use std::io;
 
-/// What is lacking here, if `error` says that something is.
+/// Return the resource that `error` reports as exhausted and a recommended action, if any.
 pub(crate) fn lack(error: &io::Error) -> Option<String> {
     let advice = match Errno::from_io_error(error)? {
         Errno::MFILE => "this process may have no more open files: raise its limit (ulimit -n)",
@@ -18,12 +18,12 @@ pub(crate) fn lack(error: &io::Error) -> Option<String> {
     Some(format!("{error}; {advice}"))
 }
 
-/// What the system said, and what to do if something is lacking.
+/// Return the text of the error, with advice if a resource is exhausted.
 pub(crate) fn told(error: &io::Error) -> String {
     lack(error).unwrap_or_else(|| error.to_string())
 }
 
-/// For want of a thread nothing is connected.
+/// Return the error for a connection that failed because no thread could start.
 pub(crate) fn no_thread(error: &io::Error) -> LinkError {
     LinkError::Lacking { what: format!("it cannot start a thread: {error}; allow it more (ulimit -u)") }
 }

@@ -1,6 +1,6 @@
-//! How ranks reach each other: links, meeting, authentication and the watch over who is alive.
+//! Connects ranks: links, rendezvous, authentication and failure detection.
 //!
-//! The only crate that meets the operating system. Knows no algorithms.
+//! This is the only crate that uses the operating system. It contains no algorithms.
 
 mod acceptor;
 mod auth;

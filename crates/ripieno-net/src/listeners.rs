@@ -1,4 +1,4 @@
-//! The two listeners of a worker: one TCP port for all purposes, one abstract Unix socket for peers of the same host.
+//! The two listeners of a worker: one TCP port for all purposes, one abstract Unix socket for peers on the same host.
 
 use crate::config::{Config, Ports, fill_random};
 use crate::error::NetError;
@@ -16,17 +16,17 @@ use std::os::unix::net::{UnixListener, UnixStream};
 
 const BACKLOG: i32 = 1024;
 
-/// Both listeners of a worker and what peers must know of them.
+/// Both listeners of a worker, and the addresses that peers need.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     pub doors: ListenerSet,
     pub port: u16,
-    /// The name of the Unix socket; `None` where these cannot be had.
+    /// The name of the Unix socket; `None` if Unix sockets are not available.
     pub unix: Option<String>,
     pub addresses: Addresses,
 }
 
-/// Where callers come in.
+/// The sockets that accept connections.
 #[derive(Debug)]
 pub(crate) struct ListenerSet {
     tcp: TcpListener,
@@ -48,7 +48,7 @@ impl Listeners {
 }
 
 impl ListenerSet {
-    /// The doors of these listeners, which become non-blocking.
+    /// Create the set of these listeners, which become non-blocking.
     pub fn new(tcp: TcpListener, unix: Option<UnixListener>) -> io::Result<ListenerSet> {
         tcp.set_nonblocking(true)?;
         unix.as_ref().map_or(Ok(()), |unix| unix.set_nonblocking(true))?;
@@ -60,7 +60,7 @@ impl ListenerSet {
         std::iter::once(self.tcp.as_fd()).chain(unix)
     }
 
-    /// The next connection; `None` when there is none now. Other users of the host are not let in, with
+    /// Return the next connection; `None` if none is pending. Processes of other users of the host are rejected with
     /// `PermissionDenied`.
     pub fn accept(&self) -> io::Result<Option<Stream>> {
         let accepted = match self.tcp.accept() {
@@ -79,7 +79,7 @@ impl ListenerSet {
     }
 }
 
-/// The next connection, if it is of a process of this user.
+/// Accept the next connection if its process belongs to this user.
 fn accept_own(listener: &UnixListener) -> io::Result<UnixStream> {
     let (stream, _) = listener.accept()?;
     let is_own = socket_peercred(&stream)?.uid == geteuid();
@@ -88,7 +88,7 @@ fn accept_own(listener: &UnixListener) -> io::Result<UnixStream> {
 
 fn everywhere(config: &Config) -> Result<(TcpListener, Addresses), NetError> {
     let addresses = Addresses::of_interfaces().map_err(|error| address_error(config, &host_name(), &error))?;
-    // One dual-stack socket serves both families; a kernel without IPv6 has only the other.
+    // One dual-stack socket serves both families; a kernel without IPv6 supports only IPv4.
     let any = [IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
     let listener = bind_first(&any, config.ports).map_err(|error| bind_error(config, "*", error))?;
     Ok((listener, addresses))
@@ -123,7 +123,7 @@ fn bind_error(config: &Config, host: &str, error: io::Error) -> NetError {
     NetError::Bind { rank, host, ports, cause: error.to_string() }
 }
 
-/// Listens on the first address and port that can be had.
+/// Listen on the first address and port that is available.
 pub(crate) fn bind_first(addresses: &[IpAddr], ports: Ports) -> io::Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for &address in addresses {
@@ -142,7 +142,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(!address.ip().is_unspecified())?;
     }
-    // A port whose old connections are still fading is free.
+    // Reuse a port with old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;

@@ -1,9 +1,8 @@
-//! A mesh: TCP links among the members of a group, each opened when one of its ends first needs it, and nobody who
-//! watches over who is alive.
+//! A mesh: TCP links among the members of a group, each opened on first use, without failure detection.
 //!
-//! A link that closes stays closed, and that is all there is to say: whoever uses the mesh goes on without that peer.
-//! Both ends may open a link at once; that of the lower rank stands. A mesh listens on a port of its own, so that it
-//! outlives the job's links. Connections prove the token, as ranks do.
+//! A closed link stays closed, and the user of the mesh continues without that peer. If both ends open a link at the
+//! same time, the link opened by the lower rank is used. A mesh listens on a port of its own, so it outlives the job's
+//! links. Connections are authenticated with the token, as between ranks.
 
 use crate::acceptor::Acceptor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
@@ -25,19 +24,19 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How long a link may take to open.
+/// Limit of the time to open a link.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a rank waits for the link that a lower rank may be opening at the same time.
+/// Time that a rank waits for a link that a lower rank may be opening at the same time.
 const CROSSING_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A member that listens, and whose address the others have still to learn.
+/// A member that listens. The other members do not know its address yet.
 pub struct MeshMember {
     config: Config,
     listeners: Listeners,
     own: PeerAddress,
 }
 
-/// One member's links to the others.
+/// The links of one member to the other members.
 pub struct Mesh {
     config: Config,
     addresses: Vec<PeerAddress>,
@@ -53,7 +52,7 @@ pub struct Mesh {
 }
 
 enum MeshSlot {
-    /// Being opened, until then; what went wrong so far.
+    /// The link is being opened until this time; `cause` is the last failure.
     Opening {
         until: Instant,
         cause: LinkError,
@@ -63,7 +62,7 @@ enum MeshSlot {
 }
 
 impl MeshMember {
-    /// Listens where `config` says.
+    /// Create a member that listens where `config` says.
     pub fn new(config: Config) -> Result<MeshMember, NetError> {
         config.check()?;
         let listeners = Listeners::open(&config)?;
@@ -71,12 +70,12 @@ impl MeshMember {
         Ok(MeshMember { config, listeners, own })
     }
 
-    /// What all others are to be told.
+    /// Return this member's address, which all other members need.
     pub fn address(&self) -> String {
         self.own.encode()
     }
 
-    /// The mesh of all who have told their addresses, by rank.
+    /// Create the mesh of the members with these addresses, ordered by rank.
     pub fn meet(self, addresses: &[String]) -> Result<Mesh, NetError> {
         let MeshMember { config, listeners, own } = self;
         let addresses = PeerAddress::read_all(&config, addresses)?;
@@ -103,22 +102,22 @@ impl MeshMember {
 }
 
 impl Mesh {
-    /// What wakes it from a sleep.
+    /// Return the bell that wakes this mesh from a sleep.
     pub fn bell(&self) -> Bell {
         self.doorbell.bell()
     }
 
-    /// Says that it is about to sleep: its owner looks once more whether there is anything to do.
+    /// Announce a sleep. The owner must check for work once more before it sleeps.
     pub fn prepare_sleep(&mut self) {
         self.doorbell.prepare();
     }
 
-    /// Takes that back.
+    /// Cancel an announced sleep.
     pub fn cancel_sleep(&mut self) {
         self.doorbell.cancel();
     }
 
-    /// Sleeps until one of `wants` can be done, somebody comes, the bell rings, or `timeout` is over.
+    /// Sleep until one of `wants` is ready, a connection arrives, the bell rings, or `timeout` expires.
     pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
         for want in wants.iter().filter(|want| want.readable) {
             if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) {
@@ -134,15 +133,15 @@ impl Mesh {
         });
         let due = self.entrance.due().map(|due| due.saturating_duration_since(Instant::now()));
         let timeout = due.map_or(timeout, |due| timeout.min(due));
-        // A sleep that fails is one that ends at once; the caller looks again.
+        // A failed sleep ends immediately; the caller checks again.
         if let Ok(true) = self.doorbell.wait(std::iter::once(entrance).chain(links), timeout) {
             self.note_ready(wants);
         }
     }
 
-    /// Tells the links what the sleep has shown of their sockets.
+    /// Mark the links that became ready during the sleep.
     fn note_ready(&mut self, wants: &[Want]) {
-        // The first is the entrance.
+        // The first descriptor is the acceptor.
         let mut index = 1;
         for want in wants {
             let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) else { continue };
@@ -165,17 +164,17 @@ impl Mesh {
                     self.newcomers.push(peer);
                     self.open(peer, Ok(stream));
                 }
-                // A stranger's visit changes nothing.
+                // An unauthenticated peer changes nothing.
                 Some(_) => {}
                 None => return,
             }
         }
     }
 
-    /// Takes a connection, or the news that there will be none.
+    /// Store the outcome of opening a link.
     fn open(&mut self, peer: usize, outcome: Result<Stream, LinkError>) {
         let link = outcome.and_then(|stream| {
-            // Where the kernel cannot, words wait longer.
+            // If the kernel does not support the option, messages wait longer in the socket buffer.
             let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX as u32);
             TcpLink::over(stream)
         });
@@ -188,11 +187,11 @@ impl Mesh {
                 (Some(MeshSlot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
                     if peer < self.own.rank =>
                 {
-                    // It may have refused this one because it opens one itself.
+                    // The peer may have refused this connection because it is opening one itself.
                     (*until, *cause) = (Instant::now() + CROSSING_TIMEOUT, error);
                 }
                 (Some(MeshSlot::Opening { .. }), outcome) => self.open(peer, outcome),
-                // The peer was faster, or is lost.
+                // The peer connected first, or the link is lost.
                 _ => {}
             }
         }
@@ -206,13 +205,13 @@ impl Mesh {
     fn connect(&mut self, peer: usize) {
         let deadline = Instant::now() + OPEN_TIMEOUT;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
-        // A little longer than the thread that connects: its reason is the better one.
+        // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + CROSSING_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
         let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
         let connect = move || {
             let reached = connector.connect_by_tcp(&address, ConnectionPurpose::Data, deadline);
-            // A mesh that is gone takes no links.
+            // The mesh may be gone already.
             let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(LinkError::from)));
             bell.ring();
         };
@@ -222,7 +221,7 @@ impl Mesh {
     }
 }
 
-/// Whether a link from there is welcome: none is open or was closed, and this rank opens none that stands.
+/// Return whether to accept a link from a peer: none is open or closed, and this rank opens no link that has priority.
 fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(), Refusal> {
     match slot {
         _ if greeting.purpose != ConnectionPurpose::Data => Err(Refusal::Purpose),

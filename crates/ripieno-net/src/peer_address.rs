@@ -1,5 +1,6 @@
-//! The address that a rank hands to all others: who it is and where it can be reached, as compact JSON, sealed with the
-//! token so that a rank with another token is found out at once.
+//! The address record that a rank sends to all other ranks: its identity and its network addresses.
+//!
+//! The record is compact JSON, sealed with the token, so a rank with another token is detected immediately.
 
 use crate::auth::{JobNonce, is_seal, seal};
 use crate::config::{Config, Encryption, fill_random};
@@ -9,10 +10,10 @@ use crate::listeners::Listeners;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Ranks of different versions do not work together.
+/// Ranks with different versions cannot work together.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Who a rank is and where it can be reached.
+/// The identity of a rank and its network addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PeerAddress {
     pub version: String,
@@ -29,18 +30,18 @@ pub(crate) struct PeerAddress {
     pub loopback: Vec<IpAddr>,
     pub port: u16,
     pub pid: u32,
-    /// The token's seal over all of the above.
+    /// The token's seal over all fields above.
     proof: String,
 }
 
-/// What addresses of every version have.
+/// The field that records of every version have.
 #[derive(Deserialize)]
 struct AnyAddress {
     version: String,
 }
 
 impl PeerAddress {
-    /// This rank's address.
+    /// Create the record of this rank.
     pub fn new(config: &Config, listeners: &Listeners) -> Result<PeerAddress, NetError> {
         let mut nonce = [0; 16];
         fill_random(&mut nonce)?;
@@ -69,7 +70,7 @@ impl PeerAddress {
         serde_json::to_string(self).expect("an address is plain data, which JSON always holds")
     }
 
-    /// All ranks' addresses from all ranks' strings, if they make one job.
+    /// Parse the records of all ranks, and check that they belong to one job.
     pub fn read_all(config: &Config, strings: &[String]) -> Result<Vec<PeerAddress>, NetError> {
         if strings.len() != config.world_size {
             let cause = format!("it gave {} strings for a world of {}", strings.len(), config.world_size);
@@ -78,7 +79,7 @@ impl PeerAddress {
         strings.iter().enumerate().map(|(peer, text)| PeerAddress::read(config, peer, text)).collect()
     }
 
-    /// The address of rank `peer`, if it is one of the job of `config`.
+    /// Parse the record of rank `peer`, and check that it belongs to the job of `config`.
     pub fn read(config: &Config, peer: usize, text: &str) -> Result<PeerAddress, NetError> {
         let disagree = |cause: String| Err(NetError::Disagree { rank: config.rank, peer, cause });
         match serde_json::from_str::<AnyAddress>(text) {
@@ -116,19 +117,19 @@ impl PeerAddress {
         Ok(address)
     }
 
-    /// The same place of a rank of another world.
+    /// Return the same record with the rank and size of another world.
     pub fn in_world(self, rank: usize, world_size: usize) -> PeerAddress {
         PeerAddress { rank, world_size, ..self }
     }
 
-    /// The job's nonce, whose source is rank 0's address.
+    /// Return the nonce of this record. The job uses the nonce of rank 0.
     pub fn job_nonce(&self) -> JobNonce {
         let bytes = unhex(&self.nonce).unwrap_or_default();
         JobNonce(bytes.try_into().unwrap_or_default())
     }
 }
 
-/// Refuses a world of several hosts in which one offers nothing but loopback.
+/// Refuse a world with several hosts if a rank offers only loopback addresses.
 pub(crate) fn check_addresses(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetError> {
     let one_host = addresses.iter().all(|address| address.identity == addresses[0].identity);
     let hidden = addresses.iter().find(|address| address.usable.is_empty());

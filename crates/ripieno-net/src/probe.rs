@@ -1,5 +1,4 @@
-//! What a rank would find here: can it listen, be reached, share memory? For `ripieno doctor`, before anything is
-//! started.
+//! Checks of the local host for `ripieno doctor`: listening, reachability, shared memory.
 
 use crate::config::Config;
 use crate::host::{Addresses, HostIdentity, core_count, host_name};
@@ -9,50 +8,50 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::net::UnixStream;
 
-/// What works here and what does not.
+/// The result of all checks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
     /// The name of this host.
     pub host: String,
-    /// What tells this host from others.
+    /// The identity that distinguishes this host from other hosts.
     pub identity: HostIdentity,
-    /// The cores this process may use, affinity and container quota taken into account.
+    /// Number of cores that this process may use, under its affinity and container quota.
     pub core_count: usize,
     /// The addresses of all interfaces.
     pub addresses: Addresses,
-    /// What this host's own name stands for.
+    /// The addresses that this host's own name resolves to.
     pub host_name_addresses: Addresses,
-    /// Each thing that was tried.
+    /// The result of each check.
     pub checks: Vec<Check>,
 }
 
-/// One thing that was tried.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What, in a few words.
+    /// The subject of the check, in a few words.
     pub name: String,
-    /// How it went.
+    /// The outcome.
     pub outcome: ProbeOutcome,
-    /// What was found, in one sentence.
+    /// The finding, in one sentence.
     pub found: String,
-    /// What to do about it; empty when there is nothing to do.
+    /// A recommended action; empty if none is needed.
     pub advice: String,
 }
 
-/// How a check went.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProbeOutcome {
-    /// As it should be.
+    /// The check passed.
     Good,
-    /// Works, but not as well as it could.
+    /// It works, but not as well as it could.
     Warning,
-    /// Ranks cannot work so.
+    /// Ranks cannot work under this condition.
     Bad,
 }
 
 impl Findings {
-    /// The worst outcome.
+    /// Return the worst outcome.
     pub fn worst(&self) -> ProbeOutcome {
         let outcomes = || self.checks.iter().map(|check| check.outcome);
         match () {
@@ -63,7 +62,7 @@ impl Findings {
     }
 }
 
-/// Tries out what a rank of `config` needs.
+/// Run all checks that apply to a rank with `config`.
 pub fn probe(config: &Config) -> Findings {
     let addresses = Addresses::of_interfaces().unwrap_or_default();
     let host = host_name();
@@ -153,7 +152,7 @@ fn check_shared_memory() -> Check {
     }
 }
 
-/// Makes a link as two processes would.
+/// Create a link as two processes would.
 fn share_memory() -> io::Result<()> {
     let (first, second) = UnixStream::pair()?;
     let (here, there) = (Doorbell::new()?, Doorbell::new()?);
@@ -183,9 +182,9 @@ fn check_descriptors(config: &Config) -> Check {
     }
 }
 
-/// A link of shared memory holds the peer's bell (2) and a socket; rank 0 also a control connection.
+/// A shared-memory link holds the peer's bell (2 descriptors) and a socket; rank 0 also holds a control connection.
 const DESCRIPTORS_PER_PEER: u64 = 4;
-/// Listeners, event descriptors, own bell, the program's own files.
+/// Listeners, event descriptors, the process's own bell, and files of the program.
 const DESCRIPTORS_BESIDES: u64 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A connection, whichever family it is of, encrypted or not.
+//! A connection over TCP, TLS or a Unix socket.
 
 use crate::config::Encryption;
 use crate::tls::{BINDING_BYTES, TlsSession};
@@ -10,7 +10,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// A connection over TCP or over a Unix socket.
+/// A connection over TCP, optionally encrypted, or over a Unix socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -19,14 +19,14 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Connects to a TCP address, waiting no longer than `timeout`.
+    /// Connect to a TCP address within `timeout`.
     pub fn connect_tcp(address: SocketAddr, timeout: Duration) -> io::Result<Stream> {
         let stream = TcpStream::connect_timeout(&address, timeout)?;
         stream.set_nodelay(true)?;
         Ok(Stream::Tcp(stream))
     }
 
-    /// Connects to an abstract Unix socket of this host.
+    /// Connect to an abstract Unix socket of this host.
     pub fn connect_unix(name: &str) -> io::Result<Stream> {
         let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
         UnixStream::connect_addr(&address).map(Stream::Unix)
@@ -40,9 +40,9 @@ impl Stream {
         }
     }
 
-    /// Bounds each read and write from now on.
+    /// Set the timeout of each later read and write.
     pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
-        // A timeout of zero would mean none at all.
+        // A timeout of zero would disable the timeout.
         let timeout = Some(timeout.max(Duration::from_millis(1)));
         let socket = match self {
             Stream::Tcp(stream) => stream,
@@ -54,7 +54,7 @@ impl Stream {
         socket.set_read_timeout(timeout).and(socket.set_write_timeout(timeout))
     }
 
-    /// What the two ends of an encrypted connection alone know; zeros for another.
+    /// Return keying material that only the two ends of an encrypted connection know, or zeros without encryption.
     pub fn binding(&self) -> io::Result<[u8; BINDING_BYTES]> {
         match self {
             Stream::Tls(session) => session.binding(),
@@ -62,8 +62,8 @@ impl Stream {
         }
     }
 
-    /// Whether it is encrypted, or not, as `tls` lets it be: Unix sockets never are, and between ends of one host it
-    /// may be more than is wanted.
+    /// Return whether `tls` allows this connection. Unix sockets are always allowed. Connections within a host may be
+    /// encrypted even if that is not required.
     pub fn is_allowed(&self, tls: Encryption) -> bool {
         match self {
             Stream::Tcp(socket) => !tls.covers(stays_on_host(socket)),
@@ -72,8 +72,8 @@ impl Stream {
         }
     }
 
-    /// From where the peer of a TCP connection comes: its address, or of IPv6 the network that has it, for whoever has
-    /// one such address has all of that.
+    /// Return the source of a TCP connection: its IPv4 address, or its IPv6 network, because a host with one address of
+    /// that network usually controls the whole network.
     pub fn source(&self) -> Option<IpAddr> {
         let socket = match self {
             Stream::Tcp(socket) => socket,
@@ -86,9 +86,9 @@ impl Stream {
         })
     }
 
-    /// Says that nothing more will be sent.
+    /// Signal that no more data will be sent.
     pub fn end_sending(&mut self) {
-        // The peer may have closed first, which is as good.
+        // The peer may have closed first, which is no error.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
             Stream::Tls(session) => {
@@ -99,7 +99,7 @@ impl Stream {
         };
     }
 
-    /// Whether the peer has closed its end and everything that it said was read.
+    /// Return whether the peer has closed its end and all of its data was read.
     pub fn has_ended(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         match rustix::net::recv(self, &mut [0u8; 1], flags) {
@@ -108,7 +108,7 @@ impl Stream {
         }
     }
 
-    /// Fills `into` before `deadline`, on a blocking stream, however slowly the bytes drip.
+    /// Fill `into` before `deadline` on a blocking stream, even if bytes arrive slowly.
     pub fn read_exact_until(&mut self, into: &mut [u8], deadline: Instant) -> io::Result<()> {
         let mut filled = 0;
         while filled < into.len() {
@@ -163,15 +163,15 @@ impl AsFd for Stream {
     }
 }
 
-/// Whether both ends of a connection are on one host, as its addresses tell. The kernel takes no packet from outside
-/// that bears an address of its own, so nobody on the way can make it look like that.
+/// Return whether both ends of a connection are on one host, judged by their addresses. The kernel drops outside
+/// packets with a local source address, so an on-path attacker cannot fake this.
 pub(crate) fn stays_on_host(socket: &TcpStream) -> bool {
     let (Ok(own), Ok(peer)) = (socket.local_addr(), socket.peer_addr()) else { return false };
     let [own, peer] = [own, peer].map(|end| end.ip().to_canonical());
     own == peer || own.is_loopback() && peer.is_loopback()
 }
 
-/// Whether an error of a non-blocking call only means "not now".
+/// Return whether an error of a non-blocking call only means "not now".
 pub(crate) fn is_not_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

@@ -1,4 +1,4 @@
-//! The ranks of a world as threads of one process: a fabric whose membership is a table in memory.
+//! Runs the ranks of a world as threads of one process: a fabric with its membership in a table in memory.
 
 use crate::host::{core_count, host_name};
 use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
@@ -14,16 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A rank that is a thread of this process.
+/// The fabric of a rank that is a thread of this process.
 pub struct ThreadFabric {
     rank: usize,
     doorbell: Doorbell,
-    /// By the index of the link.
+    /// Indexed by the index of the link.
     links: Vec<Option<RingLink>>,
     world: Arc<ThreadWorld>,
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct ThreadWorld {
     started: Instant,
     has_core_per_rank: bool,
@@ -33,19 +33,19 @@ struct ThreadWorld {
     failure: Mutex<Option<JobFailure>>,
     histories: Vec<Mutex<CallHistory>>,
     waits: Mutex<BlockedWaits>,
-    /// Who has left in good order.
+    /// Whether each rank has left normally.
     left: Vec<AtomicBool>,
-    /// Ends of links that wait for their rank to ask.
+    /// Link ends that were created by the peer and not yet taken by their rank.
     waiting: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
 }
 
 impl ThreadFabric {
-    /// The fabrics of `world_size` threads, by rank: one node.
+    /// Create the fabrics of `world_size` threads on one node, ordered by rank.
     pub fn group(world_size: usize) -> io::Result<Vec<ThreadFabric>> {
         ThreadFabric::placed(Topology::new(vec![0; world_size], vec![0; world_size]))
     }
 
-    /// The fabrics of threads that plan as if they stood where `topology` says.
+    /// Create the fabrics of threads that plan as if `topology` were their topology.
     pub fn placed(topology: Topology) -> io::Result<Vec<ThreadFabric>> {
         let world_size = topology.size();
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;
@@ -70,7 +70,7 @@ impl ThreadFabric {
         Ok(doorbells.into_iter().enumerate().map(fabric).collect())
     }
 
-    /// Leaves the job in good order, as dropping does.
+    /// Leave the job normally; dropping the fabric does the same.
     pub fn close(&mut self) {
         self.world.left[self.rank].store(true, Ordering::Release);
     }
@@ -94,7 +94,7 @@ impl Drop for ThreadFabric {
             self.world.fail(rank_failed(self.rank, "its thread panicked".to_string()));
         }
         self.close();
-        // Peers that ask for a link from now on find its other end closed.
+        // Peers that request a link from now on find its other end closed.
         lock(&self.world.waiting).retain(|(rank, _), _| *rank != self.rank);
     }
 }
@@ -110,9 +110,9 @@ impl ThreadWorld {
         lock(&self.failure).clone()
     }
 
-    /// The failure, if `peer` will never take part in `header`.
+    /// Return the failure, if `peer` will never take part in `header`.
     fn judge(&self, header: Header, peer: usize) -> Option<JobFailure> {
-        // Whether it has left is read first: its last call was noted before.
+        // Read `has_left` first: the peer recorded its last call before it left.
         let has_left = self.left[peer].load(Ordering::Acquire);
         let id = header.collective_id();
         if !header.call.concerns_all() {
@@ -126,7 +126,7 @@ impl ThreadWorld {
         never.then(|| rank_failed(peer, format!("left the job before {id}")))
     }
 
-    /// Whether `rank` has not come to `id`.
+    /// Return whether `rank` has not reached `id`.
     fn is_absent(&self, rank: usize, id: CollectiveId) -> bool {
         lock(&self.histories[rank]).lasts().lack(id)
     }
@@ -142,7 +142,7 @@ impl ThreadWorld {
         JobFailure::Mismatch { description: describe(id, &calls) }
     }
 
-    /// The failure, if blocked ranks wait for each other, `rank` among them.
+    /// Return the failure, if `rank` is part of a cycle of blocked ranks.
     fn circle(&self, rank: usize, header: Header, peers: &[usize], blocking: Blocking) -> Option<JobFailure> {
         let mut waits = lock(&self.waits);
         waits.note(self.started.elapsed(), rank, header, peers, blocking);
@@ -155,7 +155,7 @@ fn rank_failed(rank: usize, cause: String) -> JobFailure {
     JobFailure::RankFailed { rank, host: host_name(), cause, traceback: String::new() }
 }
 
-/// A rank as other threads than its own reach it.
+/// The part of a rank's fabric that other threads can use.
 struct ThreadRemote {
     rank: usize,
     world: Arc<ThreadWorld>,
@@ -205,7 +205,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn blame(&mut self, peer: usize, cause: &str) -> JobFailure {
-        // Whoever fails says so before its links close, so there is nothing to wait for.
+        // A failing rank reports its failure before its links close, so no wait is needed.
         let left = self.world.left[peer].load(Ordering::Acquire);
         let cause = match left {
             true => format!("left the job while rank {} still needed it", self.rank),
@@ -265,7 +265,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn park(&mut self, _wants: &[Want], timeout: Duration) {
-        // A sleep that fails is one that ends at once; the caller looks again.
+        // A failed sleep ends immediately; the caller checks again.
         let _ = self.doorbell.wait([], timeout);
     }
 

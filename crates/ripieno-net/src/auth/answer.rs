@@ -1,4 +1,4 @@
-//! The answerer's side: never blocks, takes no more bytes than the frames have, and gives up at a deadline.
+//! The answerer's side: never blocks, reads no more bytes than the frames have, and gives up at a deadline.
 
 use super::preauth_tag::{is_tag, may_send_tag};
 use super::{
@@ -13,27 +13,29 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::time::Instant;
 
-/// What follows the tag of a caller that encrypts: the kind of its first record.
+/// First byte after the tag of a caller that encrypts: the type of its first TLS record.
 const TLS_HANDSHAKE: u8 = 22;
 
-/// So many visitors are heard at a time, where there are descriptors, of which the process has so many for each.
+/// Limit of pending connections per acceptor, and the number of process descriptors required for each.
 const VISITORS_MAX: usize = 256;
 const DESCRIPTORS_PER_VISITOR: usize = 8;
 
-/// A caller that has not proved itself yet.
+/// A connection from a caller that has not authenticated yet.
 #[derive(Debug)]
 pub(crate) struct PendingConnection {
     pub stream: Stream,
     pub deadline: Instant,
-    /// The address, or network of addresses, that it comes from; none on a Unix socket.
+    /// The IP address or network that the connection comes from; `None` on a Unix socket.
     source: Option<IpAddr>,
     stage: AnswerStage,
     frame: [u8; GREETING_BYTES],
     filled: usize,
 }
 
-/// Which of some visitors, the oldest first, is shown out for one more: the oldest of the source that has the most, so
-/// that a crowd from one place shows out none but its own. Whoever has sent its tag stays longer than all who have not.
+/// Return the index of the connection to close when a place is needed. `visitors` are ordered oldest first.
+///
+/// The choice is the oldest connection of the source with the most connections, so a flood from one source displaces
+/// only its own connections. Connections without a tag go before connections that have sent one.
 pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a PendingConnection> + Clone) -> Option<usize> {
     let have_sent_tag = visitors.clone().all(PendingConnection::has_sent_tag);
     let may_go = |visitor: &&PendingConnection| visitor.has_sent_tag() == have_sent_tag;
@@ -46,9 +48,9 @@ pub(crate) fn least_welcome<'a>(mut visitors: impl Iterator<Item = &'a PendingCo
 #[derive(Clone, Copy, Debug)]
 enum AnswerStage {
     PreauthTag,
-    /// Whether it encrypts, its next byte shows.
+    /// Waiting for the first byte after the tag, which shows whether the caller encrypts.
     Kind,
-    /// The keys of an encrypted connection.
+    /// The TLS handshake of an encrypted connection.
     Keys,
     Greeting,
     Proof {
@@ -57,30 +59,31 @@ enum AnswerStage {
     },
 }
 
-/// How far a visitor has come.
+/// Progress of a pending connection.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// It has more to say.
+    /// The caller must send more.
     Waiting(PendingConnection),
-    /// It has proved itself and is welcome.
+    /// The caller has authenticated and is accepted.
     Welcome(Stream, Greeting),
-    /// It has proved itself but is not welcome.
+    /// The caller has authenticated but is refused.
     Refused(Greeting, Refusal),
-    /// It speaks our language but knows another token, and has been told nothing.
+    /// The caller speaks the protocol but uses another token. It has received nothing.
     WrongToken(Stream),
-    /// It is none of ours, and has been told nothing that depends on the job.
+    /// The caller is unauthenticated. It has received nothing that depends on the job.
     Stranger,
 }
 
 impl PendingConnection {
-    /// So many are heard at a time at a door; for one more the oldest of the largest crowd is shown out. They leave
-    /// most of the process's descriptors to it, for it does not get back in time what it lacks for a link.
+    /// Return the limit of pending connections per acceptor. Beyond it, the oldest connection of the source with the
+    /// most connections is closed. The limit leaves most of the process's descriptors free, because a link that fails
+    /// to get a descriptor does not recover in time.
     pub fn most() -> usize {
         let limit = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
         (limit / DESCRIPTORS_PER_VISITOR).clamp(1, VISITORS_MAX)
     }
 
-    /// A visitor on a fresh connection, which becomes non-blocking.
+    /// Create a pending connection on a new stream, which becomes non-blocking.
     pub fn new(stream: Stream, deadline: Instant) -> std::io::Result<PendingConnection> {
         stream.set_nonblocking(true)?;
         let source = stream.source();
@@ -98,7 +101,7 @@ impl PendingConnection {
         !matches!(self.stage, AnswerStage::PreauthTag)
     }
 
-    /// Reads what is there; `judge` says whether a caller that has proved itself is welcome.
+    /// Read the available bytes. `judge` decides whether to accept a caller that has authenticated.
     pub fn advance(
         mut self,
         credentials: &Credentials,
@@ -155,7 +158,7 @@ impl PendingConnection {
         }
     }
 
-    /// The visitor one stage on: by its next byte it shows whether it encrypts, and then it agrees on keys.
+    /// Move to the next stage: the next byte shows whether the caller encrypts, and then the TLS handshake runs.
     fn open(mut self, token: &Token) -> Result<PendingConnection, Box<Answer>> {
         let outcome = match (&mut self.stream, self.stage) {
             (Stream::Tls(session), AnswerStage::Keys) => session.shake_hands(),
@@ -213,7 +216,7 @@ impl PendingConnection {
         }
     }
 
-    /// Sends a frame; a fresh connection always has room for one.
+    /// Send a frame. The send buffer of a new connection always has space for one.
     fn say(&mut self, frame: &[u8]) -> bool {
         matches!(self.stream.write(frame), Ok(count) if count == frame.len())
     }

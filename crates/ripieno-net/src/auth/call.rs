@@ -1,4 +1,4 @@
-//! The caller's side: blocks, but never past its deadline.
+//! The caller's side: blocks until its deadline at most.
 
 use super::preauth_tag::preauth_tag;
 use super::{CHALLENGE_BYTES, Greeting, OTHER_TOKEN, Refusal, VERDICT_BYTES, is_seal, seal};
@@ -8,23 +8,24 @@ use crate::tls::TlsSession;
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// Why a call did not end in a connection.
+/// The reason why a call did not end in a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
     /// The answerer refuses, and has proved that it knows the token.
     Refused(Refusal),
-    /// It says that it knows another token.
+    /// The answerer reports, without proof, that it uses another token.
     OtherToken,
-    /// Nothing came before the deadline: late, or none of ours.
+    /// No reply before the deadline: the answerer is late or does not belong to the job.
     Silent,
-    /// It speaks our language, but does not know the token.
+    /// The answerer speaks the protocol but does not know the token.
     Unproven,
-    /// It is none of ours.
+    /// The answerer does not speak the protocol.
     Stranger(String),
 }
 
 impl Denied {
-    /// Whether somebody who knows the token says so. All else may come from anybody, and decides nothing.
+    /// Return whether a peer that knows the token sent this denial. Any peer can cause all other denials, so they are
+    /// not conclusive.
     pub fn is_proven(&self) -> bool {
         matches!(self, Denied::Refused(_))
     }
@@ -42,8 +43,8 @@ impl std::fmt::Display for Denied {
     }
 }
 
-/// Proves itself to the other end of `stream` and lets it prove itself, before `deadline`; returns the connection,
-/// encrypted if that is wanted.
+/// Authenticate both ends of `stream` before `deadline`. Return the connection, encrypted if the credentials ask for
+/// TLS.
 pub(crate) fn call(
     mut stream: Stream,
     credentials: &Credentials,
@@ -86,7 +87,7 @@ pub(crate) fn call(
     }
 }
 
-/// The connection once both ends have agreed on keys.
+/// Run the TLS handshake and return the encrypted connection.
 fn encrypted(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -112,7 +113,7 @@ fn denied(error: io::Error) -> Denied {
     }
 }
 
-/// Whether a session ended because the other end presents another key than the job's, or says so of this one.
+/// Return whether a session failed because either end rejected the other's key as not derived from its token.
 fn knows_another_token(error: &io::Error) -> bool {
     use rustls::Error::{AlertReceived, InvalidCertificate};
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());

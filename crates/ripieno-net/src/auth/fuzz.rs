@@ -1,4 +1,4 @@
-//! What strangers say while they connect, damaged: nobody is let in, nothing panics, and little memory is taken.
+//! Fuzz tests of damaged connection set-up: no peer is accepted, nothing panics, and memory use stays small.
 
 use super::preauth_tag::preauth_tag;
 use super::*;
@@ -38,7 +38,7 @@ fn damaged_greetings_and_verdicts_have_one_form_or_none() {
     });
 }
 
-/// The first thing that a caller says who encrypts.
+/// Return the first TLS message of a caller that encrypts.
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
     calling(&token()).unwrap().write_tls(&mut bytes).unwrap();
@@ -54,7 +54,7 @@ fn a_damaged_caller_is_a_stranger_or_knows_another_token() {
     visits("caller", &preauth_tag, [[&greeting[..], &proof].concat(), hello()]);
 }
 
-/// Has callers come who say these bytes, damaged, and others ahead of them, which are not.
+/// Connect callers that send `ahead` undamaged and then damaged variants of `valid`.
 fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     let credentials = Credentials { token: token(), tls: Encryption::BetweenHosts };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -75,15 +75,15 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     });
 }
 
-/// Two ends of a session, and what they have to say to each other, of which some bytes are changed: for each three
-/// bytes of the tape, where, and by what.
+/// Two ends of a session with damaged traffic. Each three bytes of the tape give the position and the change of one
+/// byte.
 struct SessionPair<'a> {
     damage: &'a [u8],
     sent: usize,
 }
 
 impl SessionPair<'_> {
-    /// Carries what one end has to say to the other; whether it was anything, and how that took it.
+    /// Carry pending bytes from one end to the other. Return whether any were pending, and the receiver's result.
     fn carry(&mut self, from: &mut rustls::Connection, to: &mut rustls::Connection) -> Result<bool, rustls::Error> {
         let mut bytes = Vec::new();
         while from.wants_write() {
@@ -105,7 +105,7 @@ impl SessionPair<'_> {
     }
 }
 
-/// What a session comes to on a wire with such damage; what it carries arrives as it was sent, or not at all.
+/// Run a session over a damaged wire. Data that a session delivers must arrive unchanged.
 fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
     let [mut caller, mut answerer] = [calling(&token())?, answering(&token())?];
     let mut wire = SessionPair { damage, sent: 0 };

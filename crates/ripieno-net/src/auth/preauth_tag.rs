@@ -1,7 +1,7 @@
-//! The tag: what a caller says ahead of everything, which tells it from a stranger at the cost of one keyed hash.
+//! The pre-authentication tag: the first bytes of a caller. Verifying it costs one keyed hash.
 //!
-//! A tag proves little: whoever was on the way may say it again, and comes as far as the challenge. So it is all that
-//! a stranger has to make up before it costs an answerer anything else.
+//! An on-path attacker can replay a tag and then receives the challenge, so a tag proves little. It only lets the
+//! answerer reject unauthenticated peers cheaply, before any other work.
 
 use super::{CHALLENGE_BYTES, PROOF_BYTES, is_seal, seal};
 use crate::config::{Token, fill_random};
@@ -9,21 +9,21 @@ use crate::error::NetError;
 use crate::stream::Stream;
 use std::io::Write;
 
-/// Other bytes than the greeting's, so that neither passes for the other.
+/// Differs from the magic bytes of the greeting, so that neither is valid as the other.
 const MAGIC: [u8; 8] = *b"RIPIENO\x02";
-/// What is sealed: the magic bytes, and some that make it another tag each time.
+/// Size of the sealed part: the magic bytes and 16 random bytes that make every tag unique.
 const SEALED_BYTES: usize = 24;
 pub(super) const PREAUTH_TAG_BYTES: usize = SEALED_BYTES + PROOF_BYTES;
 
-/// What who sent its tag with another token is told where ranks meet. It is read by both kinds of callers: an alert of TLS,
-/// "unknown CA", and as long as the challenge that a caller awaits who does not encrypt.
+/// The answer to a tag that was made with another token. Both kinds of callers understand it: it is a TLS alert,
+/// "unknown CA", and has the length of the challenge that a caller without TLS expects.
 pub(super) const OTHER_TOKEN: [u8; CHALLENGE_BYTES] = {
     let mut word = [0; CHALLENGE_BYTES];
     (word[0], word[1], word[2], word[4], word[5], word[6]) = (21, 3, 3, 2, 2, 48);
     word
 };
 
-/// A new tag of who knows `token`.
+/// Create a new tag under `token`.
 pub(super) fn preauth_tag(token: &Token) -> Result<[u8; PREAUTH_TAG_BYTES], NetError> {
     let mut preauth_tag = [0; PREAUTH_TAG_BYTES];
     preauth_tag[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -33,19 +33,19 @@ pub(super) fn preauth_tag(token: &Token) -> Result<[u8; PREAUTH_TAG_BYTES], NetE
     Ok(preauth_tag)
 }
 
-/// Whether these may be the first bytes of a tag.
+/// Return whether `bytes` can be the start of a tag.
 pub(super) fn may_send_tag(bytes: &[u8]) -> bool {
     bytes.iter().zip(&MAGIC).all(|(byte, expected)| byte == expected)
 }
 
-/// Whether that is a tag of who knows `token`.
+/// Return whether the tag was made with `token`.
 pub(super) fn is_tag(preauth_tag: &[u8; PREAUTH_TAG_BYTES], token: &Token) -> bool {
     may_send_tag(preauth_tag)
         && is_seal(&preauth_tag[SEALED_BYTES..], token, "preauth_tag", &[&preauth_tag[..SEALED_BYTES]])
 }
 
-/// Tells who has sent its tag with another token that this is so.
+/// Notify a caller that its tag was made with another token.
 pub(crate) fn tell_other_token(stream: &mut Stream) {
-    // Who does not hear it comes again.
+    // A caller that misses the answer calls again.
     let _ = stream.write(&OTHER_TOKEN);
 }

@@ -37,7 +37,7 @@ fn tcp_pair() -> (Stream, PendingConnection) {
     (Stream::Tcp(caller), PendingConnection::new(answerer, Instant::now() + Duration::from_secs(5)).unwrap())
 }
 
-/// Answers until the visitor has said all or has gone.
+/// Answer until the pending connection completes or fails.
 fn answer(
     mut visitor: PendingConnection,
     credentials: &Credentials,
@@ -154,18 +154,18 @@ fn a_connection_with_a_tag_is_kept_longer_than_one_without() {
     assert_eq!(least_welcome(visitors[..1].iter()), Some(0), "among its like it goes");
 }
 
-/// What somebody hears until the end who says that, and whether it seems to know another token.
+/// Send `bytes` and return all bytes received in response, and whether the peer seems to use another token.
 fn heard_by_who_says(bytes: &[u8]) -> (Vec<u8>, bool) {
     let (mut stranger, visitor) = pair();
     stranger.write_all(bytes).unwrap();
-    // What is dropped here is closed.
+    // Dropping the connection closes it.
     let seems_to_know_another = match visitor.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
         Answer::Stranger => false,
         Answer::WrongToken(_) => true,
         answer => panic!("{answer:?}"),
     };
     let mut heard = Vec::new();
-    // The connection is reset where not all was read.
+    // The connection is reset if unread bytes remain.
     let _ = stranger.read_to_end(&mut heard);
     (heard, seems_to_know_another)
 }
@@ -250,7 +250,7 @@ fn a_connection_that_stays_on_its_host_is_encrypted_only_if_all_are() {
     let between = Credentials { token: token("a"), tls: Encryption::BetweenHosts };
     let (called, answered) = meet_over(tcp_pair(), &between, &between, Ok(()));
     assert!(matches!((called, answered), (Ok(Stream::Tcp(_)), Answer::Welcome(Stream::Tcp(_), _))));
-    // More protection than is wanted is no reason to refuse, less is.
+    // A caller with more protection than required is accepted; a caller with less is refused.
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &between, Ok(()));
     assert!(matches!((called, answered), (Ok(Stream::Tls(_)), Answer::Welcome(Stream::Tls(_), _))));
     let (called, _) = meet_over(tcp_pair(), &between, &encrypted("a"), Ok(()));
@@ -262,7 +262,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
     let (caller, visitor) = tcp_pair();
     let mut hello = Vec::new();
     crate::tls::calling(&token("a")).unwrap().write_tls(&mut hello).unwrap();
-    // The extension of the supported versions, which has TLS 1.3 alone.
+    // The supported-versions extension, which lists only TLS 1.3.
     let versions = [0, 43, 0, 3, 2, 3, 4];
     let at = hello.windows(7).position(|bytes| bytes == versions).expect("it says which version it wants");
     hello[at + 6] = 3;
@@ -273,7 +273,7 @@ fn who_asks_for_an_older_tls_is_a_stranger() {
 
 #[test]
 fn a_proof_is_worth_nothing_in_another_session() {
-    // Who knows the token, but passes on between two sessions what others say, as a relay on the way would.
+    // A relay that knows the token and forwards the proofs between two sessions, like an on-path attacker.
     let (first, second) = (encrypted("a"), encrypted("a"));
     let (caller, relay_answers) = tcp_pair();
     let (relay_calls, visitor) = tcp_pair();
@@ -310,7 +310,7 @@ fn relay(from: &mut TlsSession, to: &mut TlsSession, bytes: usize) {
 fn a_flipped_byte_ends_an_encrypted_connection() {
     let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
     let (Ok(Stream::Tls(caller)), Answer::Welcome(mut answerer, _)) = (called, answered) else { panic!("both know a") };
-    // A record that is not what the caller's keys make of anything.
+    // A record that does not decrypt with the caller's keys.
     let mut record = [7; 5 + 32];
     record[..5].copy_from_slice(&[23, 3, 3, 0, 32]);
     (&mut caller.socket()).write_all(&record).unwrap();
@@ -334,7 +334,7 @@ proptest! {
             bytes.splice(0..0, GREETING.encode(&[5; CHALLENGE_BYTES]));
         }
         if begins_tls {
-            // A record of a handshake of that many bytes.
+            // A TLS handshake record of that many bytes.
             bytes.splice(0..0, [22, 3, 1, 0, bytes.len() as u8]);
         }
         if tags {

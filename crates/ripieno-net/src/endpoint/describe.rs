@@ -1,4 +1,4 @@
-//! What an endpoint is made of, for people: which link goes where, and what was tried in vain.
+//! A description of an endpoint for users: the kind of each link and the failed attempts.
 
 use super::{Endpoint, LinkSlot};
 use crate::config::LinkPolicy;
@@ -6,20 +6,20 @@ use ripieno_run::LinkId;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What an endpoint is made of.
+/// The settings and links of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
     /// The rank.
     pub rank: usize,
-    /// How many ranks there are.
+    /// Number of ranks.
     pub world_size: usize,
-    /// Its host.
+    /// The host name of the rank.
     pub host: String,
-    /// The port it listens on.
+    /// The port that the rank listens on.
     pub port: u16,
-    /// The addresses it offers to other hosts.
+    /// The addresses that the rank offers to other hosts.
     pub addresses: Vec<IpAddr>,
-    /// The links asked for.
+    /// The configured link policy.
     pub links: LinkPolicy,
     /// The links to each other rank.
     pub peers: Vec<LinkDescription>,
@@ -28,34 +28,34 @@ pub struct Description {
 /// The links to one peer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkDescription {
-    /// The peer.
+    /// The rank of the peer.
     pub peer: usize,
-    /// Its host.
+    /// The host name of the peer.
     pub host: String,
-    /// What carries the bytes.
+    /// The kind of link.
     pub kind: LinkKind,
-    /// What was tried in vain, and why.
+    /// Failed attempts, with their causes.
     pub notes: Vec<String>,
 }
 
-/// What carries the bytes of a link.
+/// The kind of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkKind {
-    /// Nothing has needed it yet, or it is being opened.
+    /// The link was not needed yet, or is being opened.
     NotOpen,
-    /// Memory of the host.
+    /// Shared memory of the host.
     SharedMemory,
     /// A TCP connection.
     Tcp,
-    /// A TCP connection that is encrypted.
+    /// An encrypted TCP connection.
     Tls,
-    /// It could not be opened.
+    /// The link could not be opened.
     Broken,
 }
 
 impl LinkKind {
-    /// What carries the bytes, of a link that stands.
+    /// Return the name of the transport of an open link.
     fn carrier(self) -> Option<&'static str> {
         match self {
             LinkKind::NotOpen | LinkKind::Broken => None,
@@ -67,7 +67,7 @@ impl LinkKind {
 }
 
 impl LinkDescription {
-    /// What the link is, and what was tried before in vain, if it stands and was no first choice.
+    /// Return the transport of an open link and the failed attempts before it; `None` if no attempt failed.
     pub(super) fn second_choice(&self) -> Option<String> {
         let carrier = self.kind.carrier().filter(|_| !self.notes.is_empty())?;
         Some(format!("{carrier}, for: {}", self.notes.join("; ")))
@@ -75,7 +75,7 @@ impl LinkDescription {
 }
 
 impl Endpoint {
-    /// What this endpoint is made of.
+    /// Describe this endpoint.
     pub fn describe(&self) -> Description {
         let own = &self.addresses[self.config.rank];
         let peers = (0..self.config.world_size).filter(|peer| *peer != self.config.rank);
@@ -97,7 +97,7 @@ impl Endpoint {
         if own.identity.shares_cores(&address.identity) && own.identity != address.identity {
             notes.push("same machine, but another network namespace or user, so no shared memory".to_string());
         }
-        // Those for messages are of the same kind.
+        // The links for messages are of the same kind.
         let mut slots = LinkId::all_of(peer).map(|id| &self.slots[id.index(self.config.world_size)]).into_iter();
         let asked = slots.find(|slot| !matches!(slot, LinkSlot::Unasked | LinkSlot::Opening));
         let kind = match asked.unwrap_or(&LinkSlot::Unasked) {

@@ -1,4 +1,4 @@
-//! The endpoint as the executor sees it.
+//! Implements the fabric interface of the executor for an endpoint.
 
 use super::{Endpoint, LinkDescription, LinkSlot};
 use crate::links::{Bell, WatchedDescriptor};
@@ -13,9 +13,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a rank sleeps before it looks whether those it waits for still live.
+/// Sleep time after which a rank checks whether the peers it waits for are alive.
 const LIFE_CHECK: Duration = Duration::from_millis(250);
-/// How long a rank whose link closed waits for the job's verdict.
+/// Time that a rank waits for the job's verdict after one of its links closed.
 const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl Fabric for Endpoint {
@@ -88,9 +88,9 @@ impl Fabric for Endpoint {
         let mut status = self.shared.wait(VERDICT_TIMEOUT, is_known);
         let failure = match (status.failure, status.losses.remove(&peer)) {
             (Some(verdict), _) => return verdict,
-            // A replica lives, but it is this very rank that is needed.
+            // A replica of the peer lives, but this rank needs the peer itself.
             (None, Some(loss)) => loss,
-            // It has left, say, while a replica is at work; the others must hear that this rank cannot go on.
+            // The peer may have left while a replica works. The other ranks must learn that this rank cannot continue.
             (None, None) => {
                 let cause = format!("its link to rank {} closed: {cause}", self.config.rank);
                 let host = self.host(peer).to_string();
@@ -102,7 +102,7 @@ impl Fabric for Endpoint {
     }
 
     fn now(&self) -> Duration {
-        // One clock for all processes of a host, so that their records can be laid side by side.
+        // All processes of a host use one clock, so that their records are comparable.
         let now = rustix::time::clock_gettime(ClockId::Monotonic);
         Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
     }
@@ -174,7 +174,7 @@ impl Fabric for Endpoint {
             }
             _ => None,
         });
-        // A sleep that fails is one that ends at once; the caller looks again.
+        // A failed sleep ends immediately; the caller checks again.
         match self.doorbell.wait(watches, timeout.min(LIFE_CHECK)) {
             Ok(true) => self.note_ready(wants),
             Ok(false) => self.look_after(wants),
@@ -187,11 +187,11 @@ impl Fabric for Endpoint {
     }
 }
 
-/// An endpoint as other threads reach it.
+/// The part of an endpoint that other threads can use.
 struct EndpointRemote {
     bell: Bell,
     shared: Arc<MonitorShared>,
-    /// Of the first world, whose ranks agree.
+    /// State of the first world. Its ranks take part in agreements.
     first: Option<Arc<MonitorShared>>,
 }
 
@@ -211,7 +211,7 @@ impl Remote for EndpointRemote {
     }
 }
 
-/// Reports and waits for the verdict; without one the job has failed of `alone`.
+/// Report a request and wait for the verdict. Without one, the job fails with `alone`.
 fn report(shared: &MonitorShared, request: MembershipRequest, alone: impl FnOnce() -> JobFailure) {
     shared.request(request);
     let status = shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
@@ -230,7 +230,7 @@ impl Endpoint {
         &mut self.slots[id.index(self.config.world_size)]
     }
 
-    /// Tells the links what the sleep has shown of their sockets.
+    /// Mark the links that became ready during the sleep.
     fn note_ready(&mut self, wants: &[Want]) {
         let mut index = 0;
         for want in wants {
@@ -244,7 +244,7 @@ impl Endpoint {
         self.shared.lacks().then(|| self.shared.status().lack)?
     }
 
-    /// Closes the links to ranks that have died while replicas of them live.
+    /// Close the links to ranks that have died while replicas of them live.
     fn close_lost(&mut self) {
         let losses = self.shared.status().losses;
         self.closed_count = losses.len();
@@ -255,14 +255,14 @@ impl Endpoint {
         }
     }
 
-    /// Looks at those that a sleep in vain was for: memory says nothing when a peer is gone, also when no hub watches
-    /// any more, nor does a cable between two hosts that is cut.
+    /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
+    /// A TCP connection does not signal a broken network path.
     fn look_after(&mut self, wants: &[Want]) {
         for want in wants {
             let index = want.link.index(self.config.world_size);
             match &mut self.slots[index] {
                 LinkSlot::Ring(_, liveness) => {
-                    // What the peer wrote before its end was there at the try after the end was seen.
+                    // The attempt after the end was detected has received all data that the peer wrote before.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
                         self.shared.request(MembershipRequest::Suspect { peer: want.link.peer, cause });

@@ -1,8 +1,8 @@
-//! The endpoint of a rank: its links, its place in the membership, its way out.
+//! The endpoint of a rank: its links, its membership and its orderly shutdown.
 //!
-//! Meeting takes one exchange of strings and one connection per rank, to rank 0, or to each of its replicas. Links are
-//! opened when a plan first needs them, on a thread of their own, so that nobody waits for it. Of a pair of ranks the
-//! lower one connects for collectives, and the sender for messages.
+//! Start-up takes one exchange of strings and one connection per rank to rank 0, or to each of its replicas. A link
+//! opens when a plan first needs it, on a separate thread, so that no rank blocks on it. For collectives the lower
+//! rank of a pair connects, for messages the sender.
 
 mod describe;
 mod fabric;
@@ -36,14 +36,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use survivors::FirstWorld;
 
-/// How often the exchange is asked for losses while ranks connect.
+/// Interval at which the exchange is asked for lost ranks while ranks connect.
 const LOSS_CHECK: Duration = Duration::from_millis(100);
-/// Up to so many ranks of a host make barriers for each other.
+/// Limit of ranks on a host that issue memory barriers for each other.
 const BARRIER_RANKS: usize = 16;
-/// The hub's own deadline comes first, and its verdict names who is missing: the others wait so much longer.
+/// Additional wait beyond the hub's deadline, because the hub's verdict names the missing ranks.
 const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
-/// A rank among the others: a [`ripieno_run::Fabric`] over shared memory and TCP.
+/// A rank of a job: a [`ripieno_run::Fabric`] over shared memory and TCP.
 pub struct Endpoint {
     config: Config,
     addresses: Arc<Vec<PeerAddress>>,
@@ -51,31 +51,31 @@ pub struct Endpoint {
     shared: Arc<MonitorShared>,
     entering: Entering,
     doorbell: Doorbell,
-    /// By the index of the link.
+    /// Indexed by the index of the link.
     slots: Vec<LinkSlot>,
     opener: Opener,
     deliveries: Receiver<OpenedLink>,
-    /// Until it is closed.
+    /// `None` after the endpoint is closed.
     watch: Option<Arc<MonitorHandle>>,
-    /// The world that this one is what is left of, or this one; until it is closed.
+    /// The original world that this one descends from, possibly itself; `None` after the endpoint is closed.
     first: Option<Arc<FirstWorld>>,
-    /// The rank that each rank had in the first world.
+    /// The rank of each member in the first world.
     members: Vec<usize>,
-    /// What was tried in vain for a peer's links.
+    /// Failed attempts to open links, with the peer.
     notes: Vec<(usize, String)>,
     has_core_per_rank: bool,
     company: CoLocationDetector,
-    /// How many ranks that have died have had their links closed.
+    /// Number of dead ranks with closed links.
     closed_count: usize,
 }
 
-/// A running monitor: leaves the job in good order when it is dropped.
+/// A running monitor. Dropping the handle leaves the job normally.
 struct MonitorHandle {
     shared: Arc<MonitorShared>,
     monitor: Option<JoinHandle<()>>,
 }
 
-/// Where a link to a peer stands.
+/// The state of a link to a peer.
 enum LinkSlot {
     Unasked,
     Opening,
@@ -84,20 +84,20 @@ enum LinkSlot {
     Broken(LinkError),
 }
 
-/// The socket over which memory was agreed. Memory does not tell of a peer's death; the end of the socket does.
+/// The socket over which shared memory was set up. Its end signals the peer's death, which memory does not.
 struct LivenessSocket {
     socket: Stream,
     has_ended: bool,
 }
 
-/// Reports and hears of failures from any thread, e.g. a signal handler's.
+/// Reports failures to the job and reads them, from any thread or a signal handler's thread.
 #[derive(Clone)]
 pub struct Alarm {
     shared: Arc<MonitorShared>,
 }
 
 impl Endpoint {
-    /// Meets the other ranks; returns when all of them have come.
+    /// Connect to the other ranks; return when all of them are connected.
     pub fn meet(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
         config.check()?;
         let started = Instant::now();
@@ -137,7 +137,7 @@ impl Endpoint {
         let neighbours = addresses.iter().filter(|address| address.identity.shares_cores(own_identity)).count();
         let has_core_per_rank = neighbours <= core_count();
         let mut doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        // Ranks that share cores sleep often. Of many, all would be interrupted for each that does.
+        // Ranks that share cores sleep often. With many ranks, every sleep would interrupt all of them.
         if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
             doorbell.make_barriers();
         }
@@ -207,7 +207,7 @@ impl Endpoint {
             if status.complete {
                 return Ok(());
             }
-            // The others hold a connection to rank 0, whose end tells them.
+            // The other ranks hold a connection to rank 0; its end notifies them.
             let loss = if self.config.rank == 0 { exchange.lost() } else { None };
             if let Some(loss) = loss {
                 self.shared.request(MembershipRequest::Report(loss));
@@ -223,32 +223,32 @@ impl Endpoint {
         }
     }
 
-    /// How this rank is set up.
+    /// Return the configuration of this rank.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The job's name: equal on all its ranks, and another for every job.
+    /// Return the identifier of the job, equal on all of its ranks and unique per job.
     pub fn job(&self) -> &str {
         &self.addresses[0].nonce
     }
 
-    /// The host name of a rank.
+    /// Return the host name of a rank.
     pub fn host(&self, rank: usize) -> &str {
         &self.addresses[rank].host
     }
 
-    /// The rack of a rank, as it was told to it.
+    /// Return the configured rack of a rank.
     pub fn rack(&self, rank: usize) -> Option<&str> {
         self.addresses[rank].rack.as_deref()
     }
 
-    /// A handle that reports and hears of failures from any thread.
+    /// Return a handle that reports and reads failures from any thread.
     pub fn alarm(&self) -> Alarm {
         Alarm { shared: self.shared.clone() }
     }
 
-    /// Leaves the job in good order. Rank 0 stays for up to [`Config::linger`] to watch over ranks that still work.
+    /// Leave the job normally. Rank 0 stays for up to [`Config::linger`] to watch ranks that still work.
     pub fn close(&mut self) {
         self.watch = None;
         self.first = None;
@@ -259,7 +259,7 @@ impl Drop for MonitorHandle {
     fn drop(&mut self) {
         let Some(monitor) = self.monitor.take() else { return };
         self.shared.request(MembershipRequest::Leave);
-        // The monitor's end is bounded by itself; a panic of it has become the job's failure.
+        // The monitor bounds its own shutdown; a panic in it has become the job's failure.
         let _ = monitor.join();
     }
 }
@@ -281,17 +281,17 @@ impl Drop for Endpoint {
 }
 
 impl Alarm {
-    /// Reports a failure to the job.
+    /// Report a failure to the job.
     pub fn report(&self, failure: JobFailure) {
         self.shared.request(MembershipRequest::Report(failure));
     }
 
-    /// How the job has failed.
+    /// Return the failure of the job, if it has failed.
     pub fn failure(&self) -> Option<JobFailure> {
         self.shared.status().failure
     }
 
-    /// Waits for the job to fail, at most for `timeout`.
+    /// Wait until the job fails, for at most `timeout`.
     pub fn wait(&self, timeout: Duration) -> Option<JobFailure> {
         self.shared.wait(timeout, |status| status.failure.is_some() || status.over).failure
     }
@@ -309,8 +309,8 @@ fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetErro
     }
 }
 
-/// Connects to the hubs, rank 0 and its replicas, or of a hub to the lower ones. Rank 0 comes last: when all have come
-/// to it they have come to the others.
+/// Connect to the hubs (rank 0 and its replicas), or as a hub to the lower hubs. Rank 0 comes last: once all ranks are
+/// connected to it, they are connected to the other hubs.
 fn call_hubs(
     config: &Config,
     connector: &Connector,
@@ -325,7 +325,7 @@ fn call_hubs(
     hubs.into_iter().map(|hub| Ok((hub, call_hub(connector, &addresses[hub], exchange, deadline)?))).collect()
 }
 
-/// Connects to a hub; if that fails because a rank has died, says which.
+/// Connect to a hub. If that fails because a rank has died, the error names the rank.
 fn call_hub(
     connector: &Connector,
     hub: &PeerAddress,

@@ -1,5 +1,7 @@
-//! Opening links: one rank of a pair connects, the other accepts, both on short-lived threads. For collectives the lower
-//! rank connects. For messages the sender does, so that it waits for nothing that the receiver's program does.
+//! Opens links: one rank of a pair connects and the other accepts, both on short-lived threads.
+//!
+//! The lower rank connects for collectives. For messages the sender connects, so it does not depend on the progress of
+//! the receiver's program.
 
 use super::{Endpoint, LinkSlot, LivenessSocket};
 use crate::auth::ConnectionPurpose;
@@ -16,15 +18,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// How long a link may take to open.
+/// Limit of the time to open a link.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the two ends may take to agree on memory, once connected and authenticated.
+/// Limit of the time to set up shared memory on an authenticated connection.
 const AGREE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A link that stands, and where.
+/// An open link.
 pub(super) struct Opened {
     pub link: LinkSlot,
-    /// What was tried in vain before, for the description.
+    /// Failed attempts before this link, for the description.
     pub notes: Vec<String>,
 }
 
@@ -34,13 +36,13 @@ pub(super) struct OpenedLink {
     pub outcome: Result<Opened, LinkError>,
 }
 
-/// What the threads that open links need.
+/// The data that the threads that open links share.
 #[derive(Clone)]
 pub(super) struct Opener {
     connector: Arc<Connector>,
     bell: Bell,
     deliveries: Sender<OpenedLink>,
-    /// A host that answers nothing for this long is cut off.
+    /// A host that does not answer for this long counts as disconnected.
     silence: Duration,
 }
 
@@ -49,19 +51,19 @@ impl Opener {
         Opener { connector, bell, deliveries, silence }
     }
 
-    /// Connects to the rank with this address.
+    /// Connect to the rank with this address.
     pub fn connect(&self, id: LinkId, address: PeerAddress) {
         let purpose =
             if id.channel == Channel::Collectives { ConnectionPurpose::Data } else { ConnectionPurpose::Messages };
         self.deliver(id, move |opener| opener.connected(&address, purpose));
     }
 
-    /// Takes the authenticated connection of another rank.
+    /// Accept the authenticated connection of another rank.
     pub fn accept(&self, id: LinkId, stream: Stream) {
         self.deliver(id, move |opener| opener.accepted(stream));
     }
 
-    /// Opens on a thread of its own, then wakes the rank.
+    /// Open a link on a new thread, then wake the rank.
     fn deliver(&self, id: LinkId, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
         let opener = self.clone();
         let thread = std::thread::Builder::new().name("ripieno-open".to_string());
@@ -72,7 +74,7 @@ impl Opener {
     }
 
     fn hand_over(&self, delivery: OpenedLink) {
-        // A rank that has left takes no links.
+        // A rank that has left accepts no links.
         let _ = self.deliveries.send(delivery);
         self.bell.ring();
     }
@@ -145,14 +147,14 @@ fn not_shared(error: &io::Error) -> LinkError {
     }
 }
 
-/// What a connection to a peer of this host tells by not being the first that was tried.
+/// Describe the failed attempts to use a Unix socket, before a connection to a peer on this host.
 fn notes(reached: &Connection) -> Vec<String> {
     let unix = reached.failed.iter().filter(|attempt| matches!(attempt.address, Address::Unix(_)));
     unix.map(|attempt| format!("{} could not be reached ({})", attempt.address, attempt.cause)).collect()
 }
 
 impl Endpoint {
-    /// Starts to open a link, or waits for the peer to do so.
+    /// Start to open a link, or wait for the peer to open it.
     pub(super) fn open_link(&mut self, id: LinkId) {
         *self.slot(id) = LinkSlot::Opening;
         if self.connects(id) {
@@ -160,7 +162,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether this rank is the one that connects.
+    /// Return whether this rank is the one that connects.
     pub(super) fn connects(&self, id: LinkId) -> bool {
         match id.channel {
             Channel::Collectives => self.config.rank < id.peer,
@@ -169,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes the links that have opened since.
+    /// Store the links that have opened since the last call.
     pub(super) fn take_deliveries(&mut self) {
         while let Ok(OpenedLink { id, outcome }) = self.deliveries.try_recv() {
             match outcome {
@@ -179,7 +181,7 @@ impl Endpoint {
                     *self.slot(id) = opened.link;
                     self.notes.extend(opened.notes.into_iter().map(|note| (id.peer, note)));
                 }
-                // An acceptor's failed try is followed by the connector's next, if there is another kind of link.
+                // After an acceptor's failure, the connecting rank tries the next kind of link, if another is allowed.
                 Err(error) if !self.connects(id) && !is_lasting(&error, self.config.links) => {
                     self.notes.push((id.peer, error.why().to_string()));
                 }
@@ -189,7 +191,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a peer that tries again finds no more than it did.
+/// Return whether another attempt of the peer would fail as well.
 fn is_lasting(error: &LinkError, links: LinkPolicy) -> bool {
     links == LinkPolicy::SharedMemory && matches!(error, LinkError::Lacking { .. })
 }
@@ -202,7 +204,7 @@ mod tests {
     use crate::exchange::ThreadExchange;
     use ripieno_run::Fabric;
 
-    /// Two endpoints of which the first believes in another Unix socket of the second than there is.
+    /// Create two endpoints. The first has a wrong path for the second one's Unix socket.
     fn misled(links: LinkPolicy) -> Vec<Endpoint> {
         let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
             let linger = Duration::from_millis(100);
@@ -217,7 +219,7 @@ mod tests {
         endpoints
     }
 
-    /// Asks for the link until it stands or is broken.
+    /// Request the link until it is open or broken.
     fn open_first(endpoint: &mut Endpoint) -> Result<(), LinkError> {
         loop {
             endpoint.prepare_park();

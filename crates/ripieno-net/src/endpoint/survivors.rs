@@ -1,8 +1,7 @@
-//! A smaller world of those who are left of one that has failed.
+//! Builds a smaller world from the survivors of a failed world.
 //!
-//! The monitor of the first world lives on, and with it the agreement: it answers whoever comes late. All else is new
-//! every time: listeners, links, membership, the job's nonce. So nothing that was on its way in the old world arrives
-//! in the new one.
+//! The monitor of the first world stays alive and answers late participants of the agreement. Listeners, links,
+//! membership and the job nonce are new in every world. Messages in flight in the old world never reach the new one.
 
 use super::topology::topology;
 use super::{Endpoint, LinkSlot, MonitorHandle, call_hubs};
@@ -18,16 +17,16 @@ use ripieno_run::{JobFailure, LinkError, NotShrunk, Shrunk};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often the user is asked whether to give up waiting.
+/// Interval at which the user callback is asked whether to stop waiting.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
-/// Beyond the time after which a silent rank has failed: survivors who have agreed meet within that.
+/// Time beyond the failure timeout of a silent rank, within which agreed survivors connect.
 const MEETING_MARGIN: Duration = Duration::from_secs(1);
-/// Survivors who agree and cannot meet, although none of them ends, try so often.
+/// Attempts to connect agreed survivors, when the attempts fail although no survivor ends.
 const MEETINGS_MAX: usize = 8;
-/// Every seat goes to every rank; larger worlds than this do not shrink.
+/// Limit of the world size: every rank receives the addresses of all ranks, so larger worlds do not shrink.
 const WORLD_SIZE_MAX: usize = 4096;
 
-/// The world that was there before anybody died: its ranks are the names of all in the agreements.
+/// The world before the first failure. Agreements identify all ranks by their numbers in it.
 pub(super) struct FirstWorld {
     config: Config,
     addresses: Arc<Vec<PeerAddress>>,
@@ -39,18 +38,18 @@ impl FirstWorld {
         Arc::new(FirstWorld { config: config.clone(), addresses: addresses.clone(), watch: watch.clone() })
     }
 
-    /// What the monitor shares that runs the agreements.
+    /// Return the shared state of the monitor that runs the agreements.
     pub fn monitored(&self) -> &Arc<MonitorShared> {
         &self.watch.shared
     }
 
-    /// What becomes of the agreement that this rank begins now.
+    /// Start an agreement on this rank and return its outcome.
     fn agree(&self, seat: String, interrupt: &mut dyn FnMut() -> bool) -> Result<AgreementOutcome, NotShrunk> {
         let shared = self.monitored();
         shared.update(|status| status.outcome = None);
         shared.order(MonitorCommand::Agreement(AgreementEvent::Begin { seat }));
         loop {
-            // The machine gives up by itself.
+            // The state machine of the agreement ends by itself when it gives up.
             let status = shared.wait(INTERRUPT_CHECK, |status| status.outcome.is_some() || status.over);
             if let Some(outcome) = status.outcome {
                 return Ok(outcome);
@@ -64,7 +63,7 @@ impl FirstWorld {
         }
     }
 
-    /// The addresses of a new world's ranks.
+    /// Return the addresses of the ranks of a new world.
     fn addresses(&self, decision: &Decision) -> Result<Vec<PeerAddress>, NetError> {
         let world_size = decision.members.len();
         let address = |(rank, &member): (usize, &usize)| {
@@ -86,7 +85,7 @@ impl FirstWorld {
     }
 }
 
-/// Those who have agreed: their addresses are known, and who has ended since.
+/// The exchange among agreed survivors: their addresses are already known, so it only reports ended ranks.
 struct AgreedSurvivors<'a> {
     first: &'a FirstWorld,
     members: &'a [usize],
@@ -109,7 +108,7 @@ impl Exchange for AgreedSurvivors<'_> {
 }
 
 impl Endpoint {
-    /// Agrees with the other survivors of this world, and meets them in a new one.
+    /// Agree with the other survivors of this world and connect to them in a new world.
     pub(super) fn meet_survivors(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
         let Some(first) = self.first.clone() else {
             return Err(NotShrunk::Unsupported("it is closed"));
@@ -144,7 +143,7 @@ impl Endpoint {
                     let job = endpoint.job().to_string();
                     return Ok(Shrunk { fabric: Box::new(endpoint), survivors, job });
                 }
-                // Somebody else has ended meanwhile: once more.
+                // Another rank has ended meanwhile: try again.
                 Err(error) => last = Some(error),
             }
         }

@@ -1,4 +1,4 @@
-//! Where the ranks stand, from their addresses: ranks that can share memory are one node, racks have names.
+//! Derives the topology from the addresses: ranks that can share memory form a node, and racks have names.
 
 use crate::config::Config;
 use crate::error::NetError;
@@ -7,7 +7,7 @@ use ripieno_run::Topology;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The topology that all ranks read from the same addresses.
+/// Return the topology, equal on all ranks because they derive it from the same addresses.
 pub(super) fn topology(config: &Config, addresses: &[PeerAddress]) -> Result<Topology, NetError> {
     let nodes = firsts(addresses, |address| &address.identity);
     let racks = firsts(addresses, |address| &address.rack);
@@ -23,7 +23,7 @@ pub(super) fn topology(config: &Config, addresses: &[PeerAddress]) -> Result<Top
     Ok(Topology::new(nodes, racks))
 }
 
-/// For every rank the first that stands at the same place.
+/// Return for every rank the first rank at the same place.
 fn firsts<'a, T: Hash + Eq + 'a>(addresses: &'a [PeerAddress], place: impl Fn(&'a PeerAddress) -> &'a T) -> Vec<usize> {
     let mut first = HashMap::new();
     addresses.iter().map(|address| *first.entry(place(address)).or_insert(address.rank)).collect()
@@ -51,7 +51,7 @@ mod tests {
     use crate::config::Token;
     use crate::listeners::Listeners;
 
-    /// Addresses of ranks on hosts and in racks of these names.
+    /// Return the addresses of ranks on hosts and in racks with these names.
     fn addresses(places: &[(&str, Option<&str>)]) -> (Config, Vec<PeerAddress>) {
         let address = |(rank, (host, rack)): (usize, &(&str, Option<&str>))| {
             let rack = rack.map(str::to_string);

@@ -1,7 +1,8 @@
-//! The engine contract: every rank gives a string and gets all strings, ordered by rank.
+//! The engine contract: every rank passes a string and receives all strings, ordered by rank.
 //!
-//! That is all that a launcher or an engine supplies. A closure is an exchange, so an engine's own allgather needs no
-//! type of its own. Here are the suppliers that need no engine: threads, a TCP store, a shared directory.
+//! A launcher or an engine supplies only this function. A closure is an exchange, so an engine's own allgather needs no
+//! separate type. This module contains the implementations that need no engine: threads, a TCP store, a shared
+//! directory.
 
 mod directory;
 mod tcp_store;
@@ -14,13 +15,13 @@ pub use threads::ThreadExchange;
 use crate::error::NetError;
 use ripieno_run::JobFailure;
 
-/// One allgather of strings, called once per meeting.
+/// One allgather of strings, called once per rendezvous.
 pub trait Exchange {
-    /// Gives `mine` and returns every rank's string, ordered by rank. Must not wait for ever.
+    /// Pass `mine` and return every rank's string, ordered by rank. Must not wait forever.
     fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError>;
 
-    /// A rank that the supplier knows to have died since the exchange, before it came to the meeting. Asked while the
-    /// ranks connect; a supplier that cannot know says `None`.
+    /// Return a rank that has died since the exchange, before it connected. Called while the ranks connect; an
+    /// implementation without this knowledge returns `None`.
     fn lost(&mut self) -> Option<JobFailure> {
         None
     }

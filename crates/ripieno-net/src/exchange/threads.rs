@@ -22,12 +22,12 @@ struct ExchangeTable {
 #[derive(Default)]
 struct ExchangeState {
     strings: Vec<Option<String>>,
-    /// A rank that went without giving its string.
+    /// A rank that ended without passing its string.
     gone: Option<usize>,
 }
 
 impl ThreadExchange {
-    /// The parts of `world_size` threads, by rank. None waits longer than `timeout`.
+    /// Create the parts of `world_size` threads, ordered by rank. No thread waits longer than `timeout`.
     pub fn group(world_size: usize, timeout: Duration) -> Vec<ThreadExchange> {
         let table = Arc::new(ExchangeTable::default());
         lock(&table.state).strings = vec![None; world_size];

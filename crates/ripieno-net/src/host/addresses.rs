@@ -1,18 +1,18 @@
-//! The addresses under which peers may reach this host, and those under which they cannot, with the reason.
+//! The addresses of this host: usable by peers, loopback, and rejected ones with the reason.
 
 use if_addrs::{IfOperStatus, Interface};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 
-/// The addresses of a host, sorted by what they are good for.
+/// The addresses of a host, grouped by reachability.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Addresses {
-    /// Other hosts may reach these.
+    /// Addresses that other hosts may reach.
     pub usable: Vec<IpAddr>,
-    /// Only this host reaches these.
+    /// Addresses that only this host can reach.
     pub loopback: Vec<IpAddr>,
-    /// Nobody is offered these.
+    /// Addresses that are offered to no peer.
     pub rejected: Vec<Rejected>,
 }
 
@@ -21,14 +21,14 @@ pub struct Addresses {
 pub struct Rejected {
     /// The address.
     pub address: IpAddr,
-    /// The interface or host name it belongs to.
+    /// The interface or host name that the address belongs to.
     pub owner: String,
-    /// Why it is not offered.
+    /// The reason why the address is not offered.
     pub cause: String,
 }
 
 impl Addresses {
-    /// The addresses of all interfaces.
+    /// Return the addresses of all interfaces.
     pub fn of_interfaces() -> io::Result<Addresses> {
         let mut addresses = Addresses::default();
         for interface in if_addrs::get_if_addrs()? {
@@ -38,7 +38,7 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// The addresses that a host name or a literal address stands for.
+    /// Resolve a host name or a literal address.
     pub fn of_name(name: &str) -> io::Result<Addresses> {
         let mut addresses = Addresses::default();
         for address in (name, 0).to_socket_addrs()? {
@@ -60,7 +60,7 @@ impl Addresses {
         }
     }
 
-    /// Every address and why other hosts cannot use it, as one sentence.
+    /// Return one sentence that lists every address and why other hosts cannot use it.
     pub fn explain(&self) -> String {
         let loopback =
             self.loopback.iter().map(|address| format!("{address} is loopback, which only this host reaches"));
@@ -81,7 +81,7 @@ fn unusable(address: IpAddr) -> Option<&'static str> {
     (address.is_unspecified() || address.is_multicast()).then_some("not the address of a host")
 }
 
-// Loopback and tunnels report an unknown state while they work.
+// Loopback and tunnel interfaces report an unknown state while they work.
 fn is_down(interface: &Interface) -> bool {
     use IfOperStatus::{Down, LowerLayerDown, NotPresent};
     !interface.is_loopback() && matches!(interface.oper_status, Down | LowerLayerDown | NotPresent)

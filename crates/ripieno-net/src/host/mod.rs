@@ -1,4 +1,4 @@
-//! The host this process runs on: its identity, its name, its addresses, its cores.
+//! The host that this process runs on: its identity, name, addresses and cores.
 
 mod addresses;
 
@@ -6,19 +6,19 @@ pub use addresses::{Addresses, Rejected};
 
 use serde::{Deserialize, Serialize};
 
-/// What tells hosts apart, and what must be equal for two processes to share memory.
+/// The identity of a host. Two processes can share memory only if their identities are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HostIdentity {
-    /// The kernel's boot id: the same in every container of a machine.
+    /// The kernel's boot ID, equal in all containers of a machine.
     pub boot: String,
-    /// The network namespace, in which names of Unix sockets are known.
+    /// The network namespace, which is the scope of abstract Unix socket names.
     pub network: String,
-    /// The user.
+    /// The user ID.
     pub user: u32,
 }
 
 impl HostIdentity {
-    /// This process's host.
+    /// Return the identity of this process's host.
     pub fn here() -> HostIdentity {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let network = std::fs::read_link("/proc/self/ns/net").map(|path| path.display().to_string());
@@ -29,18 +29,18 @@ impl HostIdentity {
         }
     }
 
-    /// Whether both run on one machine, so that they compete for its cores.
+    /// Return whether both identities are on one machine, so that their processes compete for cores.
     pub fn shares_cores(&self, other: &HostIdentity) -> bool {
         self.boot == other.boot
     }
 }
 
-/// The name of this host.
+/// Return the name of this host.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The cores this process may use, affinity and container quota taken into account.
+/// Return the number of cores that this process may use, under its affinity and container quota.
 pub fn core_count() -> usize {
     std::thread::available_parallelism().map_or(1, |count| count.get())
 }

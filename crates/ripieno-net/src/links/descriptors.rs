@@ -1,4 +1,4 @@
-//! Passing descriptors to another process over a Unix socket.
+//! Passes descriptors to another process over a Unix socket.
 
 use rustix::io::Errno;
 use rustix::net::{
@@ -10,10 +10,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// At most so many descriptors go in one message.
+/// Limit of descriptors per message.
 const MAX_FDS: usize = 8;
 
-/// Sends `fds`, at most 8, with one byte of the stream. On a non-blocking socket `WouldBlock` means try again.
+/// Send `fds`, at most 8, with one byte of the stream. `WouldBlock` on a non-blocking socket means try again.
 pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     assert!((1..=MAX_FDS).contains(&fds.len()), "1 to 8 descriptors go in one message");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
@@ -24,7 +24,7 @@ pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives the `N` descriptors that one `send_fds` has sent.
+/// Receive the `N` descriptors of one `send_fds` call.
 pub fn receive_fds<const N: usize>(socket: &UnixStream) -> io::Result<[OwnedFd; N]> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -44,7 +44,7 @@ pub fn receive_fds<const N: usize>(socket: &UnixStream) -> io::Result<[OwnedFd; 
         ));
     }
     if message.flags.contains(ReturnFlags::CTRUNC) {
-        // The buffer holds all that a message can have, so this process may have no more.
+        // The buffer is large enough for any message, so this process has reached its limit of descriptors.
         return Err(Errno::MFILE.into());
     }
     fds.try_into().map_err(|fds: Vec<OwnedFd>| {

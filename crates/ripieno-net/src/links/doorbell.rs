@@ -1,13 +1,13 @@
-//! Doorbells: a rank sleeps at its doorbell, its peers ring it.
+//! Doorbells: a rank sleeps at its doorbell, and its peers ring it.
 //!
-//! A doorbell is an eventfd and a word `parked` in a page that peers map. The rank sets the word, fences, looks for
-//! work once more, and only then sleeps. A peer gives it work, fences, and reads the word: of the two fences one comes
-//! first, so either the rank finds the work or the peer sees the word. A peer pays a system call only for a rank that
+//! A doorbell is an eventfd and a word `parked` in a page that peers map. The rank sets the word, fences, checks for
+//! work once more, and only then sleeps. A peer stores work, fences, and reads the word. One of the two fences comes
+//! first, so either the rank finds the work or the peer sees the word. A peer makes a system call only for a rank that
 //! sleeps.
 //!
-//! A fence costs a peer some tens of nanoseconds per message, as it waits for its stores to leave the core. A rank that
-//! rarely sleeps can take that over ([`Doorbell::make_barriers`]): before it sleeps, it has the kernel make every core
-//! that runs a rank fence. Where the kernel cannot (membarrier(2) missing or forbidden), or one day does not, both
+//! A fence costs a peer some tens of nanoseconds per message, because it waits for its stores to leave the core. A rank
+//! that rarely sleeps can take over this cost with [`Doorbell::make_barriers`]. Before it sleeps, the kernel then
+//! executes a fence on every core that runs a rank. If membarrier(2) is missing, forbidden, or fails later, both sides
 //! fence themselves.
 
 use super::atomics::AtomicWord;
@@ -21,19 +21,19 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// The word of the page that is not 0 while the owner sleeps or is about to.
+/// Index of the word that is nonzero while the owner sleeps or is about to sleep.
 const PARKED: usize = 0;
-/// The word of the page that is not 0 if the owner makes barriers.
+/// Index of the word that is nonzero if the owner issues barriers for its peers.
 const BARRIERS: usize = 1;
 
 /// A rank's own doorbell.
 pub struct Doorbell {
     bell: Bell,
-    /// Memory that a sleep lends to the next; empty between them.
+    /// Memory that is reused by the next sleep; empty between sleeps.
     polled: Vec<PollFd<'static>>,
-    /// What the last sleep showed of each watch.
+    /// The events that the last sleep returned for each watched descriptor.
     shown: Vec<PollFlags>,
-    /// Known here, for a peer can write the page.
+    /// A private copy, because a peer can write the page.
     makes_barriers: bool,
 }
 
@@ -49,19 +49,19 @@ struct DoorbellMemory {
     page: Mapping,
 }
 
-/// A descriptor that a parked rank also waits for.
+/// A descriptor that also wakes a parked rank.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchedDescriptor<'a> {
-    /// What to watch, e.g. a socket.
+    /// The descriptor to watch, e.g. a socket.
     pub fd: BorrowedFd<'a>,
-    /// Wake when it can be read.
+    /// Wake when it is readable.
     pub readable: bool,
-    /// Wake when it can be written.
+    /// Wake when it is writable.
     pub writable: bool,
 }
 
 impl Doorbell {
-    /// A new doorbell.
+    /// Create a doorbell.
     pub fn new() -> io::Result<Self> {
         let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let page_fd = sealed_memfd("ripieno-doorbell", page_bytes())?;
@@ -69,19 +69,21 @@ impl Doorbell {
         Ok(Doorbell { bell, polled: Vec::new(), shown: Vec::new(), makes_barriers: false })
     }
 
-    /// From now on [`Self::prepare`] makes the peers' fences, where the kernel can: some microseconds for each sleep,
-    /// and an interrupt for every core that runs a rank. Called before any peer has the bell.
+    /// Let [`Self::prepare`] issue the peers' fences from now on, if the kernel supports it. Call before any peer has
+    /// the bell.
+    ///
+    /// Cost: some microseconds per sleep, and an interrupt on every core that runs a rank.
     pub fn make_barriers(&mut self) {
         self.makes_barriers = serves_barriers();
         self.bell.word(BARRIERS).store(self.makes_barriers.into(), Relaxed);
     }
 
-    /// A handle for whoever is to wake this rank.
+    /// Return a handle that wakes this rank.
     pub fn bell(&self) -> Bell {
         self.bell.clone()
     }
 
-    /// Says that the owner is about to sleep. It then looks for work once more and calls `wait` only if it found none.
+    /// Announce a sleep. The owner then checks for work once more and calls `wait` only if it found none.
     pub fn prepare(&mut self) {
         announce(self.bell.parked());
         if self.makes_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
@@ -89,15 +91,16 @@ impl Doorbell {
         }
     }
 
-    /// From now on peers fence. One that has not seen this yet may fail to ring, and the sleep lasts for its timeout.
+    /// Let peers fence from now on. A peer that has not seen the change may fail to ring; the sleep then ends at its
+    /// timeout.
     fn give_up_barriers(&mut self) {
         self.makes_barriers = false;
         self.bell.word(BARRIERS).store(0, Relaxed);
         AtomicU64::fence();
     }
 
-    /// Sleeps until the bell rings, a watched descriptor is ready or has failed, or `timeout` is over; says whether it
-    /// was woken (rarely without reason). [`Self::cancel`] is called next.
+    /// Sleep until the bell rings, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
+    /// the owner was woken (rarely spuriously). The owner must call [`Self::cancel`] next.
     pub fn wait<'a>(
         &mut self,
         watches: impl IntoIterator<Item = WatchedDescriptor<'a>>,
@@ -114,7 +117,7 @@ impl Doorbell {
         self.shown.clear();
         self.shown.extend(polled[1..].iter().map(PollFd::revents));
         polled.clear();
-        // Collected in place: the memory stays, though not the descriptors' lifetime.
+        // Collecting in place keeps the allocation but drops the descriptors' lifetime.
         self.polled = polled.into_iter().map(|_| unreachable!("it was cleared")).collect();
         match woken {
             Ok(count) => Ok(count > 0),
@@ -123,28 +126,28 @@ impl Doorbell {
         }
     }
 
-    /// Whether the last sleep showed that watch `index` has bytes, or its end, to read.
+    /// Return whether the last sleep found data, or an end, to read on watch `index`.
     pub fn showed_readable(&self, index: usize) -> bool {
         // An error is read like an end.
         self.shown[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Whether the last sleep showed that watch `index` has room to write, or refuses to.
+    /// Return whether the last sleep found watch `index` writable or failed.
     pub fn showed_writable(&self, index: usize) -> bool {
         self.shown[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Takes `prepare` back.
+    /// Cancel an announced sleep.
     pub fn cancel(&self) {
         if self.bell.parked().swap(0, Relaxed) == 0 {
-            // Somebody has rung. If the count is not there yet, the next sleep ends at once, which does no harm.
+            // A peer has rung. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
             let _ = rustix::io::read(&self.bell.shared.eventfd, &mut [0u8; 8]);
         }
     }
 }
 
 impl Bell {
-    /// The bell of a rank of another process, from the descriptors that came from it.
+    /// Create the bell of a rank of another process from the descriptors that it sent.
     pub fn from_fds(eventfd: OwnedFd, page_fd: OwnedFd) -> io::Result<Self> {
         if sealed_len(page_fd.as_fd())? < page_bytes() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's doorbell page is too small"));
@@ -153,26 +156,26 @@ impl Bell {
         Ok(Bell { shared: Arc::new(DoorbellMemory { eventfd, page_fd, page }) })
     }
 
-    /// The descriptors to send to a peer: what [`Self::from_fds`] takes.
+    /// Return the descriptors to send to a peer, for [`Self::from_fds`].
     pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
         [self.shared.eventfd.as_fd(), self.shared.page_fd.as_fd()]
     }
 
-    /// Wakes the owner if it sleeps or is about to. Whatever it is woken for was stored before.
+    /// Wake the owner if it sleeps or is about to sleep. The caller must store the work before.
     pub fn ring(&self) {
         AtomicU64::fence();
         self.ring_after_fence();
     }
 
-    /// Like `ring`, by a caller that has fenced since it stored what the owner is woken for.
+    /// Like `ring`, for a caller that has fenced since it stored the work.
     pub(super) fn ring_after_fence(&self) {
         if claim(self.parked()) {
-            // A count that is full also wakes, so an error here means nothing.
+            // A write to a full counter fails, but the counter wakes the owner anyway.
             let _ = rustix::io::write(&self.shared.eventfd, &1u64.to_ne_bytes());
         }
     }
 
-    /// Whether the owner makes the fences of those that ring.
+    /// Return whether the owner issues the fences of its peers.
     pub(super) fn makes_barriers(&self) -> bool {
         self.word(BARRIERS).load(Relaxed) != 0
     }
@@ -182,12 +185,12 @@ impl Bell {
     }
 
     fn word(&self, index: usize) -> &AtomicU64 {
-        // SAFETY: the page is mapped as long as `self`, aligned, and used through atomics only, by every process.
+        // SAFETY: The page is mapped as long as `self`, aligned, and every process accesses it through atomics only.
         unsafe { &self.shared.page.address().cast::<[AtomicU64; 2]>().as_ref()[index] }
     }
 }
 
-/// Whether the kernel can make the cores that run this process fence, at the wish of any process; registers for that.
+/// Return whether the kernel lets other processes trigger fences on the cores of this process, and register for it.
 pub(super) fn serves_barriers() -> bool {
     static REGISTERED: LazyLock<bool> =
         LazyLock::new(|| rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
@@ -203,15 +206,15 @@ impl<'a> WatchedDescriptor<'a> {
     }
 }
 
-/// The owner's half of the protocol; it looks for work afterwards.
+/// The owner's half of the protocol; the owner checks for work afterwards.
 pub(super) fn announce<W: AtomicWord>(parked: &W) {
-    // A swap, not a store: it follows the claim that it reads in the word's own order, so a peer that has claimed once
-    // cannot take its old claim for the newest value.
+    // A swap, not a store: it follows the claim that it reads in the word's modification order. A peer that has claimed
+    // once cannot take its old claim for the newest value.
     parked.swap(1, Relaxed);
     W::fence();
 }
 
-/// The peer's half, after the work is stored and fenced: whether it is this peer's part to wake the owner.
+/// The peer's half, after the work is stored and fenced. Return whether this peer must wake the owner.
 pub(super) fn claim<W: AtomicWord>(parked: &W) -> bool {
     parked.load(Relaxed) != 0 && parked.swap(0, Relaxed) != 0
 }

@@ -1,7 +1,7 @@
-//! Memory of a value that processes of a host share: one makes and fills it, others map it to read.
+//! Shared memory for a value: one process of a host creates and fills it, and other processes map it read-only.
 //!
-//! It is a sealed memfd, so it has no name and lives until the last of them lets go, however the others end. Or it is
-//! a file, which may be larger than the machine's memory; one with a name is not shared.
+//! The memory is a sealed memfd. It has no name and lives until the last process releases it, even if processes crash.
+//! It can also be a file, which may be larger than the machine's memory. A file with a name is not shared.
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
 use super::value_memory::CountedMemory;
@@ -15,24 +15,24 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where a file system reserves no room, zeros are written in pieces of this size.
+/// Zeros are written in pieces of this size if the file system cannot preallocate.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
-/// What moves to a file is written in pieces of this size.
+/// Bytes that move to a file are written in pieces of this size.
 const MOVED_BYTES: usize = 4 << 20;
 
-/// Memory of a value.
+/// The memory of a value.
 #[derive(Debug)]
 pub struct HostMemory {
     mapping: Mapping,
     backing: Mutex<Backing>,
-    /// How much of it can be read: all of it, unless somebody is filling it.
+    /// Length of the readable part: the whole memory, unless a [`Filler`] is filling it.
     ready_bytes: AtomicUsize,
-    /// Whether it was made here, and may be written.
+    /// Whether this process created the memory and may write it.
     is_own: bool,
     counted: Option<CountedMemory>,
 }
 
-/// Where the bytes lie. When they move, the descriptor keeps its number, for others know it.
+/// The location of the bytes. When they move, the descriptor keeps its number, because other processes use that number.
 #[derive(Debug)]
 struct Backing {
     fd: OwnedFd,
@@ -46,16 +46,16 @@ impl HostMemory {
         Ok(HostMemory { mapping, backing, ready_bytes: ready_bytes.into(), is_own, counted: None })
     }
 
-    /// `length_bytes` zero bytes; an error where the machine has no memory for them.
+    /// Create memory of `length_bytes` zero bytes, or fail if the machine has too little memory.
     pub fn new(length_bytes: usize) -> io::Result<HostMemory> {
         super::region::refuse_more_than_there_is(length_bytes)?;
-        // Nothing can be mapped of an empty file.
+        // An empty file cannot be mapped.
         let fd = sealed_memfd("ripieno-value", length_bytes.max(1))?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
         HostMemory::of(mapping, fd, length_bytes, true)
     }
 
-    /// A file of nobody else without a name, which has room for `length_bytes`.
+    /// Use an unnamed file that no other process has open, and extend it to `length_bytes`.
     pub(super) fn of_unnamed(file: impl Into<OwnedFd>, length_bytes: usize) -> io::Result<HostMemory> {
         let fd = file.into();
         rustix::fs::ftruncate(&fd, length_bytes.max(1) as u64)?;
@@ -70,8 +70,8 @@ impl HostMemory {
         self.counted.as_ref()
     }
 
-    /// Moves the bytes, which are written no more, to a file that has room for them. Whoever reads them here notices
-    /// nothing; who has mapped them elsewhere is to [follow](Store::follow).
+    /// Move the bytes to a file that has enough space. No thread may write them any more. Readers in this process are
+    /// not affected; processes that have mapped the memory must call [follow](Store::follow).
     pub(super) fn move_to(&self, file: impl AsFd) -> io::Result<()> {
         let file = file.as_fd();
         for (at, piece) in self.chunks(MOVED_BYTES).enumerate() {
@@ -81,7 +81,7 @@ impl HostMemory {
                 (at, piece) = (at + count, &piece[count..]);
             }
         }
-        // Pages that are on the disk cost the kernel nothing to take.
+        // The kernel reclaims pages that are on disk without further I/O.
         rustix::fs::fdatasync(file)?;
         self.show(file)?;
         let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
@@ -91,7 +91,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Takes the same bytes from another file.
+    /// Map the same bytes from another file.
     fn show(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let inode = rustix::fs::fstat(fd)?.st_ino;
         let mut backing = self.backing();
@@ -105,15 +105,15 @@ impl HostMemory {
         self.backing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A whole file, to read only. Nobody may make it shorter meanwhile.
+    /// Map a whole file read-only. No process may truncate it meanwhile.
     pub fn of_file(path: &Path) -> io::Result<HostMemory> {
         let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
         let length_bytes = file_bytes(&fd)?;
         HostMemory::of(Mapping::read_only(&fd, length_bytes.max(1))?, fd, length_bytes, false)
     }
 
-    /// A file of `length_bytes`, made if it is not there, and how long it was. Its bytes have room on the disk, so
-    /// that writing them never fails. It is written by one process at a time, where its file system has locks.
+    /// Open or create a file of `length_bytes`, and return its previous length. Disk space is allocated in advance, so
+    /// that writing never fails. A lock admits one writing process at a time, if the file system supports locks.
     pub fn in_file(path: &Path, length_bytes: usize) -> io::Result<(HostMemory, usize)> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -129,7 +129,7 @@ impl HostMemory {
         Ok((HostMemory::of(mapping, fd, length_bytes, true)?, old_bytes))
     }
 
-    /// Waits until what was written is on the disk.
+    /// Wait until all written bytes are on disk.
     pub fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.backing().fd)?)
     }
@@ -139,7 +139,7 @@ fn file_bytes(fd: impl AsFd) -> io::Result<usize> {
     usize::try_from(rustix::fs::fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW.into())
 }
 
-/// Makes a file of `old_bytes` as long as it is to be, with room for all of it.
+/// Extend a file of `old_bytes` to `length_bytes` and allocate disk space for all of it.
 pub(super) fn reserve(fd: impl AsFd, old_bytes: usize, length_bytes: usize) -> io::Result<()> {
     if length_bytes == 0 {
         return Ok(());
@@ -156,17 +156,18 @@ pub(super) fn reserve(fd: impl AsFd, old_bytes: usize, length_bytes: usize) -> i
     Ok(())
 }
 
-/// The file of another process, if it is this one and nobody can make it shorter than `length_bytes`.
+/// Open the file of another process, after checking its identity and that no process can truncate it below
+/// `length_bytes`.
 fn opened(place: MemoryPlace, length_bytes: usize) -> io::Result<OwnedFd> {
     let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
-    // Where processes are numbered apart, this may be another one.
+    // In another PID namespace the number may belong to another process.
     let status = rustix::fs::fstat(&fd)?;
     if status.st_ino != place.inode {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
     }
     let here_bytes = match sealed_len(fd.as_fd()) {
-        // A file of a disk has no seals; of one without a name only its maker has a hand on its length.
+        // Files on disk have no seals; only the creator of an unnamed file can change its length.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && status.st_nlink == 0 => {
             file_bytes(&fd)?
         }
@@ -202,8 +203,8 @@ impl Deref for HostMemory {
 
     fn deref(&self) -> &[u8] {
         let ready_bytes = self.ready_bytes.load(Ordering::Acquire);
-        // SAFETY: mapped as long as `self` and readable; whoever made it writes it no more once others know its place,
-        // and whoever fills it writes nothing before the end of what is ready.
+        // SAFETY: The mapping is readable and lives as long as `self`. The creator does not write it after other
+        // processes know its place. A filler writes nothing before the end of the ready part.
         unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), ready_bytes) }
     }
 }
@@ -211,12 +212,13 @@ impl Deref for HostMemory {
 impl DerefMut for HostMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
         assert!(self.is_own, "what another process has made is read only");
-        // SAFETY: mapped as long as `self`, readable and writable; others map it once it is written no more.
+        // SAFETY: The mapping is readable and writable and lives as long as `self`; others map it only after the last
+        // write.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), *self.ready_bytes.get_mut()) }
     }
 }
 
-/// Fills memory from its begin to its end, while others read what is there.
+/// Fills memory from the start to the end while other threads and processes read the ready part.
 #[derive(Debug)]
 pub struct Filler {
     memory: Arc<HostMemory>,
@@ -224,18 +226,18 @@ pub struct Filler {
 }
 
 impl Filler {
-    /// Fills memory that nobody has written to.
+    /// Start to fill memory that has not been written yet.
     pub fn new(mut memory: HostMemory) -> Filler {
         let length_bytes = std::mem::take(memory.ready_bytes.get_mut());
         Filler { memory: Arc::new(memory), length_bytes }
     }
 
-    /// What is filled.
+    /// Return the memory that is being filled.
     pub fn memory(&self) -> &Arc<HostMemory> {
         &self.memory
     }
 
-    /// Adds bytes. They are written by the kernel, which takes pages as it comes to them and need not clear them.
+    /// Append bytes. The kernel writes them, so it allocates pages on demand and need not clear them.
     pub fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let mut at = self.memory.len();
         assert!(bytes.len() <= self.length_bytes - at, "no more is filled than was asked for");
@@ -247,7 +249,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Leaves so many bytes zero.
+    /// Leave `count` bytes zero.
     pub fn skip(&mut self, count: usize) {
         let at = self.memory.len();
         assert!(count <= self.length_bytes - at, "no more is filled than was asked for");

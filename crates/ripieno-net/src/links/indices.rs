@@ -1,27 +1,29 @@
-//! The index protocol of a ring with one producer and one consumer, apart from its bytes.
+//! The index protocol of a ring with one producer and one consumer, independent of the ring's bytes.
 //!
-//! Indices count bytes since the start and never wrap; a byte's place is its index modulo the capacity, a power of two.
-//! The producer publishes on notes, a circle of cache lines, each used in turn: the index up to which bytes are there,
-//! and the bytes themselves if they are few, so that a short message moves one line between the cores. The consumer
-//! puts such bytes where they belong in the ring. A note is used again when the consumer has released what it told; the
-//! consumer's own line is read only when the producer cannot go on by what it last saw there. Nothing read from the
-//! shared words is believed unchecked: the peer may have crashed or be hostile.
+//! Indices count bytes since the start and never wrap. The position of a byte is its index modulo the capacity, a power
+//! of two. The producer publishes through slots, a circle of cache lines used in turn. A slot holds the index up to
+//! which bytes are available, and the bytes themselves if they fit, so a short message moves one cache line between
+//! cores. The consumer copies inline bytes to their position in the ring.
+//!
+//! The producer reuses a slot after the consumer has released the published bytes. It reads the consumer's line only
+//! when the last value it saw there does not suffice. All indices read from shared memory are validated, because the
+//! peer may have crashed or be hostile.
 
 use super::atomics::AtomicWord;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Set in an index by the side that closes; the rest of the word is its last index.
+/// Set in an index by the side that closes; the other bits are its last index.
 const CLOSED: u64 = 1 << 63;
-/// Set in a note's index when the bytes are in the note.
+/// Set in a slot's index if the slot contains the bytes.
 const INLINE: u64 = 1 << 62;
-/// Set in a note's index when the note tells of a loan, which counts as one byte.
+/// Set in a slot's index if the slot describes a zero-copy send, which counts as one byte.
 const LOAN: u64 = 1 << 61;
 
-/// Notes of a ring: so many publications, less one, may be ahead of the consumer.
+/// Number of slots of a ring. Up to `NOTE_COUNT - 1` publications may be ahead of the consumer.
 pub const NOTE_COUNT: usize = 64;
 
-/// The words of one ring, in shared memory. Lines written by one side are 128 bytes from those of the other: x86
-/// prefetches lines in pairs, some arm64 have lines of that size.
+/// The words of one ring, in shared memory. Lines written by different sides are 128 bytes apart, because x86
+/// prefetches lines in pairs and some arm64 CPUs have lines of that size.
 #[repr(C)]
 pub struct Indices<W: AtomicWord, const NOTES: usize = NOTE_COUNT> {
     notes: [InlineSlot<W>; NOTES],
@@ -31,50 +33,50 @@ pub struct Indices<W: AtomicWord, const NOTES: usize = NOTE_COUNT> {
     consumer: IndexLine<W>,
 }
 
-/// A descriptor of the producer, and what became of the consumer's try to read there.
+/// A descriptor of the producer, and the result of the consumer's attempt to read its memory.
 #[repr(C)]
 #[cfg_attr(test, derive(Default))]
 pub(super) struct ReadAttempt<W> {
-    /// Plus 1.
+    /// The descriptor plus 1.
     pub descriptor: W,
-    /// What is to be read there.
+    /// The value that the consumer must read there.
     pub value: W,
-    /// Not 0 once the consumer has read it.
+    /// Nonzero once the consumer has read it.
     pub welcome: W,
 }
 
-/// What a note told, of its own memory.
+/// The content of a slot's inline memory.
 pub(super) enum NoteResult {
-    /// So many bytes that belong at this offset of the ring.
+    /// Offset in the ring and count of the inline bytes.
     Bytes(usize, usize),
-    /// A loan at this index of the stream.
+    /// A zero-copy send at this index of the stream.
     Loan(u64),
 }
 
-/// One publication: a line of the cache.
+/// One publication, in one cache line.
 #[repr(C, align(64))]
 struct InlineSlot<W: AtomicWord> {
-    /// Bytes published so far, with [`CLOSED`] or [`INLINE`].
+    /// Bytes published so far, with the flags [`CLOSED`], [`INLINE`] or [`LOAN`].
     tail: W,
-    /// The last of them, if [`INLINE`].
+    /// The last of these bytes, if [`INLINE`].
     bytes: W::Inline,
 }
 
 #[repr(C, align(128))]
 struct IndexLine<T>(T);
 
-/// Why a ring carries nothing any more.
+/// The reason why a ring is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingBroken {
-    /// The other side has closed it.
+    /// The other side has closed the ring.
     Closed,
-    /// The other side's index is one that the protocol cannot give.
+    /// The other side's index is impossible under the protocol.
     Corrupt {
         /// The index found.
         found: u64,
-        /// The least index possible.
+        /// The least possible index.
         least: u64,
-        /// The greatest index possible.
+        /// The greatest possible index.
         greatest: u64,
     },
 }
@@ -86,9 +88,9 @@ pub struct Producer<const NOTES: usize = NOTE_COUNT> {
     published: u64,
     head_seen: u64,
     starved: bool,
-    /// The note of the next publication.
+    /// The slot of the next publication.
     next: usize,
-    /// What each note has told.
+    /// The index that was published in each slot.
     told: [u64; NOTES],
 }
 
@@ -98,19 +100,19 @@ pub struct Consumer<const NOTES: usize = NOTE_COUNT> {
     head: u64,
     tail_seen: u64,
     closed: bool,
-    /// The note of the next publication.
+    /// The slot of the next publication.
     next: usize,
 }
 
 impl<W: AtomicWord, const NOTES: usize> Indices<W, NOTES> {
-    /// How the consumer finds out whether it can map the producer's memory.
+    /// Return the words with which the consumer tests whether it can read the producer's memory.
     pub(super) fn visit(&self) -> &ReadAttempt<W> {
         &self.visit.0
     }
 }
 
 impl<const NOTES: usize> Producer<NOTES> {
-    /// The producer of an empty ring of `capacity` bytes, a power of two.
+    /// Create the producer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
         Producer {
@@ -124,8 +126,8 @@ impl<const NOTES: usize> Producer<NOTES> {
         }
     }
 
-    /// Bytes that may be written at [`Self::offset`] and published; the consumer's index is looked at if fewer than
-    /// `wanted` are known to be free.
+    /// Return the number of bytes that may be written at [`Self::offset`] and published. The consumer's index is read
+    /// only if fewer than `wanted` bytes are known to be free.
     pub fn room<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, wanted: usize) -> Result<usize, RingBroken> {
         let free = self.free();
         if free >= wanted {
@@ -137,21 +139,22 @@ impl<const NOTES: usize> Producer<NOTES> {
         }
     }
 
-    /// The index that the consumer has come to. Closed only when that is below `least` and will not be reached.
+    /// Return the consumer's index. Fails with `Closed` only if the index is below `least` and will never reach it.
     pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, least: u64) -> Result<u64, RingBroken> {
         let is_closed = self.look(shared)?;
         if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
-    /// Looks at the consumer's index; whether it has closed.
+    /// Read the consumer's index; return whether the consumer has closed.
     fn look<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) -> Result<bool, RingBroken> {
-        // Acquire: the consumer's reads of these bytes and notes come before our overwriting them.
+        // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
         let word = shared.consumer.0.load(Acquire);
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
         Ok(word & CLOSED != 0)
     }
 
-    /// Bytes known to be free, none without two free notes: one stays for the close.
+    /// Return the number of bytes known to be free. It is 0 without two free slots, because one stays reserved for the
+    /// close.
     fn free(&self) -> usize {
         match self.has_notes(1) {
             true => (self.capacity - (self.tail - self.head_seen)) as usize,
@@ -159,36 +162,36 @@ impl<const NOTES: usize> Producer<NOTES> {
         }
     }
 
-    /// Whether `count` notes are known to be free, and one more for the close.
+    /// Return whether `count` slots are known to be free, plus one for the close.
     pub fn has_notes(&self, count: usize) -> bool {
         self.told[(self.next + count) % NOTES] <= self.head_seen
     }
 
-    /// Where the next byte goes.
+    /// Return the ring offset of the next byte to write.
     pub fn offset(&self) -> usize {
         (self.tail & (self.capacity - 1)) as usize
     }
 
-    /// Notes that `count` bytes were written; the consumer does not see them yet.
+    /// Record that `count` bytes were written; the consumer does not see them yet.
     pub fn advance(&mut self, count: usize) {
         self.tail += count as u64;
         debug_assert!(self.tail - self.head_seen <= self.capacity, "no more is written than there is room");
     }
 
-    /// Bytes written and not yet published.
+    /// Return the number of bytes written and not yet published.
     pub fn unpublished(&self) -> usize {
         (self.tail - self.published) as usize
     }
 
-    /// Shows the consumer all that was written.
+    /// Publish all written bytes to the consumer.
     pub fn publish<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         if self.tail != self.published {
             self.tell(shared, 0);
         }
     }
 
-    /// Publishes `count` bytes that `write` puts into a note instead of the ring. There is room for them, they fit a
-    /// note, and all before them is published.
+    /// Publish `count` bytes that `write` puts into a slot instead of the ring. The ring has space for them, they fit a
+    /// slot, and all earlier bytes are published.
     pub fn publish_inline<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, NOTES>,
@@ -201,8 +204,8 @@ impl<const NOTES: usize> Producer<NOTES> {
         self.tell(shared, INLINE);
     }
 
-    /// Publishes a loan that `write` describes in a note, and returns the index that the consumer passes to return it.
-    /// There is room for a byte, and all before is published.
+    /// Publish a zero-copy send that `write` describes in a slot, and return the index that the consumer passes to
+    /// complete it. The ring has space for one byte, and all earlier bytes are published.
     pub fn publish_loan<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, write: impl FnOnce(&W::Inline)) -> u64 {
         debug_assert!(self.unpublished() == 0, "a note tells of one thing");
         write(&shared.notes[self.next].bytes);
@@ -211,10 +214,10 @@ impl<const NOTES: usize> Producer<NOTES> {
         self.tail
     }
 
-    /// Says that what is lent must not be believed any more.
+    /// Mark all zero-copy sends as invalid.
     pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) {
         shared.recalled.0.store(1, Relaxed);
-        // What happens to the memory now comes after.
+        // Later changes of the memory are ordered after the mark.
         W::fence();
     }
 
@@ -223,11 +226,11 @@ impl<const NOTES: usize> Producer<NOTES> {
         self.told[self.next] = self.tail;
         shared.notes[self.next].tail.store(self.tail | flags, Release);
         self.next = (self.next + 1) % NOTES;
-        // Not the next one: the consumer looks at that.
+        // Not the next line, because the consumer polls it.
         shared.notes[(self.next + 1) % NOTES].tail.fetch(true);
     }
 
-    /// Tells the consumer whether this side waits for room.
+    /// Notify the consumer whether this side waits for free space.
     pub fn set_starved<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, starved: bool) {
         if self.starved != starved {
             self.starved = starved;
@@ -235,22 +238,22 @@ impl<const NOTES: usize> Producer<NOTES> {
         }
     }
 
-    /// Publishes and says that nothing more comes.
+    /// Publish all written bytes and mark the stream as ended.
     pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         self.tell(shared, CLOSED);
     }
 }
 
 impl<const NOTES: usize> Consumer<NOTES> {
-    /// The consumer of an empty ring of `capacity` bytes, a power of two.
+    /// Create the consumer of an empty ring of `capacity` bytes, a power of two.
     pub fn new(capacity: usize) -> Self {
         assert!(capacity.is_power_of_two(), "a ring's capacity is a power of two");
         Consumer { capacity: capacity as u64, head: 0, tail_seen: 0, closed: false, next: 0 }
     }
 
-    /// Bytes that may be read at [`Self::offset`]; notes are looked at while fewer than `least` are known. `take` takes
-    /// what a note holds: bytes for the ring, or a loan. Closed only when fewer than `least` are left and no more can
-    /// come.
+    /// Return the number of bytes that may be read at [`Self::offset`]. Slots are read while fewer than `least` bytes
+    /// are known. `take` receives the content of a slot: bytes for the ring, or a zero-copy send. Fails with `Closed`
+    /// only if fewer than `least` bytes are left and no more can arrive.
     pub fn arrived<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, NOTES>,
@@ -262,7 +265,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
                 return Err(RingBroken::Closed);
             }
             let note = &shared.notes[self.next];
-            // Acquire: the producer's writes of these bytes come before our reading them.
+            // Acquire: the producer's writes of these bytes happen before they are read here.
             let word = note.tail.load(Acquire);
             let tail = word & !(CLOSED | INLINE | LOAN);
             if word & CLOSED != 0 {
@@ -270,7 +273,7 @@ impl<const NOTES: usize> Consumer<NOTES> {
                 self.closed = true;
                 continue;
             }
-            // The note still tells what it did when it was last used.
+            // The slot still contains its previous publication.
             if tail <= self.tail_seen {
                 break;
             }
@@ -291,17 +294,18 @@ impl<const NOTES: usize> Consumer<NOTES> {
         Ok((self.tail_seen - self.head) as usize)
     }
 
-    /// The note that holds the next `count` bytes and no others, once it is there, if all before it has been taken.
+    /// Return the slot that contains exactly the next `count` bytes, if it is published and all earlier bytes are
+    /// consumed.
     #[inline]
     pub fn noted<'a, W: AtomicWord>(&self, shared: &'a Indices<W, NOTES>, count: usize) -> Option<&'a W::Inline> {
         let note = &shared.notes[self.next];
         let is_next = self.tail_seen == self.head && count <= W::INLINE_BYTES;
-        // Acquire: the producer's writes of these bytes come before our reading them.
+        // Acquire: the producer's writes of these bytes happen before they are read here.
         let is_there = is_next && note.tail.load(Acquire) == (self.head + count as u64) | INLINE;
         is_there.then_some(&note.bytes)
     }
 
-    /// Takes the `count` bytes that a note [held](Self::noted), without putting them into the ring.
+    /// Consume the `count` bytes that a slot [held](Self::noted), without copying them to the ring.
     #[inline]
     pub fn take_noted<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
         debug_assert!(self.noted(shared, count).is_some(), "a note is taken as it was shown");
@@ -309,24 +313,24 @@ impl<const NOTES: usize> Consumer<NOTES> {
         self.turn(shared);
     }
 
-    /// Goes on to the next note.
+    /// Move to the next slot.
     #[inline]
     fn turn<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         self.next = (self.next + 1) % NOTES;
         shared.notes[self.next].tail.fetch(false);
     }
 
-    /// Where the next byte is.
+    /// Return the ring offset of the next byte to read.
     pub fn offset(&self) -> usize {
         self.place(self.head)
     }
 
-    /// Whether all that is known to be there has been taken.
+    /// Return whether all bytes known to have arrived are consumed.
     pub fn is_drained(&self) -> bool {
         self.tail_seen == self.head
     }
 
-    /// The index of the next byte.
+    /// Return the index of the next byte.
     pub fn head(&self) -> u64 {
         self.head
     }
@@ -335,25 +339,25 @@ impl<const NOTES: usize> Consumer<NOTES> {
         (index & (self.capacity - 1)) as usize
     }
 
-    /// Gives the first `count` bytes back to the producer. They are not read afterwards.
+    /// Release the first `count` bytes to the producer. They are not read afterwards.
     pub fn release<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>, count: usize) {
         self.head += count as u64;
         assert!(self.head <= self.tail_seen, "no more is taken than has arrived");
         shared.consumer.0.store(self.head, Release);
     }
 
-    /// Whether the producer waits for room. Asked after a fence that follows [`Self::release`].
+    /// Return whether the producer waits for free space. Requires a fence after [`Self::release`].
     pub fn producer_is_starved<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
         shared.starved.0.load(Relaxed) != 0
     }
 
-    /// Whether what the producer has lent must not be believed. Asked after the bytes were read.
+    /// Return whether the producer has invalidated its zero-copy sends. Call after the bytes were read.
     pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, NOTES>) -> bool {
         W::fence();
         shared.recalled.0.load(Relaxed) != 0
     }
 
-    /// Says that nothing more will be taken.
+    /// Mark that the consumer takes no more bytes.
     pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, NOTES>) {
         shared.consumer.0.store(self.head | CLOSED, Release);
     }

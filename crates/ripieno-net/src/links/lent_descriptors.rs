@@ -1,10 +1,12 @@
-//! Loans: bytes that stay with their sender until the receiver has read them where they are.
+//! Zero-copy sends: the bytes stay with the sender, and the receiver reads them in place.
 //!
-//! A loan travels as a note and takes one byte of the ring's indices, which the borrower releases when it has read all:
-//! that returns the loan. Its bytes lie in a [`super::Region`] of the lender, which the borrower maps when it first
-//! meets it, to read only, out of the lender's open files. The kernel may refuse that to one process of another, so the
-//! borrower tries at the start, and says so, before anything is lent. Copying from other memory by process_vm_readv(2)
-//! takes more processor time than two copies through a ring that stays in the caches, so such memory is not lent.
+//! A zero-copy send occupies a slot and one byte of the ring's indices. The reader releases that byte when it has read
+//! everything, which completes the send. The bytes lie in a [`super::Region`] of the sender. The reader maps the region
+//! read-only on first use, through the sender's open files in `/proc`. The kernel may refuse that access, so the reader
+//! tries it at the start and reports the result before the first zero-copy send.
+//!
+//! Copying from other memory with process_vm_readv(2) takes more CPU time than two copies through a ring that stays in
+//! the caches. Such memory is therefore sent through the ring.
 
 use super::indices::ReadAttempt;
 use super::memory::{Mapping, sealed_len};
@@ -16,21 +18,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// Regions of a lender that stay mapped.
+/// Limit of a sender's regions that stay mapped.
 const MAX_MAPPED: usize = 32;
 
-/// What the note of a loan tells.
+/// The content of a zero-copy slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LentDescriptor {
     length_bytes: u64,
-    /// Of the region.
+    /// The number of the region.
     number: u64,
     fd: u64,
     offset: u64,
 }
 
 impl LentDescriptor {
-    /// The loan of `length_bytes` at `place`, as words of a note.
+    /// Encode a zero-copy send of `length_bytes` at `place` as the words of a slot.
     pub fn words(place: RegionOffset, length_bytes: usize) -> [u64; 7] {
         [length_bytes as u64, place.number, place.fd as u64, place.offset as u64, 0, 0, 0]
     }
@@ -40,10 +42,10 @@ impl LentDescriptor {
     }
 }
 
-/// What has been lent and not returned.
+/// Zero-copy sends that are not completed.
 #[derive(Default)]
 pub(super) struct Lent {
-    /// The index that the borrower's passes when it returns the loan, and the bytes.
+    /// For each send: the reader's index that completes it, and the byte count.
     loans: VecDeque<(u64, usize)>,
     bytes: usize,
 }
@@ -54,7 +56,7 @@ impl Lent {
         self.bytes += length_bytes;
     }
 
-    /// Notes that the borrower has come to index `head`.
+    /// Complete the sends up to the reader's index `head`.
     pub fn note(&mut self, head: u64) {
         while let Some(&(_, length_bytes)) = self.loans.front().filter(|(index, _)| *index <= head) {
             self.bytes -= length_bytes;
@@ -62,18 +64,18 @@ impl Lent {
         }
     }
 
-    /// The index that the borrower's passes when it returns the last loan.
+    /// Return the reader's index that completes the last send.
     pub fn last(&self) -> u64 {
         self.loans.back().map_or(0, |(index, _)| *index)
     }
 
-    /// Bytes that are still lent.
+    /// Return the number of bytes in open zero-copy sends.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Shows the peer where to try whether it can map this process's regions.
+/// Publish a descriptor that lets the peer test whether it can map this process's regions.
 pub(super) fn invite(visit: &ReadAttempt<AtomicU64>) -> io::Result<()> {
     let (fd, value) = token()?;
     visit.value.store(value, Release);
@@ -81,19 +83,20 @@ pub(super) fn invite(visit: &ReadAttempt<AtomicU64>) -> io::Result<()> {
     Ok(())
 }
 
-/// What the peer has lent to this end.
+/// Zero-copy sends of the peer that this end has not consumed.
 pub(super) struct LentSpan {
     /// The peer's process, if its regions can be mapped.
     pid: Option<i32>,
-    /// Loans and the index in the stream where each stands.
+    /// Descriptors with their index in the stream.
     loans: VecDeque<(u64, LentDescriptor)>,
-    /// Bytes of the first that were taken.
+    /// Bytes consumed of the first one.
     taken: usize,
     mapped: VecDeque<(u64, Mapping)>,
 }
 
 impl LentSpan {
-    /// Tries to map what the process `pid` shows in `visit`; without one the peer is told not to lend.
+    /// Test whether the memory that process `pid` publishes in `visit` can be mapped. If not, the peer never sends
+    /// zero-copy.
     pub fn of(pid: Option<i32>, visit: &ReadAttempt<AtomicU64>) -> LentSpan {
         let (descriptor, value) = (visit.descriptor.load(Acquire), visit.value.load(Acquire));
         let seen = pid.zip(descriptor.checked_sub(1)).map(|(pid, fd)| {
@@ -110,12 +113,12 @@ impl LentSpan {
         self.loans.push_back((index, loan));
     }
 
-    /// Where in the stream the first loan stands.
+    /// Return the index of the first zero-copy send in the stream.
     pub fn index(&self) -> Option<u64> {
         self.loans.front().map(|(index, _)| *index)
     }
 
-    /// The bytes of the first loan that were not taken, where the peer has them.
+    /// Return the unconsumed bytes of the first zero-copy send, in the peer's memory.
     pub fn peek(&mut self) -> io::Result<&[u8]> {
         let (_, loan) = *self.loans.front().expect("a loan stands at the front");
         if self.mapped.iter().all(|(number, _)| *number != loan.number) {
@@ -127,27 +130,27 @@ impl LentSpan {
         if !is_within || loan.length_bytes == 0 {
             return Err(invalid("the peer lent nothing, or more than its region holds"));
         }
-        // SAFETY: within the mapping, which stays as long as `self` and cannot shrink. The peer leaves the bytes alone
-        // until the loan is returned; a hostile one that does not gives us other bytes, which it could have sent
-        // anyway.
+        // SAFETY: The range lies within the mapping, which lives as long as `self` and cannot shrink. The peer leaves
+        // the bytes alone until the send is completed. A hostile peer can change the bytes, but it could have sent
+        // those bytes anyway.
         Ok(unsafe {
             let start = mapping.address().as_ptr().add(loan.offset as usize + self.taken);
             std::slice::from_raw_parts(start, loan.length_bytes as usize - self.taken)
         })
     }
 
-    /// Takes `count` bytes of the first loan.
+    /// Consume `count` bytes of the first zero-copy send.
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.left(), "no more is taken than was lent");
         self.taken += count;
     }
 
-    /// Bytes of the first loan that were not taken.
+    /// Return the number of unconsumed bytes of the first zero-copy send.
     pub fn left(&self) -> usize {
         self.loans.front().map_or(0, |(_, loan)| loan.length_bytes as usize - self.taken)
     }
 
-    /// Forgets the first loan, all of which was taken.
+    /// Remove the first zero-copy send, which is fully consumed.
     pub fn end_first(&mut self) {
         self.loans.pop_front();
         self.taken = 0;
@@ -165,7 +168,7 @@ impl LentSpan {
     }
 }
 
-/// Opens an open file of another process, to read only.
+/// Open an open file of another process read-only.
 fn open(pid: i32, fd: u64) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     Ok(rustix::fs::open(format!("/proc/{pid}/fd/{fd}"), flags, Mode::empty())?)

@@ -1,8 +1,8 @@
 //! Memory shared through file descriptors: a sealed memfd, mapped once or mirrored.
 //!
-//! A mirrored mapping shows the same pages twice, one after the other, so a span of a ring that wraps is contiguous.
-//! The memfd has no name and is freed with its last user, however that ends; it is sealed against shrinking, so no peer
-//! can make an access fault.
+//! A mirrored mapping maps the same pages twice in a row, so a span of a ring that wraps is contiguous. The memfd has
+//! no name and is freed with its last user, even after a crash. It is sealed against shrinking, so no peer can cause an
+//! access to fault.
 
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{MapFlags, ProtFlags};
@@ -13,12 +13,12 @@ use std::ptr::{NonNull, null_mut};
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// The size of a page of this machine.
+/// Return the page size of this machine.
 pub fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// A sealed memfd of `len` zero bytes.
+/// Create a sealed memfd of `len` zero bytes.
 pub fn sealed_memfd(name: &str, len: usize) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&fd, len as u64)?;
@@ -26,7 +26,7 @@ pub fn sealed_memfd(name: &str, len: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The size of a memfd that came from a peer; an error if the peer could still shrink it.
+/// Return the size of a memfd that a peer sent, or an error if the peer could still shrink it.
 pub fn sealed_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     let seals = rustix::fs::fcntl_get_seals(fd)?;
     if !seals.contains(SealFlags::SHRINK) {
@@ -36,27 +36,27 @@ pub fn sealed_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(len).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "shared memory of impossible size"))
 }
 
-/// A mapped piece of shared memory, zero when it is new, writable by every process that maps it.
+/// A mapped piece of shared memory, initially zero, writable by every process that maps it.
 #[derive(Debug)]
 pub struct Mapping {
     address: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; what is done through its address is the user's to justify.
+// SAFETY: A mapping belongs to the process, not to a thread. Users of its address must justify their accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `len` bytes of `fd` from `offset`; both are multiples of the page size and lie within the file.
+    /// Map `len` bytes of `fd` from `offset`; both are multiples of the page size and lie within the file.
     pub fn plain(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         let mapping = Self::reserve(len)?;
         mapping.place(0, fd.as_fd(), offset, len)?;
         Ok(mapping)
     }
 
-    /// Maps `len` bytes of `fd` from `offset` twice in a row.
+    /// Map `len` bytes of `fd` from `offset` twice in a row.
     pub fn mirrored(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         let mapping = Self::reserve(2 * len)?;
         mapping.place(0, fd.as_fd(), offset, len)?;
@@ -64,18 +64,18 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps the first `len` bytes of `fd`, to read only.
+    /// Map the first `len` bytes of `fd` read-only.
     pub fn read_only(fd: impl AsFd, len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory in use.
+        // SAFETY: A new mapping at an address that the kernel chooses; it touches no memory in use.
         let address = unsafe { rustix::mm::mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd.as_fd(), 0)? };
         Ok(Mapping { address: NonNull::new(address.cast()).expect("the kernel maps nothing at 0"), len })
     }
 
-    /// Shows the first bytes of `fd` at the same addresses, to read only. They are those that stand there already, so
-    /// whoever reads them meanwhile sees no other.
+    /// Map the first bytes of `fd` read-only at the same addresses. They must equal the present bytes, so concurrent
+    /// readers see no change.
     pub fn replace(&self, fd: impl AsFd) -> io::Result<()> {
-        // SAFETY: the range is ours since `reserve`, and holds the same bytes before and after; the kernel changes it
-        // at once for all threads.
+        // SAFETY: The range is ours since `reserve`, and holds the same bytes before and after. The kernel replaces it
+        // atomically for all threads.
         unsafe {
             let flags = MapFlags::SHARED | MapFlags::FIXED;
             rustix::mm::mmap(self.address.as_ptr().cast(), self.len, ProtFlags::READ, flags, fd.as_fd(), 0)?;
@@ -83,18 +83,18 @@ impl Mapping {
         Ok(())
     }
 
-    /// How many bytes.
+    /// Return the length in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The first byte.
+    /// Return the address of the first byte.
     pub fn address(&self) -> NonNull<u8> {
         self.address
     }
 
     fn reserve(len: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice; it touches no memory in use.
+        // SAFETY: A new mapping at an address that the kernel chooses; it touches no memory in use.
         let address = unsafe {
             rustix::mm::mmap_anonymous(null_mut(), len, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE)?
         };
@@ -115,7 +115,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is ours since `reserve`, and whoever holds pointers into it also holds this value.
+        // SAFETY: The range is ours since `reserve`, and holders of pointers into it also hold this value.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }

@@ -1,8 +1,8 @@
-//! Links: how bytes get from one rank to another.
+//! Links carry bytes from one rank to another.
 //!
-//! Threads of a process and processes of a host share a [`RingLink`]: a byte ring in each direction, in memory that
-//! both map. Hosts share a [`TcpLink`]. A rank that has nothing to do sleeps at its [`Doorbell`]; its peers hold the
-//! [`Bell`] and wake it.
+//! Threads of a process and processes of a host use a [`RingLink`]: a byte ring in each direction, in memory that both
+//! map. Different hosts use a [`TcpLink`]. An idle rank sleeps at its [`Doorbell`]; its peers hold the [`Bell`] and
+//! wake it.
 
 mod atomics;
 mod descriptors;

@@ -1,5 +1,5 @@
-//! The shared-memory protocols under a model checker: every interleaving of two threads, and every value that a weakly
-//! ordered machine may show them.
+//! Model-checks the shared-memory protocols: all interleavings of two threads, and all values that a weakly ordered
+//! memory may return.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{announce, claim};
@@ -30,10 +30,10 @@ impl AtomicWord for AtomicU64 {
     }
 }
 
-/// Two messages may be on their way, then the notes go round.
+/// Two messages may be in flight before the slots wrap around.
 const NOTES: usize = 3;
 
-/// A ring whose every byte tells the checker when it is read or written, and one doorbell.
+/// A ring that reports every read and write of its bytes to the checker, and one doorbell.
 struct ModelRing<const CAPACITY: usize> {
     indices: Indices<AtomicU64, NOTES>,
     bytes: [UnsafeCell<u8>; CAPACITY],
@@ -53,17 +53,17 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
         })
     }
 
-    /// Sends odd bytes in a note, even ones through the ring.
+    /// Send odd bytes in a slot, even bytes through the ring.
     fn send(&self, producer: &mut Producer<NOTES>, byte: u8) -> bool {
         if producer.room(&self.indices, 1).unwrap() == 0 {
             return false;
         }
         if byte % 2 == 1 {
-            // SAFETY: loom checks that nobody else has the note.
+            // SAFETY: loom checks that no other thread accesses the slot.
             producer.publish_inline(&self.indices, 1, |note| note.with_mut(|place| unsafe { *place = byte }));
             return true;
         }
-        // SAFETY: loom checks that nobody else has the byte.
+        // SAFETY: loom checks that no other thread accesses the byte.
         self.bytes[producer.offset()].with_mut(|place| unsafe { *place = byte });
         producer.advance(1);
         producer.publish(&self.indices);
@@ -73,23 +73,23 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
     fn receive(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
         let arrived = consumer.arrived(&self.indices, 1, |note, told| {
             let NoteResult::Bytes(offset, _) = told else { panic!("nothing is lent") };
-            // SAFETY: loom checks that nobody else has the note or the byte.
+            // SAFETY: loom checks that no other thread accesses the slot or the byte.
             let byte = note.with(|place| unsafe { *place });
             self.bytes[offset].with_mut(|place| unsafe { *place = byte });
         });
         if arrived.unwrap() == 0 {
             return None;
         }
-        // SAFETY: loom checks that nobody else has the byte.
+        // SAFETY: loom checks that no other thread accesses the byte.
         let byte = self.bytes[consumer.offset()].with(|place| unsafe { *place });
         consumer.release(&self.indices, 1);
         Some(byte)
     }
 
-    /// Takes what a note holds from there, and all else through the ring.
+    /// Receive inline bytes from their slot, and all other bytes through the ring.
     fn receive_noted(&self, consumer: &mut Consumer<NOTES>) -> Option<u8> {
         let Some(note) = consumer.noted(&self.indices, 1) else { return self.receive(consumer) };
-        // SAFETY: loom checks that nobody else has the note.
+        // SAFETY: loom checks that no other thread accesses the slot.
         let byte = note.with(|place| unsafe { *place });
         consumer.take_noted(&self.indices, 1);
         consumer.release(&self.indices, 1);
@@ -103,7 +103,7 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
         }
     }
 
-    /// Tries, parks and tries again, as the executor does. The checker reports a wake-up that is lost as a deadlock.
+    /// Try, park and try again, as the executor does. The checker reports a lost wake-up as a deadlock.
     fn until<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> T {
         loop {
             if let Some(done) = attempt() {

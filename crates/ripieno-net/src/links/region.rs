@@ -1,9 +1,9 @@
-//! Regions: memory for arrays that peers of this host can map.
+//! Regions: memory for arrays that peers on this host can map.
 //!
-//! A region is a sealed memfd: it has no name and is gone with its process, however that ends. What is lent from a
-//! region is read by the peer where it is. A region that is dropped gives its pages back at once, also where a peer
-//! still has it mapped. A forked child shares regions with its parent, as it does all shared memory; only the maker's
-//! drop takes pages.
+//! A region is a sealed memfd: it has no name and disappears with its process, even after a crash. Peers read zero-copy
+//! sends from a region in place. Dropping a region frees its pages immediately, even if a peer still has it mapped. A
+//! forked child shares regions with its parent, like all shared memory; only a drop in the creating process frees
+//! pages.
 
 use super::memory::{Mapping, page_bytes, sealed_memfd};
 use rustix::fs::FallocateFlags;
@@ -15,7 +15,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// A process has at most so many regions, for each holds a descriptor.
+/// Limit of regions per process, because each region holds a descriptor.
 const MAX_REGIONS: usize = 256;
 
 /// Memory that peers can map.
@@ -23,14 +23,14 @@ const MAX_REGIONS: usize = 256;
 pub struct Region {
     mapping: Mapping,
     fd: OwnedFd,
-    /// That made it.
+    /// The process that created it.
     process: u32,
 }
 
-/// Where bytes lie in a region of their process.
+/// A position in a region of its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RegionOffset {
-    /// Unlike a descriptor's, never given twice.
+    /// The number of the region. Unlike a descriptor, it is never reused.
     pub number: u64,
     pub fd: RawFd,
     pub offset: usize,
@@ -46,8 +46,8 @@ struct KnownRegion {
 }
 
 impl Region {
-    /// A region of at least `length_bytes` zero bytes, whole pages; `None` where the process has as many regions as it
-    /// may. More than the machine could ever fill is out of memory.
+    /// Create a region of at least `length_bytes` zero bytes, in whole pages. Return `None` if the process has reached
+    /// its limit of regions. A size beyond the machine's memory is an out-of-memory error.
     pub fn new(length_bytes: usize) -> io::Result<Option<Region>> {
         static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
         if REGIONS.read().unwrap_or_else(PoisonError::into_inner).len() >= MAX_REGIONS {
@@ -58,7 +58,7 @@ impl Region {
         refuse_more_than_there_is(length_bytes)?;
         let fd = sealed_memfd("ripieno-region", length_bytes)?;
         let mapping = Mapping::plain(&fd, 0, length_bytes)?;
-        // SAFETY: advice on our own mapping, which changes no content. Large pages are a matter of speed only.
+        // SAFETY: Advice on our own mapping changes no content. Huge pages only affect speed.
         let _ = unsafe { rustix::mm::madvise(mapping.address().as_ptr().cast(), length_bytes, Advice::LinuxHugepage) };
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let known = KnownRegion { length_bytes, number, fd: fd.as_raw_fd() };
@@ -67,7 +67,7 @@ impl Region {
         Ok(Some(Region { mapping, fd, process: std::process::id() }))
     }
 
-    /// Whether this process made it, not a parent that this one was forked from.
+    /// Return whether this process created the region, rather than a parent that it was forked from.
     pub fn is_own(&self) -> bool {
         self.process == std::process::id()
     }
@@ -77,14 +77,14 @@ impl Deref for Region {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: mapped as long as `self` and readable.
+        // SAFETY: The mapping is readable and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), self.mapping.len()) }
     }
 }
 
 impl DerefMut for Region {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: mapped as long as `self`, readable and writable. Peers that map it only read it.
+        // SAFETY: The mapping is readable and writable and lives as long as `self`. Peers that map it only read it.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), self.mapping.len()) }
     }
 }
@@ -99,15 +99,15 @@ impl Drop for Region {
     fn drop(&mut self) {
         REGIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(self.mapping.address().as_ptr() as usize));
         if self.is_own() {
-            // Where this fails the pages go with the last mapping.
+            // If this fails, the pages are freed with the last mapping.
             let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let _ = rustix::fs::fallocate(&self.fd, punch, 0, self.mapping.len() as u64);
         }
     }
 }
 
-/// An error where memory and swap of this machine cannot hold `length_bytes`: a memfd is given any size, and whoever
-/// fills it is killed.
+/// Return an error if memory and swap of this machine cannot hold `length_bytes`. A memfd accepts any size, and a
+/// process that fills it beyond memory is killed.
 pub(super) fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
     let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
@@ -118,7 +118,7 @@ pub(super) fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// A descriptor that shows who can open this process's files, and the value that is to be read there.
+/// Return a descriptor and the value to read there. Peers use it to test whether they can open this process's files.
 pub(super) fn token() -> io::Result<(RawFd, u64)> {
     static TOKEN: OnceLock<(OwnedFd, u64)> = OnceLock::new();
     if TOKEN.get().is_none() {
@@ -126,14 +126,14 @@ pub(super) fn token() -> io::Result<(RawFd, u64)> {
         getrandom::fill(&mut value).map_err(io::Error::other)?;
         let fd = sealed_memfd("ripieno-token", page_bytes())?;
         rustix::io::pwrite(&fd, &value, 0)?;
-        // Another thread's is as good.
+        // The value of another thread is equally valid.
         let _ = TOKEN.set((fd, u64::from_ne_bytes(value)));
     }
     let (fd, value) = TOKEN.get().expect("it was set");
     Ok((fd.as_raw_fd(), *value))
 }
 
-/// The region in which all of `bytes` lie.
+/// Return the position of `bytes` in a region, if one region contains them completely.
 pub(super) fn place_of(bytes: &[u8]) -> Option<RegionOffset> {
     let address = bytes.as_ptr() as usize;
     let regions = REGIONS.read().unwrap_or_else(PoisonError::into_inner);
@@ -153,13 +153,13 @@ mod tests {
         let fd = region.fd.as_raw_fd();
         let bytes = &region[..];
         assert_eq!(place_of(&bytes[100..200]).map(|place| (place.fd, place.offset)), Some((fd, 100)));
-        // SAFETY: never read; only its place is looked at.
+        // SAFETY: The slice is never read; only its position is used.
         let beyond = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + 1) };
         assert_eq!(place_of(beyond), None);
         assert_eq!(place_of(&[0; 100]), None);
         let start = bytes.as_ptr();
         drop(region);
-        // SAFETY: as above.
+        // SAFETY: As above.
         assert_eq!(place_of(unsafe { std::slice::from_raw_parts(start, 1) }), None);
     }
 

@@ -1,8 +1,8 @@
 //! A link over shared memory: one byte ring in each direction.
 //!
-//! Messages are copied into the ring and out of it, large ones in units so that both sides copy at once. A message of
-//! some bytes travels in the line that announces it: one cache line changes cores.
-//! Needs both ends on one host, in any processes.
+//! Messages are copied into the ring and out of it. Large messages are copied in units, so that both sides copy
+//! concurrently. A message of a few bytes travels inline in the slot that announces it, so one cache line moves between
+//! cores. Requires both ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{Bell, serves_barriers};
@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 
-/// Bytes that a ring holds unless told otherwise.
+/// Default capacity of a ring in bytes.
 pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
 
-/// Rings above this are refused, whoever asks.
+/// Limit of the capacity in bytes; a larger ring of a peer is refused.
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
-/// A long copy is shown to the other side each time so many bytes are done.
+/// Unit after which a long copy is published to the other side.
 const UNIT_BYTES: usize = 32 << 10;
 
 /// One end of a link over shared memory.
@@ -36,15 +36,15 @@ pub struct RingLink {
     peer: Bell,
     lent: Lent,
     borrowed: LentSpan,
-    /// Bytes of a loan were taken since the last flush.
+    /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_borrowed: bool,
     sent: bool,
     released: bool,
-    /// Whether the peer's barriers, while it makes them, stand in for the fences of this end.
+    /// Whether the peer's memory barriers, while it issues them, replace the fences of this end.
     serves_barriers: bool,
 }
 
-/// Which of the two ends: the first sends through ring 0, the second through ring 1.
+/// The side of an end: the first sends through ring 0, the second through ring 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingSide {
     /// Sends through ring 0.
@@ -61,14 +61,14 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// New memory for a link with rings of at least `capacity_bytes`.
+    /// Create memory for a link with rings of at least `capacity_bytes`.
     pub fn create(capacity_bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let capacity = capacity_bytes.clamp(page_bytes(), MAX_CAPACITY_BYTES).next_power_of_two();
         let fd = sealed_memfd("ripieno-link", header_bytes() + 2 * capacity)?;
         Ok((Self::map(&fd, capacity)?, fd))
     }
 
-    /// Maps memory that a peer has created.
+    /// Map memory that a peer has created.
     pub fn open(fd: &OwnedFd) -> io::Result<Self> {
         let capacity = sealed_len(fd.as_fd())?.saturating_sub(header_bytes()) / 2;
         if !capacity.is_power_of_two() || !(page_bytes()..=MAX_CAPACITY_BYTES).contains(&capacity) {
@@ -77,7 +77,7 @@ impl Segment {
         Self::map(fd, capacity)
     }
 
-    /// Lets the peer of the end at `side` find out whether it can map this process's memory.
+    /// Let the peer of the end at `side` test whether it can map this process's memory.
     pub(super) fn invite(&self, side: RingSide) -> io::Result<()> {
         lent_descriptors::invite(self.indices(side as usize).visit())
     }
@@ -91,20 +91,20 @@ impl Segment {
 
     fn indices(&self, ring: usize) -> &Indices<AtomicU64> {
         let both = self.header.address().cast::<[Indices<AtomicU64>; 2]>();
-        // SAFETY: the pages are mapped as long as `self`, larger than both, zero at first (a valid value of atomics),
-        // and every process uses these words through atomics and the bytes of notes as the protocol has it.
+        // SAFETY: The pages are mapped as long as `self`, larger than both, and zero at first (a valid value of
+        // atomics). Every process accesses these words through atomics, and the bytes of slots according to the
+        // protocol.
         unsafe { &both.as_ref()[ring] }
     }
 }
 
-/// What the indices of both rings take, in whole pages.
+/// Return the size of the indices of both rings, in whole pages.
 fn header_bytes() -> usize {
     size_of::<[Indices<AtomicU64>; 2]>().next_multiple_of(page_bytes())
 }
 
 impl RingLink {
-    /// The end of `segment` at `side`; `peer` wakes the rank at the other, whose process is `pid`, if that can be
-    /// known.
+    /// Create the end of `segment` at `side`. `peer` wakes the rank at the other end; `pid` is its process, if known.
     pub(super) fn new(segment: Arc<Segment>, side: RingSide, peer: Bell, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
         let serves_barriers = peer.makes_barriers() && serves_barriers();
@@ -124,7 +124,7 @@ impl RingLink {
         }
     }
 
-    /// Bytes that each of the two rings holds.
+    /// Return the capacity of each of the two rings in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.segment.capacity
     }
@@ -137,7 +137,7 @@ impl RingLink {
         1 - self.side as usize
     }
 
-    /// Sends `parts` in a note, if they fit one and there is room.
+    /// Send `parts` inline in a slot, if they fit and the ring has space.
     fn send_inline(&mut self, parts: &[&[u8]]) -> Result<Option<usize>, RingBroken> {
         let count = parts.iter().map(|part| part.len()).sum();
         let shared = self.segment.indices(self.outgoing());
@@ -147,8 +147,8 @@ impl RingLink {
         self.producer.publish_inline(shared, count, |note| {
             let mut place = note.get().cast::<u8>();
             for part in parts {
-                // SAFETY: the parts fit the note together; it is free, so the consumer does not read it until it is
-                // published, and nothing else in this process refers to it.
+                // SAFETY: The parts together fit the slot. The slot is free, so the consumer does not read it until it
+                // is published, and nothing else in this process refers to it.
                 unsafe {
                     std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
                     place = place.add(part.len());
@@ -158,7 +158,7 @@ impl RingLink {
         Ok(Some(count))
     }
 
-    /// Sends a message in two notes, if it fits them and there is room.
+    /// Send a message inline in two slots, if it fits and the ring has space.
     fn send_in_two(&mut self, [head, body]: &[&[u8]; 2]) -> Result<bool, RingBroken> {
         const BYTES: usize = AtomicU64::INLINE_BYTES;
         let (count, shared) = (head.len() + body.len(), self.segment.indices(self.outgoing()));
@@ -170,8 +170,8 @@ impl RingLink {
         bytes[..head.len()].copy_from_slice(head);
         bytes[head.len()..count].copy_from_slice(body);
         for part in [&bytes[..BYTES], &bytes[BYTES..count]] {
-            // SAFETY: the part fits the note; it is free, so the consumer does not read it until it is published, and
-            // nothing else in this process refers to it.
+            // SAFETY: The part fits the slot. The slot is free, so the consumer does not read it until it is published,
+            // and nothing else in this process refers to it.
             self.producer.publish_inline(shared, part.len(), |note| unsafe {
                 std::ptr::copy_nonoverlapping(part.as_ptr(), note.get().cast::<u8>(), part.len());
             });
@@ -179,7 +179,7 @@ impl RingLink {
         Ok(true)
     }
 
-    /// Sends a message through the ring, if there is room.
+    /// Send a message through the ring, if the ring has space.
     fn send_whole(&mut self, parts: &[&[u8]; 2]) -> Result<bool, RingBroken> {
         let count = parts[0].len() + parts[1].len();
         if count == 0 || self.producer.room(self.segment.indices(self.outgoing()), count)? < count {
@@ -192,26 +192,26 @@ impl RingLink {
         Ok(true)
     }
 
-    /// Wakes the peer if it waits for what was sent, or for room that was made.
+    /// Wake the peer if it waits for the sent bytes or for freed space.
     fn ring_peer(&mut self) {
         if self.serves_barriers && self.peer.makes_barriers() {
             compiler_fence(SeqCst);
         } else {
             AtomicU64::fence();
         }
-        // A peer that waits for our bytes is not woken because we made room, and is spared a switch of context.
+        // A peer that waits for bytes is not woken because of freed space, which saves a context switch.
         if self.sent || self.consumer.producer_is_starved(self.segment.indices(self.incoming())) {
             self.peer.ring_after_fence();
         }
         (self.sent, self.released) = (false, false);
     }
 
-    /// Whether a loan is what comes next in the stream.
+    /// Return whether the next item in the stream is a zero-copy send.
     fn is_at_loan(&self) -> bool {
         self.borrowed.index() == Some(self.consumer.head())
     }
 
-    /// Takes note of bytes of the first loan that were taken, and returns it if those were the last.
+    /// Record consumed bytes of the first zero-copy send, and complete the send after its last byte.
     fn after_borrowing(&mut self) {
         self.has_borrowed = true;
         if self.borrowed.left() == 0 {
@@ -225,16 +225,17 @@ impl RingLink {
         self.released |= count > 0;
     }
 
-    /// Bytes that have arrived ahead of the next loan, after looking for at least `least`.
+    /// Return the number of bytes that arrived ahead of the next zero-copy send, after checking for at least `least`.
     fn arrived(&mut self, least: usize) -> Result<usize, RingBroken> {
         let ring = self.segment.data[self.incoming()].address();
         let (segment, incoming, borrowed) = (&self.segment, 1 - self.side as usize, &mut self.borrowed);
         let arrived = self.consumer.arrived(segment.indices(incoming), least, |note, told| match told {
-            // SAFETY: words of the note, which the producer leaves alone until they are released; any value is one.
+            // SAFETY: The producer leaves the slot's words alone until they are released, and every bit pattern is
+            // valid.
             NoteResult::Loan(index) => borrowed.add(index, LentDescriptor::from_words(unsafe { *note.get() })),
-            // SAFETY: `count` is within the note, and the mirrored mapping holds that many bytes from any offset. The
-            // producer neither writes the note nor these bytes of the ring until they are released; a hostile one that
-            // does gives us other bytes, which it could have sent anyway.
+            // SAFETY: `count` lies within the slot, and the mirrored mapping holds that many bytes from any offset. The
+            // producer writes neither the slot nor these bytes of the ring until they are released. A hostile peer can
+            // change the bytes, but it could have sent those bytes anyway.
             NoteResult::Bytes(offset, count) => unsafe {
                 std::ptr::copy_nonoverlapping(note.get().cast::<u8>(), ring.as_ptr().add(offset), count);
             },
@@ -243,7 +244,7 @@ impl RingLink {
         Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
     }
 
-    /// Copies a prefix of `part` into the ring; returns its length.
+    /// Copy a prefix of `part` into the ring; return its length.
     fn write(&mut self, part: &[u8]) -> Result<usize, RingBroken> {
         let mut written = 0;
         while written < part.len() {
@@ -253,8 +254,8 @@ impl RingLink {
                 break;
             }
             let ring = self.segment.data[self.outgoing()].address();
-            // SAFETY: the mirrored mapping holds `capacity` bytes from any offset; `room` says that the consumer does
-            // not read these until they are published.
+            // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. `room` guarantees that the consumer
+            // does not read these bytes until they are published.
             unsafe {
                 let place = ring.as_ptr().add(self.producer.offset());
                 std::ptr::copy_nonoverlapping(part.as_ptr().add(written), place, count);
@@ -308,9 +309,9 @@ impl Link for RingLink {
     fn message(&mut self, length_bytes: usize, look_count: u32) -> Option<&[u8]> {
         for _ in 0..look_count {
             if let Some(note) = self.consumer.noted(self.segment.indices(self.incoming()), length_bytes) {
-                // SAFETY: the note holds as many bytes, and the producer leaves it alone until they are released, for
-                // which `end_message` needs `self`. A hostile one that does not gives us other bytes, which it could
-                // have sent anyway.
+                // SAFETY: The slot holds that many bytes. The producer leaves it alone until the bytes are released,
+                // and `end_message` needs `self` for that. A hostile peer can change the bytes, but it could have sent
+                // those bytes anyway.
                 return Some(unsafe { std::slice::from_raw_parts(note.get().cast::<u8>(), length_bytes) });
             }
             if self.arrived(length_bytes).ok()? >= length_bytes {
@@ -344,7 +345,7 @@ impl Link for RingLink {
             return Ok(false);
         }
         let words = LentDescriptor::words(place, bytes.len());
-        // SAFETY: the note is free, so the consumer does not read it until it is published, and nothing else in this
+        // SAFETY: The slot is free, so the consumer does not read it until it is published, and nothing else in this
         // process refers to it.
         let returned_at = self.producer.publish_loan(shared, |note| unsafe { *note.get() = words });
         self.lent.add(returned_at, bytes.len());
@@ -396,8 +397,9 @@ impl Link for RingLink {
             };
             let count = arrived.min(into.len() - taken).min(UNIT_BYTES);
             let ring = self.segment.data[self.incoming()].address();
-            // SAFETY: the mirrored mapping holds `capacity` bytes from any offset; the producer does not write these
-            // until they are released. A hostile peer that does gives us other bytes, which it could have sent anyway.
+            // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. The producer does not write these
+            // bytes until they are released. A hostile peer can change the bytes, but it could have sent those bytes
+            // anyway.
             unsafe {
                 let place = ring.as_ptr().add(self.consumer.offset());
                 std::ptr::copy_nonoverlapping(place, into.as_mut_ptr().add(taken), count);
@@ -417,7 +419,7 @@ impl Link for RingLink {
             return self.borrowed.peek().map_err(unreadable);
         }
         let ring = self.segment.data[self.incoming()].address();
-        // SAFETY: as in `receive`; `consume` needs `self`, so the bytes are released after the slice is gone.
+        // SAFETY: As in `receive`. `consume` needs `self`, so the bytes are released only after the slice is gone.
         Ok(unsafe { std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), arrived) })
     }
 

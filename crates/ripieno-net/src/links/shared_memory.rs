@@ -1,8 +1,8 @@
-//! Links between processes of one host: memory passed as a descriptor over a Unix socket.
+//! Links between processes of one host, over memory that is passed as a descriptor through a Unix socket.
 //!
-//! Nothing has a name in a file system, so nothing is left behind, however a process ends, and the size of `/dev/shm`
-//! does not matter. The socket is authenticated before; afterwards it is not used, but whoever keeps it is told of a
-//! peer's death by its end: memory does not tell.
+//! No object has a name in a file system, so a process leaves nothing behind when it crashes, and the size of
+//! `/dev/shm` does not matter. The socket is authenticated before use. It carries no data afterwards, but its end
+//! signals the peer's death, which memory does not.
 
 use super::descriptors::{receive_fds, send_fds};
 use super::doorbell::Bell;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// The initiator's step 1 of 2: makes the memory of a link and offers it, with its own bell, to the peer.
+/// Step 1 of 2 of the initiator: create the memory of a link and offer it to the peer, with this process's bell.
 pub fn offer(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<Offer> {
     let pid = pid_of(socket)?;
     let (segment, memfd) = Segment::create(capacity_bytes)?;
@@ -29,26 +29,26 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// The initiator's step 2 of 2: takes the peer's bell. On a non-blocking socket `WouldBlock` means try again.
+    /// Step 2 of 2 of the initiator: receive the peer's bell. `WouldBlock` on a non-blocking socket means try again.
     pub fn finish(&self, socket: &UnixStream) -> io::Result<Bell> {
         let [eventfd, page] = receive_fds(socket)?;
         Bell::from_fds(eventfd, page)
     }
 
-    /// The initiator's end, once the peer's bell is there.
+    /// Return the initiator's end, after the peer's bell has arrived.
     pub fn into_link(self, peer: Bell) -> RingLink {
         RingLink::new(Arc::new(self.segment), RingSide::First, peer, self.pid)
     }
 }
 
-/// The initiator's end, on a blocking socket whose other end calls [`accept`].
+/// Return the initiator's end, on a blocking socket whose other end calls [`accept`].
 pub fn connect(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<RingLink> {
     let offer = offer(socket, own, capacity_bytes)?;
     let peer = offer.finish(socket)?;
     Ok(offer.into_link(peer))
 }
 
-/// The acceptor's end. On a non-blocking socket `WouldBlock` means that the offer is not there yet.
+/// Return the acceptor's end. `WouldBlock` on a non-blocking socket means that the offer has not arrived yet.
 pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
     let pid = pid_of(socket)?;
     let [memfd, eventfd, page]: [OwnedFd; 3] = receive_fds(socket)?;
@@ -60,14 +60,13 @@ pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
     Ok(link)
 }
 
-/// The process at the other end, as this one knows it: `None` where it lives in a namespace that this one cannot see
-/// into.
+/// Return the process ID of the other end in this process's PID namespace, or `None` if it is not visible there.
 fn pid_of(socket: &UnixStream) -> io::Result<Option<i32>> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut length_bytes = size_of::<libc::ucred>() as libc::socklen_t;
     let (option, place) = (libc::SO_PEERCRED, (&raw mut peer).cast());
-    // SAFETY: the socket is open, and the kernel writes at most `length_bytes` at `place`, all of which are the
-    // struct's. Not rustix's call, to which a pid is never 0, as it is across namespaces.
+    // SAFETY: The socket is open, and the kernel writes at most `length_bytes` at `place`, which the struct covers.
+    // rustix is not used here because its type excludes a pid of 0, which occurs across namespaces.
     match unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, option, place, &raw mut length_bytes) } {
         0 => Ok((peer.pid > 0).then_some(peer.pid)),
         _ => Err(io::Error::last_os_error()),

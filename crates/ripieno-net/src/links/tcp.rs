@@ -1,8 +1,8 @@
 //! A link over a TCP connection, encrypted or not.
 //!
-//! Large receives go straight to where they belong; small ones and peeks go through a staging buffer, so that a message
-//! of many small parts costs one system call. A socket that had nothing to give, or took less than all, is left alone
-//! until a sleep shows that it is ready. Cost of a message: one system call to send it, one to sleep, one to take it.
+//! Large receives go directly to their destination. Small receives and peeks use a staging buffer, so a message of many
+//! small parts costs one system call. After a socket had no data, or accepted only a part, the link does not try again
+//! until a sleep reports it ready. Cost of a message: one system call to send it, one to sleep, one to receive it.
 
 use super::unanswered::{AcknowledgementWait, probe};
 use crate::stream::Stream;
@@ -14,26 +14,26 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Socket buffers are at least so large, once they are needed.
+/// Minimum size of the socket buffers.
 const MIN_SOCKET_BUFFER_BYTES: usize = 128 << 10;
 
-/// Bytes read ahead at most.
+/// Size of the staging buffer: the limit of bytes read ahead.
 const STAGING_BYTES: usize = 256 << 10;
 
-/// A receive into at least so many bytes goes past the staging buffer.
+/// A receive of at least this size bypasses the staging buffer.
 const DIRECT_BYTES: usize = 16 << 10;
 
-/// Parts that go in one system call at most.
+/// Limit of parts per system call.
 const MAX_PARTS: usize = 16;
 
-/// So often a direction that could not go on is left alone, unless a sleep shows that it can. A rank that does not
-/// sleep, because other links keep it busy, thus looks at this one once in a while.
+/// Number of skipped attempts after a direction was exhausted, unless a sleep reports it ready. A rank that never
+/// sleeps, because other links keep it busy, thus still checks this link occasionally.
 const REST_COUNT: u32 = 16;
 
-/// A sleeper waits for so many bytes at most, which must be well below a socket buffer.
+/// Limit of the low-water mark, well below the size of a socket buffer.
 const MAX_LOW_WATER_BYTES: usize = 32 << 10;
 
-/// Fewer bytes than these come in one packet or two, so that waiting for all of them saves nothing.
+/// Below this size the data arrives in one or two packets, so waiting for all of it saves nothing.
 const MIN_LOW_WATER_BYTES: usize = 4 << 10;
 
 /// One end of a link over a TCP connection.
@@ -45,28 +45,28 @@ pub struct TcpLink {
     end: usize,
     incoming: PartialWrite,
     outgoing: PartialWrite,
-    /// Bytes that are sure to come.
+    /// Bytes that are certain to arrive.
     expected: usize,
-    /// Bytes that the socket holds before it wakes a sleeper.
+    /// Bytes that must be in the socket before it wakes a sleeping rank (`SO_RCVLOWAT`).
     low_water: usize,
-    /// Why nothing more will arrive.
+    /// The reason why no more data will arrive.
     ended: Option<String>,
     unanswered: AcknowledgementWait,
 }
 
-/// What the bytes pass through.
+/// The connection that carries the bytes.
 enum Carrier {
     Plain(TcpStream),
     Encrypted(Box<TlsSession>),
 }
 
 impl TcpLink {
-    /// A link over `stream`, which is connected and authenticated and has no bytes read ahead.
+    /// Create a link over `stream`, which is connected and authenticated and has no bytes read ahead.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
         TcpLink::with(Carrier::Plain(stream))
     }
 
-    /// The same over any connection that can carry one.
+    /// Create a link over any stream that can carry one.
     pub(crate) fn over(stream: Stream) -> Result<Self, LinkError> {
         let closed = |cause: String| LinkError::Closed { cause };
         let carrier = match stream {
@@ -80,7 +80,7 @@ impl TcpLink {
         TcpLink::with(carrier).map_err(|error| closed(error.to_string()))
     }
 
-    /// Whether what passes is encrypted.
+    /// Return whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         matches!(self.carrier, Carrier::Encrypted(_))
     }
@@ -89,7 +89,7 @@ impl TcpLink {
         let stream = carrier.socket();
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
-        // Setting a size ends the kernel's autotuning, so it is done only where autotuning would stay below.
+        // Setting a size disables the kernel's autotuning, so a size is set only if autotuning would stay below it.
         if autotuned_bytes("tcp_wmem").unwrap_or(sockopt::socket_send_buffer_size(stream)?) < MIN_SOCKET_BUFFER_BYTES {
             sockopt::set_socket_send_buffer_size(stream, MIN_SOCKET_BUFFER_BYTES)?;
         }
@@ -110,29 +110,29 @@ impl TcpLink {
         })
     }
 
-    /// Has the system end the connection if the other host says nothing for about `limit` while nothing is sent to it.
+    /// Let the system end the connection if the other host stays silent for about `limit` while nothing is sent to it.
     pub(crate) fn probe(&self, limit: Duration) -> io::Result<()> {
         probe(self.carrier.socket(), limit)
     }
 
-    /// How long the other host has acknowledged nothing of what it was sent; looked at now and then.
+    /// Return how long the other host has not acknowledged sent bytes; the value is sampled occasionally.
     pub(crate) fn unanswered(&mut self) -> Duration {
         self.unanswered.look(self.carrier.socket())
     }
 
-    /// Has the socket wake this rank only for what it expects; called before a sleep until there is something to read.
+    /// Set the low-water mark to the expected bytes. Call before a sleep until the link is readable.
     pub fn prepare_sleep(&mut self) {
-        // What is encrypted is no shorter than what it stands for.
+        // Ciphertext is never shorter than its plaintext.
         let here = self.staged() + self.carrier.pending();
         let missing = self.expected.saturating_sub(here).min(MAX_LOW_WATER_BYTES);
         let low_water = if missing < MIN_LOW_WATER_BYTES { 1 } else { missing };
-        // A socket that refuses keeps what it has, so one that wakes early or late is told again before the next sleep.
+        // If setting the option fails, the socket keeps its previous value, and the next sleep tries again.
         if low_water != self.low_water && set_low_water(self.carrier.socket(), low_water).is_ok() {
             self.low_water = low_water;
         }
     }
 
-    /// Notes what a sleep has shown: that bytes, or the end, can be read; that bytes can be written.
+    /// Record the result of a sleep: whether data (or the end) is readable, and whether the socket is writable.
     pub fn note_ready(&mut self, readable: bool, writable: bool) {
         self.incoming.end_if(readable);
         self.outgoing.end_if(writable);
@@ -142,7 +142,7 @@ impl TcpLink {
         self.end - self.start
     }
 
-    /// Reads once behind the staged bytes.
+    /// Read once, behind the staged bytes.
     fn stage(&mut self) -> Result<(), LinkError> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.staged());
@@ -246,13 +246,13 @@ impl Carrier {
         }
     }
 
-    /// Whether the socket has no more room, now that it has taken `sent` bytes of those that were offered.
+    /// Return whether the socket is full after it accepted `sent` of the `offered` bytes.
     fn has_filled_up(&self, sent: usize, offered: usize) -> bool {
-        // A session takes a few records at a time, and waits by itself until they are in the socket.
+        // A session accepts a few records at a time and itself waits until they are in the socket.
         matches!(self, Carrier::Plain(_)) && sent < offered
     }
 
-    /// All that is there, as far as there is room; 0 at the end.
+    /// Receive as much as is available and fits; 0 at the end.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Carrier::Plain(stream) => Ok(rustix::net::recv(stream, into, RecvFlags::empty())?.0),
@@ -260,7 +260,7 @@ impl Carrier {
         }
     }
 
-    /// Bytes that have left the socket and cannot be received yet.
+    /// Return the number of bytes that were taken from the socket but cannot be received yet.
     fn pending(&self) -> usize {
         match self {
             Carrier::Plain(_) => 0,
@@ -269,10 +269,10 @@ impl Carrier {
     }
 }
 
-/// Sets how many bytes a socket holds before it wakes a sleeper.
+/// Set the number of bytes that a socket collects before it wakes a sleeping thread.
 fn set_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     let bytes = bytes as libc::c_int;
-    // SAFETY: the option is an int, which the call reads before it returns.
+    // SAFETY: The option is an int, which the call reads before it returns.
     let outcome = unsafe {
         let value = (&raw const bytes).cast();
         let length = size_of_val(&bytes) as libc::socklen_t;
@@ -281,23 +281,23 @@ fn set_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What a socket holds that it has not sent even once.
+/// Return the number of bytes in a socket that it has not sent even once.
 fn unsent_bytes(stream: &TcpStream) -> io::Result<usize> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the system writes an int there.
+    // SAFETY: The system call writes an int to that address.
     match unsafe { libc::ioctl(stream.as_raw_fd(), libc::SIOCOUTQNSD, &raw mut bytes) } {
         0 => Ok(bytes as usize),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// The size up to which the kernel lets a socket buffer grow by itself.
+/// Return the size up to which the kernel autotunes a socket buffer.
 fn autotuned_bytes(setting: &str) -> Option<usize> {
     let limits = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{setting}")).ok()?;
     limits.split_whitespace().nth(2)?.parse().ok()
 }
 
-/// How often more a direction is left alone, because it could not go on.
+/// The remaining number of skipped attempts after a direction was exhausted.
 #[derive(Default)]
 struct PartialWrite {
     left: u32,
@@ -316,14 +316,14 @@ impl PartialWrite {
         }
     }
 
-    /// Whether the direction is left alone this time.
+    /// Return whether to skip this attempt.
     fn goes_on(&mut self) -> bool {
         let rests = self.left > 0;
         self.left = self.left.saturating_sub(1);
         rests
     }
 
-    /// Reads once; 0 when nothing is there. The first end of the stream stays its end.
+    /// Read once; return 0 if no data is available. The first end of the stream is final.
     fn read(&mut self, carrier: &mut Carrier, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
         if ended.is_none() {
             if self.goes_on() {
@@ -355,7 +355,7 @@ mod tests {
     use ripieno_run::conformance::{LinkEnd, LinkPair, Sleeper};
     use std::net::TcpListener;
 
-    /// The laws of links, which tests/links.rs has for every other kind.
+    /// The conformance suite of links; tests/links.rs runs it for all other kinds.
     mod encrypted {
         ripieno_run::link_laws!(super::links, super::ends);
     }
@@ -367,7 +367,7 @@ mod tests {
         let taken = (0..).find_map(|_| receiver.peek(5).unwrap().first_chunk::<5>().copied());
         assert_eq!(taken.as_ref(), Some(b"whole"));
         receiver.consume(5);
-        // A record of five bytes and a tag that nobody has made.
+        // A forged record: a header of five bytes and an invalid tag.
         let forged = [&[23, 3, 3, 0, 22][..], &[7; 22]].concat();
         std::io::Write::write_all(&mut sender.carrier.socket(), &forged).unwrap();
         let error = (0..).find_map(|_| receiver.receive(&mut [0; 64]).err()).unwrap();
@@ -375,7 +375,7 @@ mod tests {
         assert!(receiver.receive(&mut [0; 64]).is_err(), "for good");
     }
 
-    /// Both ends of a session whose keys are agreed on.
+    /// Return both ends of a session after its handshake.
     fn sessions() -> [Box<TlsSession>; 2] {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

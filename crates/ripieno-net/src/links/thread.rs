@@ -5,7 +5,7 @@ use super::ring::{RingLink, RingSide, Segment};
 use std::io;
 use std::sync::Arc;
 
-/// Both ends of a link with rings of at least `capacity_bytes`. `first` wakes the rank that holds the first end.
+/// Create both ends of a link with rings of at least `capacity_bytes`. `first` wakes the rank that holds the first end.
 pub fn pair(capacity_bytes: usize, first: Bell, second: Bell) -> io::Result<(RingLink, RingLink)> {
     let (segment, _) = Segment::create(capacity_bytes)?;
     segment.invite(RingSide::First)?;

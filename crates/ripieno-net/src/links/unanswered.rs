@@ -1,9 +1,10 @@
-//! Whether the host at the other end of a TCP connection answers at all.
+//! Detects an unresponsive host at the other end of a TCP connection.
 //!
-//! A cable that is cut between two hosts says nothing, and the system sends again for a quarter of an hour before it
-//! does. So whoever sleeps on a connection looks at what it was sent and has not acknowledged; one that has sent
-//! nothing has the system probe the other end. A host whose program only reads nothing does answer, so that a rank may
-//! compute for as long as it likes. Cost: one system call per look.
+//! After a network path breaks, the operating system retransmits for about 15 minutes before it reports an error. A
+//! rank that sleeps on a connection therefore checks for sent but unacknowledged data. If it has sent nothing, TCP
+//! keepalive probes the other end. A host acknowledges data even if its program reads nothing, so a rank may compute
+//! for any time.
+//! Cost: one system call per check.
 
 use socket2::{SockRef, TcpKeepalive};
 use std::io;
@@ -11,23 +12,23 @@ use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// The system counts these times in seconds.
+/// The resolution of the kernel's keepalive times.
 const SHORTEST_PROBE: Duration = Duration::from_secs(1);
-/// What the system tells of a connection, in words of four bytes, begins with these.
+/// Number of leading 32-bit words of `TCP_INFO` that are read.
 const INFO_WORDS: usize = 15;
-/// Segments on their way that are not acknowledged.
+/// Index of the count of unacknowledged segments in flight.
 const UNACKNOWLEDGED: usize = 6;
-/// Milliseconds since the latest acknowledgement.
+/// Index of the time since the latest acknowledgement, in milliseconds.
 const SINCE_ACKNOWLEDGED_MS: usize = 14;
 
-/// Since when a connection has been waiting for an acknowledgement, as far as its owner has seen.
+/// The time since which a connection waits for an acknowledgement, as observed by its owner.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgementWait {
     since: Option<Instant>,
 }
 
 impl AcknowledgementWait {
-    /// How long the other end has acknowledged nothing of what it was sent.
+    /// Return how long the other end has not acknowledged sent data.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
         let Ok([unacknowledged, ago_ms]) = counts(stream) else { return Duration::ZERO };
         if unacknowledged == 0 {
@@ -44,7 +45,7 @@ impl AcknowledgementWait {
     }
 }
 
-/// Has the system find out within about `limit` if the other end is gone while nothing is sent to it.
+/// Let the operating system detect within about `limit` that the other end is gone while nothing is sent to it.
 pub(super) fn probe(stream: &TcpStream, limit: Duration) -> io::Result<()> {
     let idle = (limit / 2).max(SHORTEST_PROBE);
     let retries = (limit.saturating_sub(idle).as_secs() as u32).max(1);
@@ -55,7 +56,7 @@ pub(super) fn probe(stream: &TcpStream, limit: Duration) -> io::Result<()> {
 fn counts(stream: &TcpStream) -> io::Result<[u32; 2]> {
     let mut words = [0u32; INFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: the system writes at most `length` bytes there.
+    // SAFETY: The system call writes at most `length` bytes to that address.
     let outcome = unsafe {
         let (into, length) = (words.as_mut_ptr().cast(), &raw mut length);
         libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, into, length)

@@ -1,8 +1,8 @@
-//! A bound for the values that a process holds in memory: those that were used least recently go to disk.
+//! A bound on the values that a process holds in memory: the least recently used values move to disk.
 //!
-//! What goes there is copied to a file without a name, and shown from it at the same addresses, so views of it stay
-//! valid. The kernel takes pages of a file back when it needs them. A value for which no room can be made lies in such
-//! a file from the begin. The files have their room before they are needed, and are gone with the process.
+//! A value that moves is copied to an unnamed file, and the file is mapped at the same addresses, so views stay valid.
+//! The kernel reclaims file pages when it needs memory. If no memory can be freed for a new value, the value starts in
+//! such a file. Disk space is allocated in advance, and the files disappear with the process.
 
 use super::host_memory::HostMemory;
 use std::fs::File;
@@ -11,32 +11,32 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How much may be held in memory.
+/// The limit of memory for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(usize),
-    /// Half of what would be free without it, but no more than this.
+    /// Half of the memory that would be free without the values, up to `most_bytes`.
     HalfOfFree {
         /// In bytes.
         most_bytes: usize,
     },
 }
 
-/// What has come of the bound.
+/// Statistics of the value memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tally {
-    /// How much may be held now.
+    /// The current limit.
     pub bound_bytes: usize,
-    /// How much is.
+    /// Bytes currently in memory.
     pub held_bytes: usize,
-    /// How many values have gone to disk since the process began, or came there.
+    /// Number of values that moved to disk or started there since the process began.
     pub spilled_count: u64,
-    /// Their bytes.
+    /// Bytes of the values in `spilled_count`.
     pub spilled_bytes: u64,
-    /// Where that is.
+    /// The directory of the files.
     pub directory: PathBuf,
-    /// Why the last value that was to go to disk stays where it is.
+    /// The reason why the last attempt to move a value to disk failed.
     pub failure: Option<String>,
 }
 
@@ -56,14 +56,14 @@ struct Inner {
 struct ValueMemoryState {
     bound: Bound,
     directory: PathBuf,
-    /// Those that are whole, the one that was used least recently first.
+    /// Completely written values, least recently used first.
     values: Vec<Weak<HostMemory>>,
     /// Bytes that are being written to disk.
     leaving_bytes: usize,
     failure: Option<String>,
 }
 
-/// Memory that is counted, as long as it is.
+/// The accounting entry of a value in memory.
 #[derive(Debug)]
 pub(super) struct CountedMemory {
     by: Arc<Inner>,
@@ -72,7 +72,7 @@ pub(super) struct CountedMemory {
 }
 
 impl CountedMemory {
-    /// The bytes are in memory no more.
+    /// Record that the bytes are no longer in memory.
     pub(super) fn leave(&self) {
         if self.is_held.swap(false, Ordering::Relaxed) {
             self.by.held_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Drop for CountedMemory {
 }
 
 impl ValueMemory {
-    /// Memory of which `bound` may be held, and whose rest goes to files in `directory`.
+    /// Create value memory with a limit of `bound`; values beyond it go to files in `directory`.
     pub fn new(bound: Bound, directory: PathBuf) -> ValueMemory {
         let state = ValueMemoryState { bound, directory, values: Vec::new(), leaving_bytes: 0, failure: None };
         ValueMemory(Arc::new(Inner {
@@ -102,14 +102,16 @@ impl ValueMemory {
         }))
     }
 
-    /// Holds to another bound from now on.
+    /// Change the limit and the directory.
     pub fn set_bound(&self, bound: Bound, directory: PathBuf) {
         let mut state = self.0.state();
         (state.bound, state.directory) = (bound, directory);
     }
 
-    /// `length_bytes` zero bytes. If they are too many beside what is held, others begin to go to disk; if others are
-    /// on their way there already, or are too few, these bytes lie there themselves.
+    /// Create a value of `length_bytes` zero bytes.
+    ///
+    /// If it exceeds the limit, other values start to move to disk. If values are moving already, or moving them frees
+    /// too little, the new value starts on disk.
     pub fn take(&self, length_bytes: usize) -> io::Result<HostMemory> {
         let mut state = self.0.state();
         let held_bytes = self.0.held_bytes.load(Ordering::Relaxed);
@@ -140,7 +142,7 @@ impl ValueMemory {
         Ok(memory)
     }
 
-    /// A value is whole, or is used again.
+    /// Record that a value is completely written, or is used again.
     pub fn note_use(&self, value: &Arc<HostMemory>) {
         if value.counted().is_some_and(CountedMemory::is_held) {
             let mut state = self.0.state();
@@ -149,7 +151,7 @@ impl ValueMemory {
         }
     }
 
-    /// What has come of it until now.
+    /// Return the statistics.
     pub fn tally(&self) -> Tally {
         let state = self.0.state();
         let held_bytes = self.0.held_bytes.load(Ordering::Relaxed);
@@ -174,7 +176,7 @@ impl Inner {
         self.spilled_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Writes values to their files.
+    /// Write values to their files.
     fn spill(&self, leaving: Vec<(Arc<HostMemory>, File)>) {
         let mut failure = None;
         for (value, file) in leaving {
@@ -192,7 +194,7 @@ impl Inner {
 }
 
 impl ValueMemoryState {
-    /// Values of at least so many bytes together, as they were used; None if all are less.
+    /// Choose values of at least `bytes` bytes in total, least recently used first. Return `None` if all are smaller.
     fn choose(&mut self, bytes: usize) -> Option<Vec<Arc<HostMemory>>> {
         let (mut chosen, mut chosen_bytes) = (Vec::new(), 0);
         for value in self.values.iter().filter_map(Weak::upgrade) {
@@ -217,14 +219,14 @@ fn bytes_of(bound: Bound, held_bytes: usize) -> usize {
     }
 }
 
-/// What new programs of this machine may take without others being pushed out; none if the system does not say.
+/// Return the memory available to new programs without swapping; `None` if the system does not report it.
 fn free_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<usize>().ok()? << 10)
 }
 
-/// A file without a name that has room for so many bytes.
+/// Create an unnamed file with `bytes` bytes of allocated disk space.
 fn room(directory: &Path, bytes: usize) -> io::Result<File> {
     let file = tempfile::tempfile_in(directory)?;
     super::host_memory::reserve(&file, 0, bytes)?;
@@ -318,7 +320,7 @@ mod tests {
         let large = Arc::new(large);
         let read = HostMemory::at(large.place(), 3 * VALUE_BYTES).unwrap();
         assert!(read.iter().all(|&byte| byte == 7));
-        // What is still coming cannot go.
+        // A value that is still being written cannot move.
         let coming = [memory.take(VALUE_BYTES).unwrap(), memory.take(VALUE_BYTES).unwrap()];
         assert!(!is_in_memory(&memory.take(VALUE_BYTES).unwrap()) && coming.iter().all(is_in_memory));
         assert_eq!(memory.tally().spilled_count, 2);

@@ -1,4 +1,4 @@
-//! Connections that come in by the rank's entrance, and what becomes of them.
+//! Handles the connections that arrive at the monitor's acceptor.
 
 use super::Monitor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, Refusal};
@@ -9,7 +9,7 @@ use ripieno_run::{LinkId, Replicas};
 use std::collections::BTreeMap;
 
 impl Monitor {
-    /// Hears those who have come.
+    /// Handle all pending connections.
     pub(super) fn receive(&mut self) {
         loop {
             let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
@@ -20,12 +20,12 @@ impl Monitor {
             });
             match answer {
                 Some(Answer::Welcome(stream, greeting)) => self.welcome(stream, &greeting),
-                // A stranger's visit changes nothing.
+                // An unauthenticated peer changes nothing.
                 Some(_) => {}
                 None => break,
             }
         }
-        // A rank that lacks something for a while cannot be reached: it says so once it waits for a connection.
+        // A rank that lacks a resource for some time is unreachable. It reports this once it waits for a connection.
         let lack = self.setup.entrance.lasting_lack();
         if lack.is_some() != self.setup.shared.lacks() {
             self.setup.shared.update(|status| status.lack = lack.map(str::to_string));
@@ -49,8 +49,8 @@ impl Monitor {
     }
 }
 
-/// Whether this rank expects such a connection: control comes to hubs, once per rank, from the higher one of two hubs;
-/// of a pair of ranks the lower one opens the link for collectives, and the sender that for messages.
+/// Return whether this rank expects such a connection. Hubs accept control connections, one per rank; of two hubs, the
+/// higher one connects. The lower rank of a pair opens the link for collectives. For messages the sender does.
 fn expects(
     own: usize,
     replicas: Replicas,

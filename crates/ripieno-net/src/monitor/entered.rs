@@ -1,8 +1,8 @@
-//! What a rank has entered and its monitor has not read yet: the rank writes without a lock, the monitor reads now and
-//! then.
+//! A lock-free ring buffer of the collectives that a rank enters. The rank writes it, and the monitor reads it
+//! occasionally.
 //!
-//! One writer, and readers that hold a lock. The places go round; a reader knows by the count which of them may have
-//! been written again while it read.
+//! There is one writer; readers hold a lock. Slots are reused in turn. A reader checks the count to detect slots that
+//! the writer may have overwritten during the read.
 
 use crate::links::AtomicWord;
 use ripieno_run::{HEADER_BYTES, Header};
@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Words of a header.
 const WORDS: usize = 4;
-/// More than a history remembers.
+/// More than a history keeps.
 const PLACES: usize = 128;
 
-/// The latest headers, as the bytes that travel.
+/// The latest headers, in their wire encoding.
 pub(crate) struct EnteredCalls<W, const COUNT: usize = PLACES> {
     places: [[W; WORDS]; COUNT],
     count: W,
@@ -27,16 +27,16 @@ impl<W: AtomicWord + Default, const COUNT: usize> Default for EnteredCalls<W, CO
 }
 
 impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
-    /// Notes a header behind `count` others. Called by one thread.
+    /// Store a header as number `count`. Only one thread may call this.
     #[inline]
     pub fn note(&self, count: u64, header: &[u8; HEADER_BYTES]) {
         self.write(count, words(header));
     }
 
-    /// Gives `take` the headers from number `from` on that are still there, and returns how many there were.
+    /// Pass the remaining headers from number `from` on to `take`, and return the number of headers written so far.
     pub fn read(&self, from: u64, mut take: impl FnMut(Header)) -> u64 {
         let (found, count) = self.found(from);
-        // What the rank wrote in good order is a header.
+        // A completely written slot contains a valid header.
         found.into_iter().filter_map(header).for_each(&mut take);
         count
     }
@@ -44,7 +44,7 @@ impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
     pub(crate) fn write(&self, count: u64, words: [u64; WORDS]) {
         let place = &self.places[count as usize % COUNT];
         for (at, word) in place.iter().zip(words) {
-            // Release: who reads this word of a later round also sees the count of the rounds before it.
+            // Release: a reader of this word of a later round also sees the count of the rounds before it.
             at.store(word, Release);
         }
         self.count.store(count + 1, Release);
@@ -56,7 +56,7 @@ impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
         let word = |number: u64, at: usize| self.places[number as usize % COUNT][at].load(Acquire);
         let mut found: Vec<[u64; WORDS]> =
             (first..count).map(|number| std::array::from_fn(|at| word(number, at))).collect();
-        // The one that is written now has the place of the one as many before it as there are places.
+        // The header in progress overwrites the header that is `COUNT` positions older.
         let least = (self.count.load(Acquire) + 1).saturating_sub(COUNT as u64);
         found.drain(..(least.saturating_sub(first) as usize).min(found.len()));
         (found, count)
@@ -96,7 +96,7 @@ mod tests {
             let whole: Vec<_> = (first..count).map(|number| [number; WORDS]).collect();
             assert_eq!(found, whole);
             writer.join().unwrap();
-            // One place is that of the next.
+            // One slot may belong to the header in progress.
             assert_eq!(entered.found(1), (vec![[2; WORDS]], 3));
         });
     }

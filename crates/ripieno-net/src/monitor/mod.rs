@@ -1,7 +1,7 @@
-//! The monitor: one thread per rank that answers the listeners, runs the membership protocol and sleeps otherwise.
+//! The monitor: one thread per rank that answers the listeners and runs the membership protocol.
 //!
-//! Everything it waits for is in one epoll set; it has no clock but the machine's next tick. Program threads talk to it
-//! through [`MonitorShared`].
+//! The thread sleeps in one epoll set that contains all its event sources; its only timeout is the next tick of the
+//! membership machine. Program threads communicate with it through [`MonitorShared`].
 
 mod accept;
 mod entered;
@@ -30,14 +30,14 @@ use std::time::{Duration, Instant};
 use survivor_connections::SurvivorConnections;
 use wire::{ControlConnection, ENDED};
 
-/// How long a rank that has said goodbye waits for the hub to hang up.
+/// Time that a leaving rank waits for the hub to close the connection.
 const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a hub of a meeting that failed stays to tell late ranks why.
+/// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
 
-/// What an epoll event is about, as its 64-bit tag.
+/// The source of an epoll event, stored in its 64-bit tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpollTag {
     Wake,
@@ -66,14 +66,14 @@ impl EpollTag {
     }
 }
 
-/// Everything a monitor starts with.
+/// The initial state of a monitor.
 pub(crate) struct Setup {
     pub shared: Arc<MonitorShared>,
     pub orders: Receiver<MonitorCommand>,
     pub machine: Membership,
-    /// The agreements of those who are left once the job has failed.
+    /// The agreements among survivors after the job has failed.
     pub agreement: Agreement,
-    /// A process that did not run for this long may have been taken for silent.
+    /// If the process did not run for this long, other ranks may have declared it silent.
     pub still: Duration,
     pub connector: Arc<Connector>,
     pub addresses: Arc<Vec<PeerAddress>>,
@@ -81,13 +81,13 @@ pub(crate) struct Setup {
     pub own: PeerAddress,
     pub credentials: Credentials,
     pub nonce: JobNonce,
-    /// Which ranks are replicas of each other; those of rank 0 are hubs.
+    /// Groups of ranks that are replicas of each other; the replicas of rank 0 are hubs.
     pub replicas: Replicas,
-    /// The connections to hubs: to all, or of a hub, to the lower ones.
+    /// Connections to hubs: a hub connects to the lower hubs, another rank to all hubs.
     pub hubs: Vec<(usize, Stream)>,
-    /// How long a hub stays to watch after it has left.
+    /// How long a hub continues to watch after it has left.
     pub linger: Duration,
-    /// Takes authenticated connections for links.
+    /// Receives authenticated connections for links.
     pub take_link: Box<dyn FnMut(LinkId, Stream) + Send>,
 }
 
@@ -98,13 +98,13 @@ pub(crate) struct Monitor {
     wires: BTreeMap<usize, ControlConnection>,
     kin: SurvivorConnections,
     events: VecDeque<MembershipEvent>,
-    /// When the monitor ends whatever is left to do; set once this rank has left.
+    /// Time at which the monitor ends even with work left; set once this rank has left.
     end: Option<Instant>,
     finished: bool,
 }
 
 impl Monitor {
-    /// Prepares everything that can fail, so that the thread cannot.
+    /// Allocate all resources in advance, so that the thread itself cannot fail.
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), EpollTag::Wake.tag(), epoll::EventFlags::IN)?;
@@ -127,7 +127,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Runs until this rank has left and nobody needs it.
+    /// Run until this rank has left and no other rank needs it.
     pub fn run(mut self) {
         let over = OverWhenDropped { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
         self.handle_events();
@@ -155,7 +155,7 @@ impl Monitor {
         if !self.finished || !said_all {
             return false;
         }
-        // The hub hangs up when it has read the goodbye; closing first could destroy it on its way.
+        // The hub closes the connection after it has read the goodbye; closing first could lose the goodbye in flight.
         self.is_hub() || self.wires.is_empty()
     }
 
@@ -174,7 +174,7 @@ impl Monitor {
             tv_nsec: timeout.subsec_nanos().into(),
         });
         let mut events = Vec::with_capacity(EVENTS_MAX);
-        // An interrupted wait is one without events.
+        // An interrupted wait reports no event.
         let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
         if next.is_some_and(|next| Instant::now() > next.max(now) + self.setup.still) {
             self.agree(agreement::AgreementEvent::StoodStill);
@@ -211,7 +211,7 @@ impl Monitor {
         }
     }
 
-    /// How long this rank stays after it has left.
+    /// Return how long this rank stays after it has left.
     fn patience(&self) -> Duration {
         match self.is_hub() {
             true if self.setup.shared.status().complete => self.setup.linger,
@@ -254,7 +254,7 @@ impl Monitor {
             }
             MembershipOutput::Complete => self.setup.shared.update(|status| status.complete = true),
             MembershipOutput::Failed(failure) => {
-                // The others are told before this rank's program can hear of it and end the process.
+                // Notify other ranks first: this rank's program may end the process once it learns of the failure.
                 self.flush();
                 self.setup.shared.fail(failure);
             }
@@ -273,7 +273,7 @@ impl Monitor {
         }
     }
 
-    /// Sends what can be sent, and listens for room where something is left.
+    /// Send queued bytes, and watch for writability where some remain.
     fn flush(&mut self) {
         let mut gone = Vec::new();
         for (&peer, wire) in &mut self.wires {
@@ -285,12 +285,12 @@ impl Monitor {
                 wire.awaits_room = wire.is_full();
                 let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 let flags = epoll::EventFlags::IN | room;
-                // The descriptor is in the set as long as the wire lives, so this cannot fail.
+                // The descriptor is in the set as long as the connection lives, so this cannot fail.
                 let _ = epoll::modify(&self.epoll, &wire.stream, EpollTag::Peer(peer).tag(), flags);
             }
         }
         for (peer, cause) in gone {
-            // Its last words may explain why it is gone.
+            // The last messages of the peer may explain why the connection ended.
             let Some(mut wire) = self.wires.remove(&peer) else { continue };
             let (messages, closed) = wire.read();
             self.events.extend(messages.into_iter().map(|message| MembershipEvent::Received { peer, message }));
@@ -305,7 +305,7 @@ impl Monitor {
     }
 }
 
-/// Whoever waits for the monitor hears of its end, however it ends.
+/// Notifies waiting threads when the monitor ends, also after a panic.
 struct OverWhenDropped {
     shared: Arc<MonitorShared>,
     rank: usize,

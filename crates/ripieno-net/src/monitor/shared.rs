@@ -1,4 +1,4 @@
-//! What a rank's own threads share: the job's state, this rank's history, the ways to wake each other.
+//! State that the threads of a rank share: the job's status, the rank's call history, and wake-ups.
 
 use super::entered::EnteredCalls;
 use crate::connector::UnreachedPeer;
@@ -24,7 +24,7 @@ pub(crate) struct MonitorShared {
     lacks: AtomicBool,
     status: Mutex<MonitorStatus>,
     changed: Condvar,
-    /// Read into the history whenever somebody looks at that.
+    /// Copied into the history whenever a thread reads the history.
     entered: EnteredCalls<AtomicU64>,
     history: Mutex<ReadCollectives>,
     orders: Sender<MonitorCommand>,
@@ -32,69 +32,69 @@ pub(crate) struct MonitorShared {
     wake: OwnedFd,
 }
 
-/// The collectives that this rank has entered, as far as they were read.
+/// The history of the collectives that this rank has entered, up to the last read.
 #[derive(Default)]
 pub(crate) struct ReadCollectives {
     pub history: CallHistory,
     read_count: u64,
 }
 
-/// What the rank's own thread knows of the collectives that it enters.
+/// The program thread's cache of the collectives that it has recorded.
 #[derive(Default)]
 pub(crate) struct Entering {
     count: u64,
     communicator: Option<u32>,
-    /// Forms that were noted of late, and behind how many others.
+    /// Recently recorded call signatures, each with the number of signatures recorded before it.
     forms: [(u32, u64); FORM_PLACES],
     form_count: u64,
 }
 
-/// As many forms are known to be noted, at most.
+/// Number of signatures that the cache holds.
 const FORM_PLACES: usize = 16;
 
-/// What other threads want of the monitor.
+/// A command from another thread to the monitor.
 pub(crate) enum MonitorCommand {
-    /// Something of its membership machine.
+    /// A request to the membership machine.
     Request(MembershipRequest),
-    /// Something has happened to the agreement of survivors.
+    /// An event for the survivors' agreement.
     Agreement(agreement::AgreementEvent),
-    /// A connection to `peer` for the agreement stands.
+    /// A connection to `peer` for the agreement has opened.
     Open { peer: usize, stream: Stream },
-    /// It does not.
+    /// Opening a connection to `peer` has failed.
     NotOpen { peer: usize, why: UnreachedPeer },
 }
 
-/// What has become of an agreement of survivors.
+/// The outcome of an agreement among survivors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum AgreementOutcome {
-    /// These go on, and this rank is one of them.
+    /// The survivors in the decision continue, and this rank is one of them.
     Decided(Decision),
-    /// This rank does not go on.
+    /// The survivors continue without this rank.
     Excluded,
-    /// There is none; the reason.
+    /// No agreement was reached, for this reason.
     GaveUp(String),
 }
 
-/// How the job stands.
+/// The status of the job.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MonitorStatus {
     pub failure: Option<JobFailure>,
-    /// Ranks that have died, of which a replica lives.
+    /// Ranks that have died while a replica of them lives.
     pub losses: BTreeMap<usize, JobFailure>,
-    /// Every rank has come.
+    /// Whether every rank has connected.
     pub complete: bool,
-    /// What has become of the agreement that this rank has begun last.
+    /// The outcome of the agreement that this rank started last.
     pub outcome: Option<AgreementOutcome>,
-    /// Ranks that are known to have ended, or to take part in no agreement.
+    /// Ranks that have ended, or that take part in no agreement.
     pub ended: BTreeSet<usize>,
-    /// What this process lacks to accept connections with.
+    /// The resource that this process lacks to accept connections.
     pub lack: Option<String>,
-    /// The monitor has ended.
+    /// Whether the monitor has ended.
     pub over: bool,
 }
 
 impl MonitorShared {
-    /// The state, and what the monitor reads requests from.
+    /// Create the shared state and the receiver of the monitor's commands.
     pub fn new(bell: Bell) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
         let (orders, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -122,12 +122,12 @@ impl MonitorShared {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// How many ranks have died of which a replica lives.
+    /// Return the number of ranks that have died while a replica of them lives.
     pub fn loss_count(&self) -> usize {
         self.loss_count.load(Ordering::Acquire)
     }
 
-    /// Whether this process lacks something to accept connections with; the status says what.
+    /// Return whether this process lacks a resource to accept connections; the status names the resource.
     pub fn lacks(&self) -> bool {
         self.lacks.load(Ordering::Acquire)
     }
@@ -136,7 +136,7 @@ impl MonitorShared {
         lock(&self.status).clone()
     }
 
-    /// Changes the status and wakes everybody who waits for that.
+    /// Change the status and wake all threads that wait for a change.
     pub fn update(&self, change: impl FnOnce(&mut MonitorStatus)) {
         let mut status = lock(&self.status);
         change(&mut status);
@@ -148,21 +148,21 @@ impl MonitorShared {
         self.bell.ring();
     }
 
-    /// Notes the job's failure; only the first counts.
+    /// Record the job's failure; only the first one counts.
     pub fn fail(&self, failure: JobFailure) {
         self.update(|status| {
             status.failure.get_or_insert(failure);
         });
     }
 
-    /// Notes the death of `rank`, of which a replica lives.
+    /// Record the death of `rank` while a replica of it lives.
     pub fn lose(&self, rank: usize, failure: JobFailure) {
         self.update(|status| {
             status.losses.insert(rank, failure);
         });
     }
 
-    /// Waits until `done` or for `timeout`; returns the status then.
+    /// Wait until `done` or `timeout`; return the status at that time.
     pub fn wait(&self, timeout: Duration, done: impl Fn(&MonitorStatus) -> bool) -> MonitorStatus {
         let status = lock(&self.status);
         match self.changed.wait_timeout_while(status, timeout, |status| !done(status)) {
@@ -171,7 +171,7 @@ impl MonitorShared {
         }
     }
 
-    /// What this rank has entered so far.
+    /// Return the history of entered collectives, brought up to date.
     pub fn history(&self) -> MutexGuard<'_, ReadCollectives> {
         let mut noted = lock(&self.history);
         let ReadCollectives { history, read_count } = &mut *noted;
@@ -179,8 +179,8 @@ impl MonitorShared {
         noted
     }
 
-    /// Notes that the rank enters a collective. Takes a lock only where it turns to another communicator, of each of
-    /// which the history keeps the last.
+    /// Record that the rank enters a collective. A lock is taken only when the communicator changes, because the
+    /// history keeps the last collective of each communicator.
     #[inline]
     pub fn enter(&self, entering: &mut Entering, communicator: u32, header: &[u8; HEADER_BYTES]) {
         if entering.communicator != Some(communicator) {
@@ -191,7 +191,7 @@ impl MonitorShared {
         entering.count += 1;
     }
 
-    /// Notes what a form stands for, unless that is known to be remembered.
+    /// Record the meaning of a call signature, unless the history is known to contain it.
     #[inline]
     pub fn note_form(&self, entering: &mut Entering, form: u32, words: &dyn Fn() -> String) {
         let (known, at) = &mut entering.forms[form as usize % FORM_PLACES];
@@ -203,15 +203,15 @@ impl MonitorShared {
         self.history().history.note_form(form, words);
     }
 
-    /// Hands a request to the monitor. After the monitor's end nobody takes it, and nobody needs to.
+    /// Send a request to the monitor. The request has no effect after the monitor's end.
     pub fn request(&self, request: MembershipRequest) {
         self.order(MonitorCommand::Request(request));
     }
 
-    /// As [`MonitorShared::request`], for orders of all kinds.
+    /// Send a command of any kind to the monitor, as [`MonitorShared::request`] does.
     pub fn order(&self, order: MonitorCommand) {
         if self.orders.send(order).is_ok() {
-            // A count that is full wakes as well.
+            // A write to a full counter fails, but the counter wakes the monitor anyway.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
     }
@@ -220,13 +220,13 @@ impl MonitorShared {
         &self.wake
     }
 
-    /// Takes back what `request` wrote.
+    /// Reset the wake-up that `order` wrote.
     pub fn drain_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }
 }
 
-/// A thread that panicked with the lock held leaves plain data behind, which is still good.
+/// Lock a mutex even if it is poisoned: it protects plain data, which is valid after a panic.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -1,4 +1,4 @@
-//! The agreement of survivors: connections between any two ranks, opened when one has something to say to the other.
+//! Connections for the agreement of survivors, opened between two ranks when one has a message for the other.
 
 use super::wire::{ControlConnection, ENDED};
 use super::{AgreementOutcome, EpollTag, Monitor, MonitorCommand};
@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// The connections for the agreement. Both ends may have opened one at once: either will do.
+/// The connections for the agreement. Both ends may open one at the same time; either connection works.
 #[derive(Default)]
 pub(super) struct SurvivorConnections {
     wires: BTreeMap<u32, (usize, ControlConnection)>,
@@ -20,7 +20,7 @@ pub(super) struct SurvivorConnections {
 }
 
 impl Monitor {
-    /// Hands an event to the agreement, and does what that wants.
+    /// Pass an event to the agreement and execute its outputs.
     pub(super) fn agree(&mut self, event: AgreementEvent) {
         if let AgreementEvent::Ended { peer } | AgreementEvent::Heard { peer, word: AgreementMessage::Away { .. } } =
             event
@@ -40,13 +40,13 @@ impl Monitor {
                 AgreementOutput::Excluded => AgreementOutcome::Excluded,
                 AgreementOutput::GaveUp(cause) => AgreementOutcome::GaveUp(cause),
             };
-            // Whoever is left out is told before this rank's program can end the process.
+            // Notify excluded ranks first: this rank's program may end the process once it learns the outcome.
             self.flush_kin();
             self.setup.shared.update(|status| status.outcome = Some(outcome));
         }
     }
 
-    /// Queues a word; where no connection stands one is opened, and the machine says more when it is.
+    /// Queue a message. Without a connection, open one; the agreement sends again once it is open.
     fn tell_kin(&mut self, to: usize, word: AgreementMessage) {
         if let Some((_, wire)) = self.kin.wires.values_mut().find(|(peer, _)| *peer == to) {
             return wire.queue(&MembershipMessage::Agreement(word));
@@ -63,12 +63,12 @@ impl Monitor {
             });
         };
         if std::thread::Builder::new().name("ripieno-open".to_string()).spawn(open).is_err() {
-            // It is tried again on the next beat.
+            // The next tick of the agreement tries again.
             self.kin.opening.remove(&to);
         }
     }
 
-    /// Takes a connection that stands.
+    /// Add an open connection.
     pub(super) fn add_kin(&mut self, peer: usize, stream: Stream) {
         self.kin.opening.remove(&peer);
         let number = self.kin.next_number;
@@ -84,7 +84,7 @@ impl Monitor {
         self.agree(AgreementEvent::Connected { peer });
     }
 
-    /// Hears that there is no connection.
+    /// Handle a failure to connect.
     pub(super) fn miss_kin(&mut self, peer: usize, why: UnreachedPeer) {
         self.kin.opening.remove(&peer);
         if why == UnreachedPeer::Ended {
@@ -108,7 +108,7 @@ impl Monitor {
         }
     }
 
-    /// Sends what there is room for.
+    /// Send as much as the sockets accept.
     pub(super) fn flush_kin(&mut self) {
         let mut broken = Vec::new();
         for (&number, (_, wire)) in &mut self.kin.wires {
@@ -117,16 +117,16 @@ impl Monitor {
             } else if wire.awaits_room != wire.is_full() {
                 wire.awaits_room = wire.is_full();
                 let room = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
-                // The descriptor is in the set as long as the wire lives, so this cannot fail.
+                // The descriptor is in the set as long as the connection lives, so this cannot fail.
                 let _ =
                     epoll::modify(&self.epoll, &wire.stream, EpollTag::Kin(number).tag(), epoll::EventFlags::IN | room);
             }
         }
-        // Its end is read like its last words.
+        // Read the remaining messages, and the end of the connection.
         broken.into_iter().for_each(|number| self.read_kin(number));
     }
 
-    /// Takes no more part: the others see that this rank has left.
+    /// Leave the agreement: the closed connections show the other ranks that this rank has left.
     pub(super) fn leave_kin(&mut self) {
         self.kin.wires.clear();
     }

@@ -1,34 +1,34 @@
-//! A control connection: messages in, messages out, never blocking.
+//! A control connection: receives and sends messages without blocking.
 
 use crate::stream::{Stream, is_not_now};
 use ripieno_run::membership::{MembershipMessage, MessageInbox};
 use std::io::{self, Read, Write};
 
-/// A peer that reads nothing while so much waits for it is as good as dead.
+/// Limit of queued bytes. A peer that leaves more unread is treated as dead.
 const OUTBOX_BYTES_MAX: usize = 4 << 20;
 
 const READ_BYTES: usize = 16 << 10;
 
-/// What is said of a connection that the peer's system has closed.
+/// Reported cause when the peer's operating system has closed the connection.
 pub(super) const ENDED: &str = "its process ended";
 
 /// One end of a control connection.
 #[derive(Debug)]
 pub(crate) struct ControlConnection {
     pub stream: Stream,
-    /// Whether the monitor listens for room to send.
+    /// Whether the monitor watches the connection for writability.
     pub awaits_room: bool,
     inbox: MessageInbox,
     outbox: Vec<u8>,
 }
 
 impl ControlConnection {
-    /// A wire over a non-blocking stream.
+    /// Create a connection over a non-blocking stream.
     pub fn new(stream: Stream) -> ControlConnection {
         ControlConnection { stream, awaits_room: false, inbox: MessageInbox::default(), outbox: Vec::new() }
     }
 
-    /// The messages that have arrived, and, if the connection is gone, why.
+    /// Return the messages that have arrived, and the reason if the connection has ended.
     pub fn read(&mut self) -> (Vec<MembershipMessage>, Option<String>) {
         let mut bytes = [0; READ_BYTES];
         let mut messages = Vec::new();
@@ -49,12 +49,12 @@ impl ControlConnection {
         }
     }
 
-    /// Takes a message to send.
+    /// Queue a message.
     pub fn queue(&mut self, message: &MembershipMessage) {
         self.outbox.extend(message.encode());
     }
 
-    /// Sends what there is room for; an error is why the connection is gone.
+    /// Send as much as the socket accepts. An error is the reason why the connection ended.
     pub fn flush(&mut self) -> Result<(), String> {
         let mut sent = 0;
         let result = loop {
@@ -64,7 +64,7 @@ impl ControlConnection {
             match self.stream.write(&self.outbox[sent..]) {
                 Ok(count) => sent += count,
                 Err(error) if is_not_now(&error) => break Ok(()),
-                // What the peer said before it went is still to be read: the end of that tells of its death.
+                // Messages that the peer sent before its end are still unread; the read that follows reports its death.
                 Err(error) => break Err(why_gone(&error)),
             }
         };
@@ -75,13 +75,13 @@ impl ControlConnection {
         result
     }
 
-    /// Whether something waits to be sent.
+    /// Return whether bytes are queued.
     pub fn is_full(&self) -> bool {
         !self.outbox.is_empty()
     }
 }
 
-/// A process that is killed with bytes unread resets its connections instead of closing them.
+/// The kernel resets the connections of a process that is killed with unread bytes, instead of closing them.
 fn why_gone(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => ENDED.to_string(),

@@ -1,9 +1,10 @@
-//! TLS 1.3 between ranks: both ends present one raw public key (RFC 7250), which the job's token determines, and take
-//! no other. So nothing but the token has to be handed over, and nothing expires.
+//! TLS 1.3 between ranks. Both ends present one raw public key (RFC 7250), derived from the job's token, and accept no
+//! other key.
 //!
-//! The key says of an end that it knows the token. Which rank it is says the authentication inside ([`crate::auth`]),
-//! whose proofs hold for one session alone, by its exported keying material (RFC 5705, RFC 8446 section 7.5).
-//! Cost: one round trip and a signature on either side for each connection, then 22 bytes for every 16 KiB.
+//! The token is therefore the only secret to distribute, and nothing expires. The key proves that an end knows the
+//! token. The authentication inside the session ([`crate::auth`]) proves the rank. Its proofs are bound to one session
+//! by exported keying material (RFC 5705, RFC 8446 section 7.5).
+//! Cost: one round trip and one signature per side for each connection, then 22 bytes for every 16 KiB.
 
 mod provider;
 mod records;
@@ -29,13 +30,13 @@ use rustls::{
 };
 use std::sync::Arc;
 
-/// The one cipher suite, the fastest on CPUs with instructions for it: there is nothing to negotiate.
+/// The only cipher suite, the fastest on CPUs with AES instructions. Nothing is negotiated.
 pub const CIPHER: &str = "TLS13_AES_128_GCM_SHA256";
 
-/// An Ed25519 private key as PKCS #8 (RFC 8410, section 7): this, then its 32 bytes.
+/// Prefix of an Ed25519 private key in PKCS #8 (RFC 8410, section 7); the 32 key bytes follow.
 const PKCS8: [u8; 16] = [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
-/// The calling end of a session among those who know `token`.
+/// Create the calling end of a session under `token`.
 pub(super) fn calling(token: &Token) -> Result<Connection, Error> {
     let Identity { provider, key, job } = Identity::of(token)?;
     let mut config = ClientConfig::builder_with_provider(provider)
@@ -49,7 +50,7 @@ pub(super) fn calling(token: &Token) -> Result<Connection, Error> {
     ClientConnection::new(Arc::new(config), name).map(Connection::Client)
 }
 
-/// The answering end.
+/// Create the answering end of a session under `token`.
 pub(super) fn answering(token: &Token) -> Result<Connection, Error> {
     let Identity { provider, key, job } = Identity::of(token)?;
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -61,7 +62,7 @@ pub(super) fn answering(token: &Token) -> Result<Connection, Error> {
     ServerConnection::new(Arc::new(config)).map(Connection::Server)
 }
 
-/// What an end presents, and what it takes.
+/// The key that an end presents and the key that it accepts.
 struct Identity {
     provider: Arc<CryptoProvider>,
     key: Arc<CertifiedKey>,
@@ -80,7 +81,7 @@ impl Identity {
     }
 }
 
-/// The one key that an end of the job presents.
+/// The only key that an end of the job may present.
 #[derive(Debug)]
 struct JobKey {
     public: SubjectPublicKeyInfoDer<'static>,

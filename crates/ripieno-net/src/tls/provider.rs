@@ -1,6 +1,7 @@
-//! The cryptography of sessions: one cipher suite, one exchange of keys, one kind of signature.
+//! The cryptography of sessions: one cipher suite, one key exchange, one signature scheme.
 //!
-//! The default of `rustls` has all that `ring` can do, curves and their tables among it, and so would the library.
+//! The default provider of `rustls` links all algorithms of `ring`, with the tables of its curves. This provider keeps
+//! the library small.
 
 use crate::config::fill_random;
 use rustls::crypto::ring::sign::any_eddsa_type;
@@ -15,7 +16,7 @@ use webpki::ring::ED25519;
 static SIGNATURES: WebPkiSupportedAlgorithms =
     WebPkiSupportedAlgorithms { all: &[ED25519], mapping: &[(SignatureScheme::ED25519, &[ED25519])] };
 
-/// What both ends of a session use.
+/// Return the provider that both ends of a session use.
 pub(super) fn provider() -> CryptoProvider {
     CryptoProvider {
         cipher_suites: vec![cipher_suite::TLS13_AES_128_GCM_SHA256],
@@ -26,7 +27,7 @@ pub(super) fn provider() -> CryptoProvider {
     }
 }
 
-/// Where random bytes and keys come from.
+/// Source of random bytes and keys.
 #[derive(Debug)]
 struct Ours;
 

@@ -1,44 +1,44 @@
-//! The bytes of a socket, record by record.
+//! Reads the bytes of a socket record by record.
 //!
-//! Until a link begins to read ahead nothing is taken from the socket but the record that is wanted, so that who waits
-//! for the socket misses nothing: what has been taken has been read.
+//! Until a link enables read-ahead, only the requested record is taken from the socket. Polling the socket therefore
+//! misses no data, because every byte taken has been delivered.
 
 use rustix::net::RecvFlags;
 use std::io::{self, Read};
 use std::net::TcpStream;
 
-/// Of a record: its kind, a version, and how many bytes follow.
+/// Bytes of a record header: the type, a version and the length of the body.
 const HEADER_BYTES: usize = 5;
-/// Bytes that a link reads ahead at most.
+/// Limit of read-ahead in bytes.
 const AHEAD_BYTES: usize = 128 << 10;
 
-/// Where a socket stands among its records.
+/// The position within the current record of a socket.
 #[derive(Debug, Default)]
 pub(super) struct TlsRecords {
     header: [u8; HEADER_BYTES],
     header_filled: usize,
-    /// Bytes of the record, behind its header, that are given, and that are still to come.
+    /// Bytes of the record body that were delivered (`given`) and that are outstanding (`left`).
     given: usize,
     left: usize,
     ahead: Box<[u8]>,
-    /// What was read ahead is `ahead[start..end]`.
+    /// Bytes that were read ahead are in `ahead[start..end]`.
     start: usize,
     end: usize,
 }
 
-/// A socket with its place.
+/// A socket with its record position.
 pub(super) struct RecordReader<'a> {
     pub records: &'a mut TlsRecords,
     pub socket: &'a TcpStream,
 }
 
 impl TlsRecords {
-    /// Takes from now on whatever the socket has.
+    /// Enable read-ahead: from now on, take all bytes that the socket has.
     pub fn read_ahead(&mut self) {
         self.ahead = vec![0; AHEAD_BYTES].into();
     }
 
-    /// Bytes that have left the socket and of which nothing could be read yet.
+    /// Return the number of bytes that were taken from the socket but are not part of a decrypted record yet.
     pub fn pending(&self) -> usize {
         self.end - self.start + self.header_filled + self.given
     }

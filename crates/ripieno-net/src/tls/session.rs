@@ -7,28 +7,28 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes of keying material that stand for a session.
+/// Bytes of keying material that identify a session.
 pub(crate) const BINDING_BYTES: usize = 32;
 
-/// One end of an encrypted connection. Reads and writes behave as those of its socket.
+/// One end of an encrypted connection. Reads and writes behave like reads and writes of its socket.
 pub(crate) struct TlsSession {
     socket: TcpStream,
     state: Box<rustls::Connection>,
     records: TlsRecords,
-    /// Bytes that are encrypted, but of which not all are in the socket: they count as written only when they are, and
-    /// until then they are offered again.
+    /// Bytes that are encrypted but not yet completely in the socket. They count as written only once they are in the
+    /// socket; until then the caller offers them again.
     taken: usize,
-    /// Why nothing more is read: what came was not what the peer has sent, say.
+    /// The reason why reading has stopped, for example data that the peer has not sent.
     broken: Option<rustls::Error>,
 }
 
 impl TlsSession {
-    /// Begins to call who listens at the other end of `socket`.
+    /// Start a session as the caller on `socket`.
     pub fn call(socket: TcpStream, token: &Token) -> io::Result<TlsSession> {
         Ok(TlsSession::new(socket, calling(token).map_err(io::Error::other)?))
     }
 
-    /// Begins to answer who has connected by `socket`.
+    /// Start a session as the answerer on `socket`.
     pub fn answer(socket: TcpStream, token: &Token) -> io::Result<TlsSession> {
         Ok(TlsSession::new(socket, answering(token).map_err(io::Error::other)?))
     }
@@ -37,7 +37,7 @@ impl TlsSession {
         TlsSession { socket, state: Box::new(state), records: TlsRecords::default(), taken: 0, broken: None }
     }
 
-    /// Does the next step until both ends have proved themselves; returns whether that is done.
+    /// Run the next step of the handshake; return whether the handshake is complete.
     pub fn shake_hands(&mut self) -> io::Result<bool> {
         if self.state.wants_write() {
             self.state.write_tls(&mut self.socket)?;
@@ -47,13 +47,13 @@ impl TlsSession {
         Ok(!self.state.is_handshaking() && !self.state.wants_write())
     }
 
-    /// What both ends of this session know, and nobody else.
+    /// Return keying material that only the two ends of this session know.
     pub fn binding(&self) -> io::Result<[u8; BINDING_BYTES]> {
         let exported = self.state.export_keying_material([0; BINDING_BYTES], b"EXPORTER-ripieno authentication", None);
         exported.map_err(io::Error::other)
     }
 
-    /// The name of the cipher suite, once it is agreed on.
+    /// Return the name of the negotiated cipher suite.
     #[cfg(test)]
     pub fn cipher(&self) -> Option<&'static str> {
         self.state.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str())
@@ -63,17 +63,17 @@ impl TlsSession {
         &self.socket
     }
 
-    /// Reads from now on whatever the socket has: for who reads on until nothing is there.
+    /// Enable read-ahead for a caller that reads until the socket has no more data.
     pub fn read_ahead(&mut self) {
         self.records.read_ahead();
     }
 
-    /// Bytes that have left the socket and are no part of a whole record yet.
+    /// Return the number of bytes that were taken from the socket but are not part of a complete record yet.
     pub fn pending(&self) -> usize {
         self.records.pending()
     }
 
-    /// Reads all that is there, as far as there is room. `WouldBlock` if that is nothing, 0 at the end.
+    /// Read as much as is available and fits. Return `WouldBlock` if nothing is available, and 0 at the end.
     pub fn read_all(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while filled < into.len() {
@@ -87,8 +87,8 @@ impl TlsSession {
         Ok(filled)
     }
 
-    /// Writes of the concatenation of `parts`; returns how much. What was offered in vain is offered again, at once or
-    /// in pieces, before anything else.
+    /// Write from the concatenation of `parts` and return the byte count. The caller must offer rejected bytes again,
+    /// at once or in pieces, before it writes other bytes.
     pub fn write_parts(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.taken == 0 {
             self.taken = self.state.writer().write_vectored(parts)?;
@@ -99,10 +99,10 @@ impl TlsSession {
         Ok(count)
     }
 
-    /// Says that nothing more will be written.
+    /// Signal that no more data will be written.
     pub fn end_sending(&mut self) {
         self.state.send_close_notify();
-        // The peer may have closed first, which is as good.
+        // The peer may have closed first, which is no error.
         let _ = self.push();
         let _ = self.socket.shutdown(Shutdown::Write);
     }
@@ -114,14 +114,14 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Takes the next bytes of the socket; false at their end.
+    /// Read the next bytes from the socket; return false at its end.
     fn pull(&mut self) -> io::Result<bool> {
         if let Some(error) = &self.broken {
             return Err(io::Error::new(io::ErrorKind::InvalidData, error.clone()));
         }
         let count = self.state.read_tls(&mut RecordReader { records: &mut self.records, socket: &self.socket })?;
         if let Err(error) = self.state.process_new_packets() {
-            // The peer is told why, if it still listens.
+            // The peer receives the reason if it still listens.
             let _ = self.push();
             self.broken = Some(error.clone());
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
@@ -135,7 +135,8 @@ impl Read for TlsSession {
         loop {
             match self.state.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Who is killed says no goodbye; what it said is whole or is missed, for all that passes has a length.
+                // A killed peer sends no close notification. Every message has a length, so a truncated one is
+                // detected.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 outcome => return outcome,
             }

@@ -1,5 +1,5 @@
-//! A tunnel: an encrypted connection for those who know only sockets. What they write into one end of a Unix socket
-//! pair goes out encrypted, and what comes is decrypted into it, by a thread of the tunnel's own.
+//! A tunnel gives code that only handles sockets an encrypted connection. A thread encrypts the bytes written to one
+//! end of a Unix socket pair and decrypts received bytes into it.
 
 use super::TlsSession;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -9,23 +9,23 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Bytes on their way in each direction at most, beside what the sockets hold.
+/// Limit of buffered bytes per direction, in addition to the socket buffers.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A running tunnel. It ends when either end is closed, once what was written before has been passed on.
+/// A running tunnel. It ends after either end is closed and all bytes written before have been forwarded.
 pub struct Tunnel {
     ended: Receiver<()>,
 }
 
 impl Tunnel {
-    /// Carries what passes between a session whose keys are agreed on and the descriptor that it returns.
+    /// Start to forward between an established session and the returned descriptor.
     pub(crate) fn open(session: TlsSession) -> io::Result<(Tunnel, OwnedFd)> {
         let (inner, outer) = UnixStream::pair()?;
         inner.set_nonblocking(true)?;
         session.socket().set_nonblocking(true)?;
         let (sender, ended) = channel();
         let carry = move || {
-            // An error ends the tunnel like a connection that breaks.
+            // An error ends the tunnel like a broken connection.
             let _ = carry(session, inner);
             drop(sender);
         };
@@ -33,7 +33,7 @@ impl Tunnel {
         Ok((Tunnel { ended }, outer.into()))
     }
 
-    /// Waits until all that was written has been passed on, after the descriptor was closed; whether it is in time.
+    /// Wait until all written bytes have been forwarded after the descriptor was closed. Return false on timeout.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.ended.recv_timeout(timeout) != Err(RecvTimeoutError::Timeout)
     }
@@ -56,12 +56,12 @@ impl Passing {
         self.start == self.end
     }
 
-    /// Whether nothing more will come out of it.
+    /// Return whether all bytes were forwarded and the input has ended.
     fn is_over(&self) -> bool {
         self.has_ended && self.is_empty()
     }
 
-    /// Moves what can be moved now.
+    /// Forward as many bytes as possible without blocking.
     fn pass(&mut self, from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         loop {
             if self.is_empty() && !self.has_ended {
@@ -88,7 +88,7 @@ fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
         }
         if is_heard {
             match back.pass(&mut session, &mut inner) {
-                // The descriptor was closed: what was written before is still on its way.
+                // The descriptor was closed: bytes written before it are still in flight.
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => is_heard = false,
                 passed => passed?,
             }
@@ -100,7 +100,7 @@ fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
         let inners = flag(out.is_empty(), PollFlags::IN) | flag(is_heard && !back.is_empty(), PollFlags::OUT);
         let sessions = flag(is_heard && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
         let ends = [(inner.as_fd(), inners), (session.as_fd(), sessions)];
-        // An end of which nothing is wanted now must not wake this thread because it has been closed.
+        // Poll only ends with requested events; a closed end without any must not wake this thread.
         let wanted = ends.iter().filter(|(_, flags)| !flags.is_empty());
         let mut watched: Vec<PollFd<'_>> = wanted.map(|(end, flags)| PollFd::new(end, *flags)).collect();
         match poll(&mut watched, None) {
@@ -110,7 +110,7 @@ fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
     }
 }
 
-/// The outcome of a call that does not block, or `None` if it could not be now.
+/// Return the outcome of a non-blocking call, or `None` if it would block.
 fn now(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(count) => Ok(Some(count)),

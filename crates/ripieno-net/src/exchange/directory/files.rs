@@ -1,7 +1,8 @@
 //! The files of an exchange through a directory.
 //!
-//! `rank-N.lock` (locked while rank N lives; holds its host name), `rank-N` (its string), `verdict` (why there will be
-//! no meeting).
+//! - `rank-N.lock`: locked while rank N lives; contains its host name.
+//! - `rank-N`: the string of rank N.
+//! - `verdict`: the reason why the exchange failed.
 
 use ripieno_run::JobFailure;
 use rustix::fs::{FlockOperation, flock};
@@ -9,41 +10,41 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// One run's folder.
+/// The directory of one run.
 pub struct Folder {
     path: PathBuf,
-    /// This rank's sign of life: locked as long as it is open.
+    /// This rank's lock file, locked as long as it is open.
     life: Option<File>,
 }
 
-/// What a rank's lock tells.
+/// The state of a rank, as its lock shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LockState {
-    /// It has not come, or has left in good order.
+    /// The rank has not arrived, or has left normally.
     Unknown,
-    /// It holds its lock.
+    /// The rank holds its lock.
     Alive,
-    /// It has let go of its lock without leaving.
+    /// The rank has released its lock without leaving normally.
     Dead {
-        /// Its host.
+        /// The host of the rank.
         host: String,
     },
 }
 
 impl Folder {
-    /// Rank 0 makes a folder, which the others only see once rank 0's sign of life is in it.
+    /// Create the directory as rank 0. The other ranks use it only once rank 0 holds its lock.
     pub fn make(path: &Path) -> io::Result<Folder> {
         fs::create_dir(path)?;
         Ok(Folder { path: path.to_path_buf(), life: None })
     }
 
-    /// The folder of a run whose rank 0 lives.
+    /// Return the directory of a run with a live rank 0.
     pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
         let folders = folders(root, prefix).ok()?;
         folders.into_iter().find(|folder| folder.life(0) == LockState::Alive)
     }
 
-    /// Removes the folders of earlier runs; returns one whose rank 0 lives.
+    /// Remove the directories of earlier runs; return a directory with a live rank 0.
     pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
         let (alive, dead): (Vec<_>, Vec<_>) =
             folders(root, prefix)?.into_iter().partition(|folder| folder.life(0) == LockState::Alive);
@@ -55,7 +56,7 @@ impl Folder {
         &self.path
     }
 
-    /// Gives this rank's sign of life: locked before it can be seen, and only one per rank.
+    /// Create and lock this rank's lock file. It is locked before it becomes visible, and each rank has only one.
     pub fn live(&mut self, rank: usize, host: &str) -> io::Result<()> {
         let hidden = self.path.join(format!(".rank-{rank}.{}", std::process::id()));
         let mut file = File::create(&hidden)?;
@@ -76,10 +77,10 @@ impl Folder {
         fs::read_to_string(self.path.join(format!("rank-{rank}"))).ok()
     }
 
-    /// Tells everybody why there will be no meeting.
+    /// Publish the reason why the exchange failed.
     pub fn judge(&self, failure: &JobFailure) {
         if self.verdict().is_none() {
-            // Whoever cannot read this finds out by itself.
+            // A rank that cannot read this detects the failure itself.
             let _ = serde_json::to_string(failure).map(|text| self.put("verdict", &text));
         }
     }
@@ -96,7 +97,7 @@ impl Folder {
             Ok(()) if !self.lock_path(rank).exists() => LockState::Unknown,
             Ok(()) => {
                 let mut host = String::new();
-                // A host that cannot be read stays empty.
+                // The host name stays empty if it is unreadable.
                 let _ = file.read_to_string(&mut host);
                 LockState::Dead { host }
             }
@@ -107,7 +108,7 @@ impl Folder {
         (1..world_size).any(|rank| self.life(rank) == LockState::Alive)
     }
 
-    /// Leaves in good order; the last to leave a folder whose rank 0 is dead removes it.
+    /// Leave normally. If rank 0 is dead, the last rank to leave removes the directory.
     pub fn leave(self, rank: usize) {
         let _ = fs::remove_file(self.lock_path(rank));
         if matches!(self.life(0), LockState::Dead { .. }) {
@@ -115,7 +116,7 @@ impl Folder {
         }
     }
 
-    /// Removes the folder with all files.
+    /// Remove the directory with all files.
     pub fn remove(self) {
         let _ = fs::remove_dir_all(&self.path);
     }

@@ -1,10 +1,12 @@
-//! An exchange through a directory that all ranks see.
+//! An exchange through a directory that all ranks can access.
 //!
-//! Rank 0 makes a folder `ripieno-<tag>-<nonce>`; the tag comes from the token, so that jobs do not mix, and the folder
-//! of an earlier run is known by its rank 0 being dead. Each rank holds a lock on its file `rank-N.lock` while it
-//! lives, so a rank that was killed shows it without a word; strings appear by renaming, so they are whole. Rank 0
-//! removes the folder in the end. Cost: a look at the directory every few ms at first, a few times a second later.
-//! Needs a file system with locks (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
+//! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. A
+//! directory whose rank 0 is dead belongs to an earlier run. Each rank holds a lock on its file `rank-N.lock` while it
+//! lives, so the other ranks detect a killed rank. Strings appear by renaming, so they are complete. Rank 0 removes the
+//! directory at the end.
+//!
+//! Cost: one read of the directory every few ms at first, and a few per second later. Requires a file system with locks
+//! (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
 
 mod files;
 
@@ -20,12 +22,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The pauses between two looks at the directory, from the first to the longest.
+/// Shortest and longest pause between two reads of the directory.
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
-/// How often the locks are looked at.
+/// Interval between checks of the locks.
 const LIFE_CHECK: Duration = Duration::from_millis(300);
-/// How long rank 0 leaves the folder of a failed meeting for the others to read why.
+/// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.
@@ -37,12 +39,12 @@ pub struct DirectoryExchange {
 }
 
 impl DirectoryExchange {
-    /// The part of `config.rank` in an exchange through `root`, which exists.
+    /// Create the exchange for `config.rank` through the existing directory `root`.
     pub fn new(config: &Config, root: impl AsRef<Path>) -> DirectoryExchange {
         DirectoryExchange { config: config.clone(), root: root.as_ref().to_path_buf(), folder: None, has_failed: false }
     }
 
-    /// The names of this job's folders start like this, in every run of it.
+    /// Return the name prefix of this job's directories, equal in all of its runs.
     fn prefix(&self) -> String {
         let tag = hex(&seal(&self.config.token, "directory", &[])[..8]);
         format!("ripieno-{tag}-")
@@ -145,7 +147,7 @@ impl Drop for DirectoryExchange {
     }
 }
 
-/// The first rank that was there and is dead.
+/// Return the failure of the first rank that has arrived and is dead.
 fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
     ranks.filter(|&peer| peer != own).find_map(|rank| match folder.life(rank) {
         LockState::Dead { host } => {
@@ -156,7 +158,7 @@ fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) ->
     })
 }
 
-/// A bounded wait with growing pauses: other hosts' changes to a shared directory wake nobody.
+/// A bounded wait with growing pauses: changes that other hosts make to a shared directory cause no wake-up.
 struct BackoffWait {
     started: Instant,
     deadline: Instant,

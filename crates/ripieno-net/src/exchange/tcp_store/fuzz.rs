@@ -1,4 +1,4 @@
-//! Letters of the store and addresses of ranks, damaged.
+//! Fuzz tests of damaged store messages and peer addresses.
 
 use super::message::{STRING_BYTES_MAX, StoreMessage, Verdict, decode, encode};
 use crate::Token;
@@ -37,7 +37,7 @@ fn damaged_addresses_of_ranks_are_those_of_the_job_or_refused_by_name() {
     Fuzz::new("address", env!("CARGO_MANIFEST_DIR"), [valid]).run(|bytes| {
         let Ok(text) = std::str::from_utf8(bytes) else { return 0 };
         assert!(matches!(PeerAddress::read(&config, 0, text), Ok(_) | Err(NetError::Disagree { .. })));
-        // A rank of the job seals whatever it says.
+        // Authenticated ranks of the job seal any content, so the damaged text is sealed as well.
         let Some((said, _)) = text.split_once("\"proof\":") else { return 1 };
         let unsealed = format!("{said}\"proof\":\"\"}}");
         let sealed = hex(&seal(&config.token, "peer address", &[unsealed.as_bytes()]));

@@ -1,4 +1,4 @@
-//! The other ranks' side of the store: call until rank 0 answers, give the string, wait for all.
+//! The side of the other ranks: connect until rank 0 answers, send the string, receive all strings.
 
 use super::message::{STRING_BYTES_MAX, StoreMessage, decode, encode};
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
-/// Rank 0 may not listen yet: the pauses between calls, from the first to the longest.
+/// Shortest and longest pause between connection attempts while rank 0 is not listening yet.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
-/// Anybody can say that a token is wrong. It is believed if nobody there has said anything else for so long.
+/// Any peer can report a wrong token. The report counts once no other answer has arrived for this long.
 const WRONG_TOKEN_TIMEOUT: Duration = Duration::from_secs(3);
-/// How much longer than rank 0 a rank waits, to get the verdict of all.
+/// Additional time that a rank waits beyond rank 0's deadline, so that rank 0's verdict arrives.
 const VERDICT_MARGIN: Duration = Duration::from_secs(2);
 
-/// All strings, and the connection, to be held until the meeting is over.
+/// Return all strings, and the connection, which the caller holds until the exchange is over.
 pub fn join(
     config: &Config,
     host: &str,
@@ -58,7 +58,7 @@ pub fn join(
     }
 }
 
-/// Whether rank 0's end of a held connection has closed.
+/// Return the failure of rank 0 if its end of a held connection has closed.
 pub fn lost(stream: &mut Stream, host: &str) -> Option<JobFailure> {
     stream.set_nonblocking(true).ok()?;
     match stream.read(&mut [0; 64]) {
@@ -74,7 +74,7 @@ fn hub_failed(host: &str, cause: &str) -> JobFailure {
     JobFailure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
 }
 
-/// An authenticated connection to the store.
+/// Return an authenticated connection to the store.
 pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Result<Stream, NetError> {
     let started = Instant::now();
     let mut pause = FIRST_PAUSE;
@@ -112,11 +112,11 @@ pub fn connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
 }
 
 enum JoinError {
-    /// For good.
+    /// The refusal is final.
     Refused(Refusal),
-    /// Or it is somebody else who is there.
+    /// The answer is unproven: another service may listen at the address.
     OtherToken,
-    /// Rank 0 may not have started, or its name may not be known yet.
+    /// Rank 0 may not have started, or its host name may not resolve yet.
     NotYet(String),
 }
 
@@ -136,7 +136,7 @@ fn try_connect(config: &Config, host: &str, port: u16, deadline: Instant) -> Res
             from: config.rank as u32,
             to: 0,
             world_size: config.world_size as u32,
-            // The nonce comes with rank 0's string.
+            // The nonce arrives with rank 0's string.
             nonce: JobNonce::default(),
         };
         let proof_deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);

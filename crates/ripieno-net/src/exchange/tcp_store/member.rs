@@ -1,4 +1,4 @@
-//! A rank as the store sees it: its string in, the messages for it out, never blocking.
+//! The store's state for one rank: receives the string of the rank and sends messages to it, without blocking.
 
 use super::message::{STRING_BYTES_MAX, StoreMessage, decode};
 use crate::stream::{Stream, is_not_now};
@@ -6,11 +6,11 @@ use std::io::{self, Read, Write};
 
 const ENDED: &str = "its process ended while the ranks met";
 
-/// A rank that has come to the store.
+/// A rank that is connected to the store.
 pub struct StoreMember {
     pub stream: Stream,
     pub host: String,
-    /// Its string, once that is whole.
+    /// The rank's string, once it has arrived completely.
     pub text: Option<String>,
     inbox: Vec<u8>,
     pub outbox: Vec<u8>,
@@ -23,7 +23,7 @@ impl StoreMember {
         StoreMember { stream, host: String::new(), text: None, inbox: vec![], outbox: vec![], is_gone: false }
     }
 
-    /// Takes what it has said; an error is why it is gone.
+    /// Read the available bytes. An error is the reason why the connection ended.
     pub fn read(&mut self) -> Result<(), String> {
         let mut bytes = [0; 4096];
         loop {
@@ -38,7 +38,7 @@ impl StoreMember {
                 return Err("it said more than it should while the ranks met".to_string());
             }
         }
-        // JSON may write a byte as up to six.
+        // JSON may encode a byte in up to six bytes.
         if let Some(StoreMessage::Mine { host, text }) = decode(&self.inbox, 2 * STRING_BYTES_MAX)? {
             (self.host, self.text) = (host, Some(text));
             self.inbox.clear();
@@ -46,7 +46,7 @@ impl StoreMember {
         Ok(())
     }
 
-    /// Sends what there is room for; an error is why it is gone.
+    /// Send as much as the socket accepts. An error is the reason why the connection ended.
     pub fn send(&mut self) -> Result<(), String> {
         while !self.outbox.is_empty() {
             match self.stream.write(&self.outbox) {

@@ -1,24 +1,24 @@
-//! What the store and its ranks write to each other: a length (u32, little endian), then JSON.
+//! Messages between the store and the ranks: a length (u32, little endian), then JSON.
 
 use crate::error::NetError;
 use ripieno_run::JobFailure;
 use serde::{Deserialize, Serialize};
 
 const LENGTH_BYTES: usize = 4;
-/// The longest string of one rank.
+/// Limit of one rank's string in bytes.
 pub const STRING_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum StoreMessage {
-    /// A rank's string, and the host it is on.
+    /// The string of a rank and the host that the rank runs on.
     Mine { host: String, text: String },
-    /// Everybody's strings.
+    /// The strings of all ranks.
     All(Vec<String>),
-    /// Why there will be none.
+    /// The reason why the exchange failed.
     Verdict(Verdict),
 }
 
-/// Why the ranks do not meet; the same on all of them.
+/// The reason why the exchange failed, equal on all ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Verdict {
     Failed(JobFailure),
@@ -41,7 +41,7 @@ pub fn encode(message: &StoreMessage) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
 }
 
-/// The message at the front of `bytes`, once it is whole; `bytes_max` bounds it before memory is taken.
+/// Decode the first message in `bytes` once it is complete. `bytes_max` limits its length before memory is allocated.
 pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<StoreMessage>, String> {
     let Some((length, rest)) = bytes.split_first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = u32::from_le_bytes(*length) as usize;

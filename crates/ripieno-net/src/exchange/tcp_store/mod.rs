@@ -1,7 +1,8 @@
-//! An exchange through rank 0: it listens at an address that all ranks were given (`MASTER_ADDR`, `MASTER_PORT`).
+//! An exchange through rank 0, which listens at an address that all ranks know (`MASTER_ADDR`, `MASTER_PORT`).
 //!
-//! Every rank holds its connection until the meeting is over, so a rank that dies meanwhile is known at once. Each
-//! connection is authenticated before anything else is read. Cost: one connection per rank, all strings to each.
+//! Every rank holds its connection until the exchange is over, so rank 0 detects immediately when a rank dies. Each
+//! connection is authenticated before anything else is read.
+//! Cost: one connection per rank; rank 0 sends all strings to each rank.
 
 #[cfg(test)]
 mod fuzz;
@@ -26,7 +27,7 @@ pub struct TcpStore {
     kept: StoreState,
 }
 
-/// What is held until the meeting is over.
+/// The resource that is held until the exchange is over.
 enum StoreState {
     Nothing,
     Server(Box<StoreServer>),
@@ -34,7 +35,7 @@ enum StoreState {
 }
 
 impl TcpStore {
-    /// The part of `config.rank` in an exchange through rank 0's port `port` on `host`.
+    /// Create the exchange for `config.rank` through rank 0's port `port` on `host`.
     pub fn new(config: &Config, host: &str, port: u16) -> TcpStore {
         TcpStore { config: config.clone(), host: host.to_string(), port, kept: StoreState::Nothing }
     }
@@ -90,7 +91,7 @@ mod tests {
     fn a_rank_that_dies_while_others_are_awaited_is_named_to_all_at_once() {
         let port = free_port();
         let waiting = [0, 1].map(|rank| std::thread::spawn(move || store(rank, 4, port).exchange("x")));
-        // A rank whose connection ends as that of a killed process does.
+        // The connection of this rank ends like the connection of a killed process.
         let config = store(2, 4, port).config;
         let stream = join::connect(&config, "127.0.0.1", port, Instant::now() + Duration::from_secs(20)).unwrap();
         let since = Instant::now();

@@ -1,4 +1,4 @@
-//! Rank 0's side of the store: collects all strings, hands them out, and tells everybody if that cannot be.
+//! Rank 0's side of the store: collects all strings and distributes them, or reports a failure to all ranks.
 
 use super::member::StoreMember;
 use super::message::{StoreMessage, Verdict, encode};
@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// How long the store stays open to tell late ranks why there is no meeting.
+/// How long the store stays open after a failure, to report the reason to late ranks.
 const FAREWELL: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
@@ -24,7 +24,7 @@ pub struct StoreServer {
     entrance: Acceptor,
     members: BTreeMap<usize, StoreMember>,
     verdict: Option<Verdict>,
-    /// Calls with another token: of strangers, or ranks that were given a wrong one.
+    /// Number of calls with another token, from unauthenticated peers or misconfigured ranks.
     wrong_token_count: usize,
     started: Instant,
 }
@@ -40,7 +40,7 @@ impl StoreServer {
         let named = Addresses::of_name(host).map_err(bind_error)?;
         let named: Vec<IpAddr> = named.usable.iter().chain(&named.loopback).copied().collect();
         let listener = bind_first(&named, Ports::one(port)).or_else(|error| match error.kind() {
-            // The name may be of a service that forwards to this host.
+            // The name may belong to a service that forwards to this host.
             io::ErrorKind::AddrNotAvailable => {
                 bind_first(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()], Ports::one(port))
             }
@@ -58,7 +58,8 @@ impl StoreServer {
         })
     }
 
-    /// Collects and hands out all strings; on failure tells everybody who is or comes here, for a while.
+    /// Collect and distribute all strings. On failure, report the reason to all present and late ranks for
+    /// [`FAREWELL`].
     pub fn serve(&mut self, mine: &str, deadline: Instant) -> Result<Vec<String>, NetError> {
         while self.verdict.is_none() && self.waiting_for().next().is_some() {
             self.turn(deadline);
@@ -87,7 +88,7 @@ impl StoreServer {
         }
     }
 
-    /// A member whose connection has ended since.
+    /// Return the failure of a member that has disconnected since.
     pub fn lost(&mut self) -> Option<JobFailure> {
         let all: Vec<usize> = self.members.keys().copied().collect();
         all.into_iter().for_each(|rank| self.attend(rank));
@@ -97,7 +98,7 @@ impl StoreServer {
         }
     }
 
-    /// Whether nobody has come.
+    /// Return whether no member is connected.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -126,7 +127,7 @@ impl StoreServer {
         loop {
             for (&rank, member) in &mut self.members {
                 if told.insert(rank) {
-                    // A half-sent list of strings cannot be taken back; its reader sees the end of the connection.
+                    // A partly sent list of strings cannot be revoked; its reader sees the connection end.
                     member.outbox.extend(&message);
                 }
             }
@@ -139,7 +140,7 @@ impl StoreServer {
         }
     }
 
-    /// Waits for something to happen and deals with it.
+    /// Wait for events and handle them.
     pub fn turn(&mut self, deadline: Instant) {
         let (somebody_comes, members_ready) = self.poll(deadline);
         members_ready.into_iter().for_each(|rank| self.attend(rank));
@@ -158,7 +159,7 @@ impl StoreServer {
         let next = self.entrance.due().map_or(deadline, |due| due.min(deadline));
         let timeout = next.saturating_duration_since(Instant::now());
         let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
-        // An interrupted wait is one in which nothing happened.
+        // An interrupted wait reports no event.
         let _ = poll(&mut polled, Some(&timeout));
         let ready: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
         let members = living.iter().zip(&ready[1..]).filter(|(_, ready)| **ready).map(|((rank, _), _)| **rank);
@@ -194,7 +195,7 @@ impl StoreServer {
         self.attend(rank);
     }
 
-    /// Whoever knows the token and does not fit belongs to this job and was started wrongly: that ends the meeting.
+    /// Fail the exchange: a caller that knows the token but does not fit is a misconfigured rank of this job.
     fn refuse(&mut self, greeting: &Greeting, refusal: Refusal) {
         let (peer, own) = (greeting.from as usize, self.config.world_size);
         let cause = match refusal {
@@ -210,7 +211,7 @@ impl StoreServer {
         self.verdict.get_or_insert(Verdict::Disagree { peer, cause });
     }
 
-    /// Reads what a member says and sends what it has room for.
+    /// Read the bytes that a member has sent and write as much as its socket accepts.
     fn attend(&mut self, rank: usize) {
         let Some(member) = self.members.get_mut(&rank) else { return };
         if member.is_gone {

@@ -2,9 +2,9 @@ package org.ripieno;
 
 import java.lang.ref.Reference;
 
-/** One call of a collective: what it is, beside the memory that it works on. */
+/** The arguments of one collective call, apart from its memory. */
 final class Call {
-  // As native code numbers them.
+  // Numbers of the collectives in native code.
   static final int BROADCAST = 0;
   static final int REDUCE = 1;
   static final int ALLREDUCE = 2;
@@ -40,7 +40,7 @@ final class Call {
     return this;
   }
 
-  /** The root, the peer or the distance. */
+  /** Set the root, the peer or the distance. */
   Call number(long number) {
     this.number = number;
     return this;
@@ -56,7 +56,7 @@ final class Call {
     return this;
   }
 
-  /** Runs to the end, in one memory. */
+  /** Run until completion, in place. */
   void run(Communicator communicator, Values values) {
     check(values);
     Native.run(
@@ -74,7 +74,7 @@ final class Call {
     keep(communicator, values.kept);
   }
 
-  /** Runs to the end, from one memory to another. */
+  /** Run until completion, from one memory to another. */
   void run(Communicator communicator, Values out, Values into) {
     Native.run(
         communicator.address(),
@@ -92,7 +92,7 @@ final class Call {
     keep(communicator, into.kept);
   }
 
-  /** Begins, and goes on by itself. */
+  /** Start in the background, and return the address of the native handle. */
   long start(Communicator communicator, Values values) {
     check(values);
     long handle =
@@ -113,7 +113,7 @@ final class Call {
     return handle;
   }
 
-  /** Where nothing is combined, as in a world of one, nobody else would find it. */
+  /** Check that the operation supports the type. A world of one rank combines nothing, so no other check would fail. */
   private void check(Values values) {
     if (op >= Op.AND.ordinal() && values.areFloating()) {
       throw new InputException(Op.values()[op] + " of float or double: expected integers");

@@ -1,16 +1,16 @@
 package org.ripieno;
 
-/** What becomes of rows of equal keys. */
+/** How rows with equal keys are combined. */
 public enum Combine {
-  /** One row, the sum of all. */
+  /** One row with the sum. */
   SUM,
-  /** One row, their product. */
+  /** One row with the product. */
   PROD,
-  /** One row, of the smallest of each column. */
+  /** One row with the minimum of each column. */
   MIN,
-  /** One row, of the largest of each column. */
+  /** One row with the maximum of each column. */
   MAX,
-  /** All stay, one after the other; {@link KeyedRows#counts} says how many. */
+  /** All rows are kept, one after the other; {@link KeyedRows#counts} returns the number per key. */
   CONCAT;
 
   int number() {

@@ -7,18 +7,18 @@ import java.lang.ref.Reference;
 import java.util.Arrays;
 
 /**
- * One rank's end of a group of ranks, which compute together.
+ * One rank's end of a group of ranks that communicate.
  *
- * <p>Every collective is called by every rank, in the same order, with the same types, operations, roots and, where
- * nothing else is said, sizes; ranks that differ all get a {@link CollectiveMismatchException} that says who called
- * what. If a rank dies, all others get a {@link RankFailedException} with its number.
+ * <p>Every rank calls every collective in the same order, with the same types, operations and roots. Sizes are equal
+ * unless stated otherwise. If ranks differ, all of them get a {@link CollectiveMismatchException} that lists the calls.
+ * If a rank dies, all other ranks get a {@link RankFailedException} with its number.
  *
  * <p>Values are arrays of {@code byte}, {@code short}, {@code int}, {@code long}, {@code float} or {@code double}, or
- * direct buffers of {@code java.nio} in native order, of which the elements from the position to the limit count.
- * Arrays are copied to direct memory and back; buffers are worked on where they are. Results are the same bits on every
- * rank, and those that ranks in Python or Rust get.
+ * direct buffers of {@code java.nio} in native order. A call uses the elements of a buffer from its position to its
+ * limit. Arrays are copied to direct memory and back; buffers are used in place. Results are bitwise equal on every
+ * rank, also on ranks in Python or Rust.
  *
- * <p>Several threads may call; calls of one communicator then count in the order in which they come.
+ * <p>Several threads may call one communicator; its calls then count in the order of their arrival.
  */
 public final class Communicator implements AutoCloseable {
   private final long address;
@@ -33,56 +33,57 @@ public final class Communicator implements AutoCloseable {
     owned = Owned.by(this, address, Native::free);
   }
 
-  /** A rank that is going to meet the others, with more to say than {@link #meet} does. */
+  /** Return a builder for this rank's connection, with more settings than {@link #meet} has. */
   public static Meeting meeting(int rank, int size, String token) {
     return new Meeting(rank, size, token);
   }
 
   /**
-   * Meets the other ranks.
+   * Connect to the other ranks.
    *
    * @param rank this rank, from 0
-   * @param size how many ranks
-   * @param token a secret of the job: who knows it, belongs to it
-   * @param exchange gives all ranks' strings for this rank's
-   * @throws RendezvousException if the ranks do not meet within a minute
+   * @param size number of ranks
+   * @param token the secret of the job; a process that knows it belongs to the job
+   * @param exchange returns all ranks' strings for this rank's string
+   * @throws RendezvousException if the ranks do not connect within one minute
    */
   public static Communicator meet(int rank, int size, String token, Exchange exchange) {
     return meeting(rank, size, token).over(exchange);
   }
 
-  /** A new random token, for all ranks of one job. */
+  /** Return a new random token, for all ranks of one job. */
   public static String newToken() {
     return Native.newToken();
   }
 
-  /** This rank, from 0. */
+  /** Return this rank, from 0. */
   public int rank() {
     return rank;
   }
 
-  /** How many ranks. */
+  /** Return the number of ranks. */
   public int size() {
     return size;
   }
 
   /**
-   * Every rank's values become the combination of all.
+   * Combine the values of all ranks; every rank gets the result.
    *
-   * @param values of the same length and type on every rank; the result is left there
+   * @param values of the same length and type on every rank; receives the result
    * @return the same array or buffer
    */
   public <A> A allreduce(A values, Op op) {
     return inPlace(Call.of(Call.ALLREDUCE).op(op), values);
   }
 
-  /** As {@link #allreduce}, but it goes on by itself. */
+  /** Start {@link #allreduce} in the background. */
   public <A> Handle<A> allreduceAsync(A values, Op op) {
     return new Handle<>(this, Call.of(Call.ALLREDUCE).op(op), values);
   }
 
   /**
-   * The root's values become the combination of all. Arrays of others stay as they are; their buffers are scratch.
+   * Combine the values of all ranks; the root gets the result. Arrays of other ranks stay unchanged, their buffers are
+   * scratch memory.
    *
    * @return the same array or buffer
    */
@@ -96,56 +97,58 @@ public final class Communicator implements AutoCloseable {
     return values;
   }
 
-  /** Every rank's values become the root's. Lengths are the same everywhere. */
+  /** Copy the root's values to every rank. Lengths are equal on all ranks. */
   public <A> A broadcast(A values, int root) {
     return inPlace(Call.of(Call.BROADCAST).number(root), values);
   }
 
-  /** As {@link #broadcast}, but it goes on by itself. */
+  /** Start {@link #broadcast} in the background. */
   public <A> Handle<A> broadcastAsync(A values, int root) {
     return new Handle<>(this, Call.of(Call.BROADCAST).number(root), values);
   }
 
-  /** Every rank's values become the combination of those of all ranks up to it. */
+  /** Replace every rank's values with the combination over all ranks up to it. */
   public <A> A scan(A values, Op op) {
     return inPlace(Call.of(Call.SCAN).op(op), values);
   }
 
-  /** Every rank's values become the combination of those of all ranks before it; rank 0 keeps its own. */
+  /** Replace every rank's values with the combination over all lower ranks; rank 0 keeps its own values. */
   public <A> A exscan(A values, Op op) {
     return inPlace(Call.of(Call.EXSCAN).op(op), values);
   }
 
   /**
-   * Every rank gets the values of all, one after the other in the order of the ranks.
+   * Concatenate the values of all ranks, ordered by rank; every rank gets the result.
    *
-   * @param mine of any length, which may differ from rank to rank
+   * @param mine of any length, which may differ between ranks
    * @return a new array
    */
   public <A> A allgather(A mine) {
     return allgather(mine, allCounts(Values.countOf(mine)));
   }
 
-  /** As {@link #allgather(Object)}, where every rank knows how many each has. */
+  /** Run {@link #allgather(Object)} when every rank knows the element count of every rank. */
   public <A> A allgather(A mine, long[] counts) {
     A all = withOwn(mine, counts);
     return allgatherInto(all, counts);
   }
 
-  /** The same in place: {@code all} holds {@code counts[rank]} of each rank, of which this rank has set its own. */
+  /**
+   * Gather in place: {@code all} has {@code counts[rank]} elements per rank, and this rank has set its own elements.
+   */
   public <A> A allgatherInto(A all, long[] counts) {
     return inPlace(Call.of(Call.ALLGATHER).counts(counts), all);
   }
 
-  /** As {@link #allgatherInto}, but it goes on by itself. */
+  /** Start {@link #allgatherInto} in the background. */
   public <A> Handle<A> allgatherIntoAsync(A all, long[] counts) {
     return new Handle<>(this, Call.of(Call.ALLGATHER).counts(counts), all);
   }
 
   /**
-   * The root gets the values of all, one after the other in the order of the ranks.
+   * Concatenate the values of all ranks, ordered by rank; the root gets the result.
    *
-   * @param mine of any length, which may differ from rank to rank
+   * @param mine of any length, which may differ between ranks
    * @return a new array at the root, null elsewhere
    */
   public <A> A gather(A mine, int root) {
@@ -156,18 +159,18 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Every rank gets its part of the root's values.
+   * Distribute the root's values in parts.
    *
-   * @param all at the root {@code counts[rank]} for each rank, one after the other; elsewhere an array of the same
-   *     type, whose length does not matter
+   * @param all at the root {@code counts[rank]} elements for each rank, one after the other; elsewhere an array of the
+   *     same type with any length
    * @param counts the same on every rank
-   * @return a new array
+   * @return a new array with this rank's part
    */
   public <A> A scatter(A all, long[] counts, int root) {
     A whole = rank == root ? all : Values.newArray(all, total(counts));
     try (Values memory = Values.of(whole)) {
       Call.of(Call.SCATTER).counts(counts).number(root).run(this, memory);
-      // The root's is only read.
+      // The root's array is only read.
       if (rank != root) {
         memory.copyBack();
       }
@@ -176,11 +179,12 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * The values of all ranks are combined, and every rank gets a part of the result.
+   * Combine the values of all ranks and distribute the result in parts.
    *
-   * @param values {@code counts[rank]} for each rank, one after the other; they stay as they are, unless in a buffer
+   * @param values {@code counts[rank]} elements for each rank, one after the other; an array stays unchanged, a buffer
+   *     does not
    * @param counts the same on every rank
-   * @return a new array of {@code counts[rank()]}
+   * @return a new array of {@code counts[rank()]} elements
    */
   public <A> A reduceScatter(A values, long[] counts, Op op) {
     A mine = Values.newArray(values, total(counts));
@@ -190,11 +194,11 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Every rank gives each a part, and gets one of each.
+   * Send a part of the values to every rank and receive a part from every rank.
    *
-   * @param out {@code counts[to]} for each rank, one after the other
-   * @param counts of this rank
-   * @return what has come, in the order of the ranks
+   * @param out {@code counts[to]} elements for each rank, one after the other
+   * @param counts the element counts that this rank sends
+   * @return the received values, ordered by rank
    */
   public <A> A alltoall(A out, long[] counts) {
     long[] inCounts = new long[size];
@@ -207,10 +211,11 @@ public final class Communicator implements AutoCloseable {
   }
 
   /**
-   * Every rank gets the block of the one that is so far before it, around the ring.
+   * Send a block to the rank {@code distance} positions ahead in the ring, and receive one from the rank that far
+   * behind.
    *
    * @param block of any length
-   * @param distance how far it goes
+   * @param distance the number of positions
    * @return a new array
    */
   public <A> A rotate(A block, int distance) {
@@ -223,56 +228,56 @@ public final class Communicator implements AutoCloseable {
     return into;
   }
 
-  /** Gives values to another rank, which {@link #receive receives} as many of the same type. */
+  /** Send values to another rank, which must {@link #receive receive} the same number of elements of the same type. */
   public void send(Object values, int to) {
     try (Values memory = Values.of(values)) {
       Call.of(Call.SEND).number(to).run(this, memory);
     }
   }
 
-  /** Fills values with those that another rank sends. */
+  /** Fill {@code into} with the values that another rank sends. */
   public <A> A receive(A into, int from) {
     return inPlace(Call.of(Call.RECEIVE).number(from), into);
   }
 
-  /** Returns once every rank has called it. */
+  /** Wait until every rank has called this method. */
   public void barrier() {
     Native.barrier(address);
     Reference.reachabilityFence(this);
   }
 
   /**
-   * Prepares sparse reductions: what each rank contributes is for these indices, and what it wants is for those.
+   * Prepare sparse reductions between the indices that ranks contribute and the indices that they request.
    *
    * @param outIndices of the rows that this rank contributes, in any order
-   * @param inIndices of the rows that it wants
-   * @throws MissingIndicesException on every rank, if an index is wanted that no rank contributes
+   * @param inIndices of the rows that this rank requests
+   * @throws MissingIndicesException on every rank, if a requested index is contributed by no rank
    */
   public SparseReduction sparse(long[] outIndices, long[] inIndices) {
     return sparse(outIndices, inIndices, new SparseReduction.Options());
   }
 
-  /** The same with a say in how. */
+  /** Prepare sparse reductions with options. */
   public SparseReduction sparse(long[] outIndices, long[] inIndices, SparseReduction.Options options) {
     return new SparseReduction(this, outIndices, inIndices, options);
   }
 
   /**
-   * Sends rows to the homes of their keys, where rows of equal keys become one, or stay side by side.
+   * Send rows to the owners of their keys. The owner combines rows with equal keys or keeps them all.
    *
-   * @param rows this rank's, of the same kind of keys, type and width on every rank
-   * @return those whose keys are at home at this rank; every key is at one
+   * @param rows this rank's rows; key type, element type and width are equal on every rank
+   * @return the rows with the keys that this rank owns; every key has exactly one owner
    */
   public KeyedRows regroup(KeyedRows rows, Combine combine) {
     return regroup(rows, combine, 1);
   }
 
-  /** The same on several threads. */
+  /** Regroup rows with several threads. */
   public KeyedRows regroup(KeyedRows rows, Combine combine, int threads) {
     return rows.regrouped(this, combine, threads);
   }
 
-  /** Tells all others that this rank cannot go on, and why: their calls end with a {@link RankFailedException}. */
+  /** Report to all ranks that this rank cannot continue. Their calls end with a {@link RankFailedException}. */
   public void abort(Throwable cause) {
     StringWriter trace = new StringWriter();
     cause.printStackTrace(new PrintWriter(trace));
@@ -281,7 +286,7 @@ public final class Communicator implements AutoCloseable {
     Reference.reachabilityFence(this);
   }
 
-  /** Leaves the job in good order. Whatever is called afterwards throws {@link CommunicatorClosedException}. */
+  /** Leave the job normally. Later calls throw {@link CommunicatorClosedException}. */
   @Override
   public void close() {
     Native.close(address);
@@ -329,7 +334,7 @@ public final class Communicator implements AutoCloseable {
     return allgatherInto(counts, ones);
   }
 
-  /** An array for all, with this rank's values in their place. */
+  /** Return an array for all ranks' values, with this rank's values in place. */
   private <A> A withOwn(A mine, long[] counts) {
     A all = Values.newArray(mine, total(counts));
     System.arraycopy(mine, 0, all, Math.toIntExact(before(counts)), Math.toIntExact(counts[rank]));

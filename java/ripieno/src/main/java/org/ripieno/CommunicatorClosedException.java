@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** The communicator has been closed. */
+/** The communicator is closed. */
 public final class CommunicatorClosedException extends RipienoException {
   private static final long serialVersionUID = 1;
 

@@ -1,12 +1,14 @@
 package org.ripieno;
 
-/** What an engine supplies, so that ranks meet: every rank gives a string and gets those of all. */
+/**
+ * The function that an engine supplies to connect ranks: every rank passes a string and gets the strings of all ranks.
+ */
 @FunctionalInterface
 public interface Exchange {
   /**
-   * Gives this rank's string and returns all, in the order of the ranks. It must not wait for ever.
+   * Pass this rank's string and return all strings, ordered by rank. Must not wait forever.
    *
-   * <p>{@code BarrierTaskContext.get()::allGather} of Spark is one.
+   * <p>For example, {@code BarrierTaskContext.get()::allGather} of Spark implements it.
    */
   String[] exchange(String mine) throws Exception;
 }

@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** Called from native code: the exception of each kind, and whether a waiting thread was interrupted. */
+/** Callbacks of native code: create the exception of each kind, and check whether a waiting thread was interrupted. */
 final class Failures {
   private Failures() {}
 

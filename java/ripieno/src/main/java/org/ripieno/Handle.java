@@ -4,10 +4,10 @@ import java.lang.ref.Cleaner;
 import java.lang.ref.Reference;
 
 /**
- * A call that goes on by itself. Until {@link #get} has returned, its array or buffer is not to be used. Who drops a
- * handle does not end the call.
+ * The handle of a call that runs in the background. Its array or buffer must not be used until {@link #get} has
+ * returned. Discarding a handle does not stop the call.
  *
- * @param <A> what the call works on
+ * @param <A> type of the array or buffer
  */
 public final class Handle<A> {
   private final Communicator communicator;
@@ -20,21 +20,21 @@ public final class Handle<A> {
   Handle(Communicator communicator, Call call, A result) {
     this.communicator = communicator;
     this.result = result;
-    // The memory goes back once the call has ended.
+    // The memory is released once the call has ended.
     values = Values.of(result);
     address = call.start(communicator, values);
     owned = Owned.by(this, address, Native::freeHandle);
   }
 
-  /** Whether the call has ended, well or not. */
+  /** Return whether the call has ended, with a result or an exception. */
   public synchronized boolean isDone() {
     return isTaken || Native.isDone(address);
   }
 
   /**
-   * Waits for the end, and gives the array or buffer, with the result in it.
+   * Wait until the call has ended, and return the array or buffer with the result.
    *
-   * @throws RipienoException as the call itself
+   * @throws RipienoException if the call fails
    */
   public synchronized A get() {
     if (!isTaken) {

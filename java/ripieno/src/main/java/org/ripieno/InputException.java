@@ -1,10 +1,10 @@
 package org.ripieno;
 
-/** An argument cannot be right. The job goes on. */
+/** An argument is invalid. The job continues. */
 public final class InputException extends RipienoException {
   private static final long serialVersionUID = 1;
 
-  /** With what was given, and what was expected. */
+  /** Create an exception that states the given value and the expected values. */
   public InputException(String message) {
     super(message);
   }

@@ -7,27 +7,29 @@ import java.util.SplittableRandom;
 import java.util.stream.IntStream;
 
 /**
- * K-means on rows that lie with many ranks, by Lloyd's iteration: every rank assigns its rows, sums are added up, and
- * every rank moves its own copy of the centroids. Centroids and labels are the same bits as those of {@code rp.KMeans}
- * of Python that starts from the same centroids with as many ranks; rows of float are computed in float with sums in
- * double.
+ * K-means by Lloyd's iteration on rows that are partitioned over ranks. Every rank assigns its rows, the ranks sum the
+ * partial results, and every rank updates its own copy of the centroids.
  *
- * <p>Cost of an iteration: {@code n·k·d} shared by the ranks, and one allreduce of {@code k·(d+1)} doubles. Parameters
- * have the names of Spark's MLlib; the rule to stop, and new rows for empty clusters, are scikit-learn's.
+ * <p>Centroids and labels are bitwise equal to the results of {@code rp.KMeans} in Python from the same initial
+ * centroids on the same number of ranks. Rows of float are computed in float with sums in double.
  *
- * <p>Sources: Lloyd, "Least squares quantization in PCM", 1982; Bahmani et al., "Scalable k-means++", VLDB 2012, for the
- * start.
+ * <p>Cost of an iteration: {@code n·k·d} operations shared by the ranks, and one allreduce of {@code k·(d+1)} doubles.
+ * Parameters have the names of Spark's MLlib. The stopping rule and the relocation of empty clusters follow
+ * scikit-learn.
+ *
+ * <p>Sources: Lloyd, "Least squares quantization in PCM", 1982; Bahmani et al., "Scalable k-means++", VLDB 2012, for
+ * the initial centroids.
  */
 public final class KMeans implements Serializable {
   private static final long serialVersionUID = 1;
 
-  /** Entries of what ranks add up beside sums and weights: as Python's estimator, so that the bits are its. */
+  /** Additional entries in the reduced vector, equal to the Python estimator, so that the results are bitwise equal. */
   private static final int EXTRA = 6;
 
-  /** How centroids to start from are found, as MLlib names it. */
+  /** Initialization with k-means||, under its MLlib name. */
   public static final String PARALLEL = "k-means||";
 
-  /** Rows by lot. */
+  /** Initialization with random rows. */
   public static final String RANDOM = "random";
 
   private static final int NO_CENTROID = -1;
@@ -42,19 +44,22 @@ public final class KMeans implements Serializable {
   private int threads = 1;
   private double[][] initialCentroids;
 
-  /** How many clusters; 2 unless it is set. */
+  /** Set the number of clusters; default 2. */
   public KMeans setK(int k) {
     this.k = checked("k", k, 1);
     return this;
   }
 
-  /** Iterations at most; 300 unless it is set. */
+  /** Set the limit of iterations; default 300. */
   public KMeans setMaxIter(int maxIter) {
     this.maxIter = checked("maxIter", maxIter, 1);
     return this;
   }
 
-  /** Stops where the squared shift of the centroids is at most this times the mean variance of the columns; 1e-4. */
+  /**
+   * Set the tolerance: stop when the squared shift of the centroids is at most {@code tol} times the mean variance of
+   * the columns; default 1e-4.
+   */
   public KMeans setTol(double tol) {
     if (!(tol >= 0)) {
       throw new InputException("tol=" + tol + ": expected 0 or more");
@@ -63,13 +68,13 @@ public final class KMeans implements Serializable {
     return this;
   }
 
-  /** Of what is drawn; the same seed, the same fit, for any number of ranks. */
+  /** Set the seed of the random numbers. The same seed gives the same fit for any number of ranks. */
   public KMeans setSeed(long seed) {
     this.seed = seed;
     return this;
   }
 
-  /** Whether to start from rows by lot, {@code random}, or from those of {@code k-means||}, as unless it is set. */
+  /** Set the method to find initial centroids: {@code random} rows, or {@code k-means||} (default). */
   public KMeans setInitMode(String initMode) {
     if (!initMode.equals(PARALLEL) && !initMode.equals(RANDOM)) {
       throw new InputException("initMode=" + initMode + ": expected " + PARALLEL + " or " + RANDOM);
@@ -78,30 +83,30 @@ public final class KMeans implements Serializable {
     return this;
   }
 
-  /** Rounds of k-means‖ in which centroids to start from are drawn; 2 unless it is set. */
+  /** Set the number of k-means|| rounds that sample initial centroids; default 2. */
   public KMeans setInitSteps(int initSteps) {
     this.initSteps = checked("initSteps", initSteps, 1);
     return this;
   }
 
-  /** Threads of each rank. */
+  /** Set the number of threads per rank. */
   public KMeans setThreads(int threads) {
     this.threads = checked("threads", threads, 1);
     return this;
   }
 
-  /** Starts from these centroids, the same on every rank. */
+  /** Set the initial centroids, equal on every rank. */
   public KMeans setInitialCentroids(double[][] centroids) {
     this.initialCentroids = centroids;
     return this;
   }
 
   /**
-   * Fits: called by every rank.
+   * Fit the model. Every rank must call this method.
    *
-   * @param rows this rank's rows, of the same columns and type on every rank; none is allowed
-   * @throws InputException on every rank, if a value is not finite, there are fewer rows than clusters, or centroids to
-   *     start from do not fit
+   * @param rows this rank's rows, with the same column count and type on every rank; may be empty
+   * @throws InputException on every rank, if a value is not finite, there are fewer rows than clusters, or the initial
+   *     centroids do not fit
    */
   public KMeansModel fit(Communicator communicator, Points rows) {
     return new Fit(communicator, rows).run();
@@ -114,7 +119,7 @@ public final class KMeans implements Serializable {
     return value;
   }
 
-  /** One fit of one rank. */
+  /** One fit on one rank. */
   private final class Fit {
     private final Communicator communicator;
     private final Points rows;
@@ -199,7 +204,7 @@ public final class KMeans implements Serializable {
         }
       }
       if (hasMoved) {
-        // The centroids have shifted since the labels were taken.
+        // The centroids have moved since the labels were assigned.
         pass(centroids, labels, distances, new double[valueCount], new double[k]);
         inertia = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
       }
@@ -279,9 +284,8 @@ public final class KMeans implements Serializable {
     }
 
     /**
-     * Gives each cluster without rows one of those that are farthest from their centroids: the first empty one the
-     * farthest of all ranks; of equally far rows the one with the lowest number is first. Rows that lie on their
-     * centroid stay.
+     * Assign the rows farthest from their centroids to the empty clusters, in order. Ties go to the lowest row number.
+     * Rows that lie on their centroid stay.
      */
     private boolean giveRowsToEmpty(int[] labels, double[] distances, double[] sums, double[] weights) {
       int[] empty = IntStream.range(0, k).filter(cluster -> weights[cluster] == 0).toArray();
@@ -330,7 +334,9 @@ public final class KMeans implements Serializable {
       return moved > 0;
     }
 
-    /** The numbers here of the rows with the largest distances, the largest first; of equal ones the first. */
+    /**
+     * Return the local indices of the rows with the largest distances, in descending order; ties go to the first row.
+     */
     private int[] farthest(double[] distances, int wanted) {
       return IntStream.range(0, count)
           .boxed()
@@ -354,7 +360,7 @@ public final class KMeans implements Serializable {
       return values instanceof float[] floats ? floats[at] : ((double[]) values)[at];
     }
 
-    /** Centroids to start from, by k-means‖: candidates of some rounds, of which k are chosen by their weight. */
+    /** Finds initial centroids with k-means||: samples candidates in some rounds and chooses k of them by weight. */
     private final class Seeding {
       private final double[] distances = new double[count];
       private final int[] closest = new int[count];
@@ -394,7 +400,7 @@ public final class KMeans implements Serializable {
         return Values.countOf(candidates) / columns;
       }
 
-      /** A number in [0, 1) for a row, which depends on nothing but the seed, the step and the row's number. */
+      /** Return a number in [0, 1) for a row that depends only on the seed, the step and the row's number. */
       private double draw(int step, int row) {
         long stream = seed + step * ROW_STREAM;
         return new SplittableRandom(stream ^ (offset + row) * ROW_STREAM).nextDouble();
@@ -412,7 +418,7 @@ public final class KMeans implements Serializable {
         return communicator.allgather(mine);
       }
 
-      /** Rows by their numbers among those of all ranks, in this order. */
+      /** Return the rows with these global numbers, in this order. */
       private Object rowsOf(long[] numbers) {
         double[] found = new double[numbers.length * columns];
         for (int at = 0; at < numbers.length; at++) {
@@ -457,7 +463,7 @@ public final class KMeans implements Serializable {
         candidates = all;
       }
 
-      /** Where there are fewer candidates than clusters, rows by lot. */
+      /** Add random rows while there are fewer candidates than clusters. */
       private void fillUp() {
         SplittableRandom lot = new SplittableRandom(~seed);
         while (candidateCount() < k) {
@@ -465,7 +471,10 @@ public final class KMeans implements Serializable {
         }
       }
 
-      /** k of the candidates, each drawn by its weight times its squared distance to those that are chosen. */
+      /**
+       * Choose k candidates, each with probability proportional to its weight times its squared distance to the chosen
+       * ones.
+       */
       private Object chosen(double[] weights) {
         SplittableRandom lot = new SplittableRandom(seed);
         double[] points = new double[weights.length * columns];

@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** Where a {@link KMeans} fit ended; labels are those of this rank's rows, all else is the same on every rank. */
+/** The result of a {@link KMeans} fit. Labels belong to this rank's rows; all other values are equal on every rank. */
 public final class KMeansModel {
   private final Object centroids;
   private final int columns;
@@ -16,7 +16,7 @@ public final class KMeansModel {
     this.iterationCount = iterationCount;
   }
 
-  /** The centroids, as many values each as there are columns. */
+  /** Return the centroids, each with one value per column. */
   public double[][] centroids() {
     int count = (int) (Values.countOf(centroids) / columns);
     double[][] rows = new double[count][columns];
@@ -27,17 +27,17 @@ public final class KMeansModel {
     return rows;
   }
 
-  /** The number of the nearest centroid of each of this rank's rows. */
+  /** Return the index of the nearest centroid for each of this rank's rows. */
   public int[] labels() {
     return labels;
   }
 
-  /** The sum of the squared distances of all ranks' rows to their centroids. */
+  /** Return the sum of the squared distances of all ranks' rows to their centroids. */
   public double inertia() {
     return inertia;
   }
 
-  /** How many iterations were made. */
+  /** Return the number of iterations. */
   public int iterationCount() {
     return iterationCount;
   }

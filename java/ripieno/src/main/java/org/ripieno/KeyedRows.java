@@ -5,8 +5,8 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Rows under keys: {@code long} numbers or strings, and for each key a row of as many elements of one type. With {@link
- * Combine#CONCAT} a key has several rows, which lie together.
+ * Rows with keys: {@code long} or string keys, and for each key a row of {@code width} elements of one type. With
+ * {@link Combine#CONCAT} a key has several adjacent rows.
  */
 public final class KeyedRows {
   private final Object keys;
@@ -22,47 +22,47 @@ public final class KeyedRows {
   }
 
   /**
-   * Rows under numbers.
+   * Create rows with {@code long} keys.
    *
    * @param keys one for each row; they may repeat
    * @param values an array of {@code keys.length * width} elements, row after row
-   * @param width elements of a row
+   * @param width elements per row
    */
   public static KeyedRows of(long[] keys, Object values, int width) {
     return checked(keys, keys.length, values, width);
   }
 
-  /** Rows under strings. */
+  /** Create rows with string keys. */
   public static KeyedRows of(String[] keys, Object values, int width) {
     return checked(keys, keys.length, values, width);
   }
 
-  /** The keys, if they are numbers. */
+  /** Return the keys, if they are numbers. */
   public long[] longKeys() {
     return (long[]) keys;
   }
 
-  /** The keys, if they are strings. */
+  /** Return the keys, if they are strings. */
   public String[] stringKeys() {
     return (String[]) keys;
   }
 
-  /** The rows, one after the other: {@code rows.values(double[].class)}. */
+  /** Return the rows, one after the other: {@code rows.values(double[].class)}. */
   public <A> A values(Class<A> type) {
     return type.cast(values);
   }
 
-  /** Elements of a row. */
+  /** Return the number of elements per row. */
   public int width() {
     return width;
   }
 
-  /** How many rows each key has, or null if each has one. */
+  /** Return the number of rows per key, or null if each key has one row. */
   public long[] counts() {
     return counts;
   }
 
-  /** How many keys. */
+  /** Return the number of keys. */
   public int keyCount() {
     return keys instanceof long[] numbers ? numbers.length : ((String[]) keys).length;
   }

@@ -7,12 +7,12 @@ import java.util.List;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.stream.Stream;
 
-/** Direct memory that calls borrow, for what lies in arrays: these move, and the collector may not wait for ranks. */
+/** A pool of direct memory for calls on arrays. The garbage collector moves arrays, and it must not wait for ranks. */
 final class Lent implements AutoCloseable {
   private static final int LEAST_BYTES = 256;
   private static final int LARGEST_POWER = 30;
 
-  /** Of each power of two, those that nobody uses. */
+  /** Free buffers, by the power of two of their size. */
   private static final List<Deque<Lent>> FREE =
       Stream.<Deque<Lent>>generate(ConcurrentLinkedDeque::new).limit(LARGEST_POWER + 1).toList();
 
@@ -24,7 +24,7 @@ final class Lent implements AutoCloseable {
     address = Native.address(bytes);
   }
 
-  /** So many bytes at least, with the limit set to them. */
+  /** Return a buffer of at least {@code byteCount} bytes, with its limit set to that count. */
   static Lent of(long byteCount) {
     if (byteCount > Integer.MAX_VALUE - 8) {
       throw new InputException(
@@ -39,7 +39,7 @@ final class Lent implements AutoCloseable {
     return found;
   }
 
-  /** Gives the memory back. */
+  /** Return the buffer to the pool. */
   @Override
   public void close() {
     int capacity = bytes.capacity();

@@ -11,14 +11,13 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Loads the native library out of the jar.
+ * Loads the native library from the jar.
  *
- * <p>A copy has a name of its own, so that several class loaders, as Spark makes them for jars of its sessions, each
- * load theirs. Where the folder of temporary files is mounted without the right to execute, the working and the home
- * folder are tried.
+ * <p>Each copy has a unique name, so that several class loaders, such as Spark's session class loaders, can each load
+ * one. If the directory for temporary files is mounted noexec, the working directory and the home directory are tried.
  */
 final class Library {
-  /** Names a library to load instead, for who builds it. */
+  /** System property with the path of another library to load, for development. */
   static final String PROPERTY = "ripieno.library";
 
   private Library() {}
@@ -40,7 +39,7 @@ final class Library {
       } catch (IOException | UnsatisfiedLinkError error) {
         tried.add(folder + ": " + error.getMessage());
       } finally {
-        // Loaded, it needs no name any more.
+        // After loading, the file is no longer needed.
         if (copy != null && !copy.toFile().delete()) {
           copy.toFile().deleteOnExit();
         }

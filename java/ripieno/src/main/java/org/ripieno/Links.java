@@ -1,11 +1,11 @@
 package org.ripieno;
 
-/** What carries data between ranks of one host. */
+/** The kind of links between ranks of one host. */
 public enum Links {
-  /** Shared memory where it works, else TCP. */
+  /** Shared memory where it works, TCP otherwise. */
   AUTO,
   /** TCP. */
   TCP,
-  /** Shared memory; a peer that cannot be reached by it is an error. */
+  /** Shared memory only; failure to set it up is an error. */
   SHARED_MEMORY
 }

@@ -4,7 +4,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * What a rank says of itself before it meets the others: {@code Communicator.meeting(rank, size,
+ * Builder for the connection of a rank to the other ranks: {@code Communicator.meeting(rank, size,
  * token).rack("r1").over(exchange)}.
  */
 public final class Meeting {
@@ -29,65 +29,65 @@ public final class Meeting {
     this.token = token;
   }
 
-  /** The name or address to listen on; all that are up unless it is set. */
+  /** Set the host name or address to listen on; default: all interfaces that are up. */
   public Meeting host(String host) {
     this.host = host;
     return this;
   }
 
-  /** The rack that the host stands in; all ranks name theirs, or none does. */
+  /** Set the rack of this host. Either all ranks set it or none does. */
   public Meeting rack(String rack) {
     this.rack = rack;
     return this;
   }
 
-  /** The ports to listen on, from the first to the last; any free one unless they are set. */
+  /** Set the range of ports to listen on, inclusive; default: any free port. */
   public Meeting ports(int first, int last) {
     this.firstPort = checkedPort(first);
     this.lastPort = checkedPort(last);
     return this;
   }
 
-  /** What carries data between ranks of one host. */
+  /** Set the kind of links between ranks of one host. */
   public Meeting links(Links links) {
     this.links = links;
     return this;
   }
 
-  /** Whether TCP connections are encrypted, all or none; unless it is set, those between hosts are. */
+  /** Set whether all TCP connections are encrypted, or none; default: only connections between hosts. */
   public Meeting tls(boolean isEncrypted) {
     this.tls = isEncrypted ? 1 : 0;
     return this;
   }
 
-  /** How long ranks wait for each other to come; a minute unless it is set. */
+  /** Set the limit of the time that ranks wait for each other; default: one minute. */
   public Meeting rendezvousTimeout(Duration timeout) {
     this.rendezvousTimeout = timeout;
     return this;
   }
 
-  /** A rank that is silent for so long has failed; ten seconds unless it is set. */
+  /** Set the time without a message after which a rank counts as failed; default: ten seconds. */
   public Meeting heartbeatTimeout(Duration timeout) {
     this.heartbeatTimeout = timeout;
     return this;
   }
 
   /**
-   * Meets over an engine's exchange of strings.
+   * Connect through an engine's exchange of strings.
    *
-   * @throws RendezvousException if the ranks do not meet in time
-   * @throws InputException if something that was set cannot be right
+   * @throws RendezvousException if the ranks do not connect in time
+   * @throws InputException if a setting is invalid
    */
   public Communicator over(Exchange exchange) {
     return meet(exchange, null, null, 0);
   }
 
-  /** Meets over a folder that all ranks see; nobody else may write to it. */
+  /** Connect through a directory that all ranks can access and no other user can write. */
   public Communicator over(Path folder) {
     return meet(null, folder.toString(), null, 0);
   }
 
-  /** Meets at a store that rank 0 keeps at this host and port. */
+  /** Connect through a store that rank 0 runs at this host and port. */
   public Communicator at(String host, int port) {
     return meet(null, null, host, checkedPort(port));
   }

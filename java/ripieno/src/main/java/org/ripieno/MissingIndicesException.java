@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** A sparse reduction wants indices that no rank contributes. */
+/** A sparse reduction requests indices that no rank contributes. */
 public final class MissingIndicesException extends RipienoException {
   private static final long serialVersionUID = 1;
 

@@ -1,11 +1,11 @@
 package org.ripieno;
 
 /**
- * The native library. Addresses of memory are those of direct buffers, which the caller keeps reachable until the call
- * has ended; addresses of objects are freed once, when nobody can use them any more.
+ * The native methods. Memory addresses belong to direct buffers, which the caller keeps reachable until the call has
+ * ended. Native objects are freed once, when no thread can use them any more.
  */
 final class Native {
-  /** What is not set. */
+  /** The value of a setting that is not set. */
   static final int UNSET = -1;
 
   static {

@@ -1,19 +1,21 @@
 package org.ripieno;
 
-/** How elements of ranks combine. Floating-point minima and maxima are NaN if any element is; integers wrap around. */
+/**
+ * How elements of ranks are combined. Floating-point minima and maxima are NaN if any element is; integers wrap around.
+ */
 public enum Op {
   /** Addition. */
   SUM,
   /** Multiplication. */
   PROD,
-  /** The smaller. */
+  /** Minimum. */
   MIN,
-  /** The larger. */
+  /** Maximum. */
   MAX,
-  /** Bitwise and, of integers. */
+  /** Bitwise and of integers. */
   AND,
-  /** Bitwise or, of integers. */
+  /** Bitwise or of integers. */
   OR,
-  /** Bitwise exclusive or, of integers. */
+  /** Bitwise exclusive or of integers. */
   XOR
 }

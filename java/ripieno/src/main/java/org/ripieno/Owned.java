@@ -3,13 +3,13 @@ package org.ripieno;
 import java.lang.ref.Cleaner;
 import java.util.function.LongConsumer;
 
-/** Objects of native code, which are freed when the object of Java that has them cannot be reached any more. */
+/** Frees native objects when their Java owner becomes unreachable. */
 final class Owned {
   private static final Cleaner CLEANER = Cleaner.create();
 
   private Owned() {}
 
-  /** Frees what is at the address, once: now, or when the owner is gone. */
+  /** Free the object at the address once: on request, or when the owner becomes unreachable. */
   static Cleaner.Cleanable by(Object owner, long address, LongConsumer free) {
     return CLEANER.register(owner, () -> free.accept(address));
   }

@@ -5,10 +5,10 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** A rank's rows of points, outside of Java's heap, where kernels read them. They only grow; one thread at a time. */
+/** A rank's rows of points in native memory, where kernels read them. Append-only, and not thread-safe. */
 public final class Points implements AutoCloseable {
   private static final int STAGED_BYTES = 1 << 20;
-  // As native code numbers the types.
+  // Numbers of the types in native code.
   static final int FLOAT = 4;
   static final int DOUBLE = 5;
 
@@ -17,7 +17,7 @@ public final class Points implements AutoCloseable {
   private final long address;
   private final Cleaner.Cleanable owned;
 
-  /** Rows on their way. */
+  /** Rows that are not copied to native memory yet. */
   private final Lent staged;
 
   private long count;
@@ -33,17 +33,17 @@ public final class Points implements AutoCloseable {
     staged = Lent.of(Math.max(STAGED_BYTES, (long) columns * Double.BYTES));
   }
 
-  /** None yet, of float. */
+  /** Create an empty set of float points. */
   public static Points ofFloats(int columns) {
     return new Points(FLOAT, columns);
   }
 
-  /** None yet, of double. */
+  /** Create an empty set of double points. */
   public static Points ofDoubles(int columns) {
     return new Points(DOUBLE, columns);
   }
 
-  /** Adds a row of as many values as there are columns. */
+  /** Append a row with one value per column. */
   public void add(double[] row) {
     ByteBuffer room = roomForRow(row.length);
     for (double value : row) {
@@ -52,7 +52,7 @@ public final class Points implements AutoCloseable {
     count++;
   }
 
-  /** Adds a row of as many values as there are columns. */
+  /** Append a row with one value per column. */
   public void add(float[] row) {
     ByteBuffer room = roomForRow(row.length);
     for (float value : row) {
@@ -62,11 +62,11 @@ public final class Points implements AutoCloseable {
   }
 
   /**
-   * Adds rows whose columns lie apart in memory, as those of Arrow do.
+   * Append rows from separate columns in memory, such as Arrow columns.
    *
-   * @param addresses where the values of each column begin
+   * @param addresses start address of each column's values
    * @param types of each column: byte.class, short.class, int.class, long.class, float.class or double.class
-   * @param rowCount how many values each column has, which stay there until this returns
+   * @param rowCount number of values per column, which must stay in place until this returns
    */
   public void addColumns(long[] addresses, Class<?>[] types, int rowCount) {
     if (addresses.length != columns || types.length != columns || rowCount < 0) {
@@ -79,17 +79,17 @@ public final class Points implements AutoCloseable {
     count += rowCount;
   }
 
-  /** How many rows. */
+  /** Return the number of rows. */
   public long count() {
     return count;
   }
 
-  /** Values of a row. */
+  /** Return the number of columns. */
   public int columns() {
     return columns;
   }
 
-  /** Frees the memory. */
+  /** Free the memory. */
   @Override
   public void close() {
     owned.clean();
@@ -103,18 +103,18 @@ public final class Points implements AutoCloseable {
     return element;
   }
 
-  /** Where native code has them, all. */
+  /** Return the address of the native object, after copying all pending rows. */
   long address() {
     flush();
     return address;
   }
 
-  /** An array for so many values of their type. */
+  /** Return an array for {@code valueCount} values of this element type. */
   Object newValues(long valueCount) {
     return areFloats() ? new float[Math.toIntExact(valueCount)] : new double[Math.toIntExact(valueCount)];
   }
 
-  /** A row, of their type. */
+  /** Return a row, as an array of this element type. */
   Object row(long number) {
     Object row = newValues(columns);
     try (Values memory = Values.room(row)) {

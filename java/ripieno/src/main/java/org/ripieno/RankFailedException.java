@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** A rank has died, hung or given up; every rank of the job gets this. The job is over. */
+/** A rank has died, hung or aborted. Every rank of the job gets this exception. The job is over. */
 public final class RankFailedException extends RipienoException {
   private static final long serialVersionUID = 1;
   private final int rank;
@@ -16,22 +16,22 @@ public final class RankFailedException extends RipienoException {
     this.traceback = traceback;
   }
 
-  /** Who has failed. */
+  /** Return the failed rank. */
   public int rank() {
     return rank;
   }
 
-  /** Where it ran. */
+  /** Return the host of the failed rank. */
   public String host() {
     return host;
   }
 
-  /** Why, as far as that is known. */
+  /** Return the cause, as far as it is known. */
   public String reason() {
     return reason;
   }
 
-  /** Where in its program, or an empty string. */
+  /** Return the traceback of the failed rank's program, or an empty string. */
   public String traceback() {
     return traceback;
   }

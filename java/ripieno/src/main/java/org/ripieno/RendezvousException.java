@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** The ranks did not meet: one did not come in time, cannot be reached, or has another token. */
+/** The ranks could not connect: a rank did not start in time, is unreachable, or has another token. */
 public final class RendezvousException extends RipienoException {
   private static final long serialVersionUID = 1;
 

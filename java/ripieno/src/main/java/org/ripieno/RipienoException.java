@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** Something that Ripieno could not do; the message says what, where, and what to do. */
+/** Base class of Ripieno's exceptions. The message states what failed, where, and a remedy. */
 public class RipienoException extends RuntimeException {
   private static final long serialVersionUID = 1;
 

@@ -9,14 +9,14 @@ import java.lang.ref.Reference;
  * <p>Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014.
  */
 public final class SparseReduction implements AutoCloseable {
-  /** How a reduction is made. */
+  /** Options of a sparse reduction. */
   public static final class Options {
     private long size = Native.UNSET;
     private String degrees;
     private boolean missingIsZero;
     private double denseAbove = 0.25;
 
-    /** Indices are smaller than this; unless it is set, than what ranks have found to be the largest and one. */
+    /** Set the exclusive upper bound of indices; default: the largest index of all ranks plus one. */
     public Options size(long size) {
       if (size < 0) {
         throw new InputException("size=" + size + ": expected 0 or more");
@@ -25,19 +25,22 @@ public final class SparseReduction implements AutoCloseable {
       return this;
     }
 
-    /** How many ranks meet at each layer: {@code direct}, {@code binary} or factors such as {@code 8x4x2}. */
+    /**
+     * Set the number of ranks that communicate at each layer: {@code direct}, {@code binary} or factors such as {@code
+     * 8x4x2}.
+     */
     public Options degrees(String degrees) {
       this.degrees = degrees;
       return this;
     }
 
-    /** Whether indices that no rank contributes are zeros, not an error. */
+    /** Set whether indices that no rank contributes count as zero instead of an error. */
     public Options missingIsZero(boolean isZero) {
       this.missingIsZero = isZero;
       return this;
     }
 
-    /** From this share of all indices on, a part travels without its indices. */
+    /** Set the share of all indices from which on a part is sent without its indices. */
     public Options denseAbove(double share) {
       this.denseAbove = share;
       return this;
@@ -72,17 +75,17 @@ public final class SparseReduction implements AutoCloseable {
   }
 
   /**
-   * Reduces: called by every rank.
+   * Run a reduction. Every rank must call this method.
    *
    * @param values a row of {@code width} elements for each of this rank's out-indices
-   * @param width elements of a row
-   * @return a new array with a row for each in-index, in their order
+   * @param width elements per row
+   * @return a new array with a row for each in-index, in the same order
    */
   public <A> A reduce(A values, int width, Op op) {
     return reduceInto(values, Values.newArray(values, (long) inCount * width), width, op);
   }
 
-  /** The same into an array or a direct buffer that is there. */
+  /** Run a reduction into an existing array or direct buffer. */
   public <A> A reduceInto(A values, A into, int width, Op op) {
     checkRows("values", Values.countOf(values), outCount, width);
     checkRows("into", Values.countOf(into), inCount, width);
@@ -96,14 +99,14 @@ public final class SparseReduction implements AutoCloseable {
     return into;
   }
 
-  /** How many ranks meet at each layer, as in {@code 4x2}. */
+  /** Return the number of ranks that communicate at each layer, as in {@code 4x2}. */
   public String degrees() {
     String degrees = Native.sparseDegrees(address);
     Reference.reachabilityFence(this);
     return degrees;
   }
 
-  /** Frees its memory. */
+  /** Free the native memory. */
   @Override
   public void close() {
     owned.clean();

@@ -1,18 +1,18 @@
 package org.ripieno;
 
-/** An engine has no room for the ranks of a job. */
+/** An engine has too few slots for the ranks of a job. */
 public final class TooFewSlotsException extends RipienoException {
   private static final long serialVersionUID = 1;
   private final int needed;
   private final int total;
 
   /**
-   * With the numbers in its message.
+   * Create an exception that states the numbers in its message.
    *
-   * @param engine its name
-   * @param needed slots that the job takes
-   * @param total slots that there are
-   * @param advice how to get more, in the words of the engine
+   * @param engine name of the engine
+   * @param needed slots that the job needs
+   * @param total slots that exist
+   * @param advice how to get more slots, in the terms of the engine
    */
   public TooFewSlotsException(String engine, int needed, int total, String advice) {
     super(engine + " has too few slots for " + needed + " ranks: " + total + " in all; " + advice);
@@ -20,12 +20,12 @@ public final class TooFewSlotsException extends RipienoException {
     this.total = total;
   }
 
-  /** Slots that the job takes. */
+  /** Return the number of slots that the job needs. */
   public int needed() {
     return needed;
   }
 
-  /** Slots that there are. */
+  /** Return the number of slots that exist. */
   public int total() {
     return total;
   }

@@ -16,7 +16,7 @@ import java.util.Arrays;
  * long, float or double.
  */
 final class Values implements AutoCloseable {
-  /** The types by their numbers in native code. */
+  /** The types, indexed by their numbers in native code. */
   private static final Class<?>[] TYPES = {
     byte.class, short.class, int.class, long.class, float.class, double.class
   };
@@ -29,10 +29,10 @@ final class Values implements AutoCloseable {
   final long address;
   final long bytes;
 
-  /** What the memory lies in. */
+  /** The object that owns the memory. */
   final Object kept;
 
-  /** The array that this is a copy of, if it is. */
+  /** The original array of a copy, or null. */
   private final Object array;
 
   private final Lent lent;
@@ -46,7 +46,7 @@ final class Values implements AutoCloseable {
     this.lent = lent;
   }
 
-  /** An array's elements, or the buffer itself. */
+  /** Return a copy of an array's elements, or the buffer itself. */
   static Values of(Object values) {
     Values room = room(values);
     if (room.array != null) {
@@ -55,7 +55,7 @@ final class Values implements AutoCloseable {
     return room;
   }
 
-  /** The same, where nothing is read of it. */
+  /** Return memory for the values without copying them, for output only. */
   static Values room(Object values) {
     if (values instanceof Buffer buffer) {
       return ofBuffer(buffer);
@@ -65,14 +65,14 @@ final class Values implements AutoCloseable {
     return new Values(element, lent.address, lent.bytes.limit(), lent.bytes, values, lent);
   }
 
-  /** Copies what the memory holds to the array that it is a copy of. */
+  /** Copy the memory back to the original array. */
   void copyBack() {
     if (array != null) {
       copyOut(lent.bytes, array);
     }
   }
 
-  /** Gives lent memory back. */
+  /** Return pooled memory. */
   @Override
   public void close() {
     if (lent != null) {
@@ -84,7 +84,7 @@ final class Values implements AutoCloseable {
     return element >= FLOAT;
   }
 
-  /** The number of the type of an array or a buffer. */
+  /** Return the type number of an array or a buffer. */
   static int elementOf(Object values) {
     if (values instanceof Buffer buffer) {
       return elementOfBuffer(buffer);
@@ -98,7 +98,7 @@ final class Values implements AutoCloseable {
     return element;
   }
 
-  /** The number of a type. */
+  /** Return the number of a type. */
   static int elementOfType(Class<?> type) {
     int element = Arrays.asList(TYPES).indexOf(type);
     if (element < 0) {
@@ -115,7 +115,7 @@ final class Values implements AutoCloseable {
     return values instanceof Buffer buffer ? buffer.remaining() : Array.getLength(values);
   }
 
-  /** A new array of the type of these values. */
+  /** Create a new array with the type of these values. */
   @SuppressWarnings("unchecked")
   static <A> A newArray(A like, long count) {
     int element = elementOf(like);
@@ -170,7 +170,7 @@ final class Values implements AutoCloseable {
     } else if (buffer instanceof DoubleBuffer doubles) {
       return doubles.order();
     }
-    // Bytes have none.
+    // Bytes have no byte order.
     return ByteOrder.nativeOrder();
   }
 

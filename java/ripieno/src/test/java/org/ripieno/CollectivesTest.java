@@ -84,7 +84,7 @@ class CollectivesTest {
         size,
         comm -> {
           int rank = comm.rank();
-          // Rank r has r numbers r, rank 0 none.
+          // Rank r has r elements of value r; rank 0 has none.
           long[] mine = new long[rank];
           Arrays.fill(mine, rank);
           long[] all = new long[size * (size - 1) / 2];
@@ -106,7 +106,7 @@ class CollectivesTest {
           long[] sums = new long[rank];
           Arrays.fill(sums, (long) rank * size);
           assertArrayEquals(sums, comm.reduceScatter(all, counts, Op.SUM));
-          // Rank r gives r + to numbers to each.
+          // Rank r sends r + to elements to each rank.
           long[] out = new long[size * rank + size * (size - 1) / 2];
           long[] outCounts = new long[size];
           for (int to = 0, at = 0; to < size; to++) {
@@ -191,7 +191,7 @@ class CollectivesTest {
         size,
         comm -> {
           int rank = comm.rank();
-          // Each contributes to its own number, the next, and 100.
+          // Each rank contributes to its own number, the next number, and 100.
           long[] out = {rank, rank + 1, 100};
           long[] in = {100, rank + 1};
           try (SparseReduction reduction = comm.sparse(out, in)) {

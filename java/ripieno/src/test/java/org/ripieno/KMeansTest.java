@@ -15,7 +15,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 class KMeansTest {
   private static final int COUNT = 600;
 
-  /** Clumps around (0, 0, 0), (10, 10, 10) …, in turn. */
+  /** Return clumps around (0, 0, 0), (10, 10, 10) …, in turn. */
   private static double[][] clumps(int clumpCount) {
     SplittableRandom random = new SplittableRandom(4);
     double[][] rows = new double[COUNT][3];

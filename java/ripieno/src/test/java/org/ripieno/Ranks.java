@@ -10,18 +10,18 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
-/** Ranks on threads of this machine. */
+/** Runs ranks on threads of this process. */
 final class Ranks {
   private static final long TIMEOUT_S = 60;
 
-  /** What a rank does. */
+  /** The program of a rank. */
   interface Program<R> {
     R run(Communicator communicator) throws Exception;
   }
 
   private Ranks() {}
 
-  /** The results of all, in the order of the ranks; the first exception, if there is one. */
+  /** Return the results of all ranks, ordered by rank, or throw the first exception. */
   static <R> List<R> run(int size, Program<R> program) throws Exception {
     List<R> results = new ArrayList<>();
     for (Future<R> ended : ended(size, program)) {
@@ -37,7 +37,7 @@ final class Ranks {
     return results;
   }
 
-  /** How every rank ended. */
+  /** Return the outcome of every rank. */
   static <R> List<Future<R>> ended(int size, Program<R> program) throws Exception {
     String token = Communicator.newToken();
     String[] told = new String[size];

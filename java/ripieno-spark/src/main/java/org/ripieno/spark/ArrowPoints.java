@@ -17,7 +17,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.ripieno.InputException;
 import org.ripieno.Points;
 
-/** Points of columns that are Arrow's: copied once, by their addresses, without an object for a row or a value. */
+/** Points from Arrow columns: copied once, by their addresses, without an object per row or value. */
 public final class ArrowPoints {
   private static final Map<Class<? extends ValueVector>, Class<?>> TYPES =
       Map.of(
@@ -31,9 +31,9 @@ public final class ArrowPoints {
   private ArrowPoints() {}
 
   /**
-   * Adds the rows of a batch, whose columns are the points' in their order.
+   * Append the rows of a batch. The columns of the batch are the columns of the points, in the same order.
    *
-   * @throws InputException if a column is not Arrow's, is not of whole or floating-point numbers, or has nulls
+   * @throws InputException if a column is not an Arrow vector, has no numeric type, or contains nulls
    */
   public static void add(Points points, ColumnarBatch batch) {
     List<ValueVector> vectors =
@@ -41,7 +41,7 @@ public final class ArrowPoints {
     add(points, vectors, batch.numRows());
   }
 
-  /** Adds rows of vectors of Arrow's, which each have at least so many values. */
+  /** Append {@code rowCount} rows of Arrow vectors, each with at least that many values. */
   public static void add(Points points, List<? extends ValueVector> columns, int rowCount) {
     long[] addresses = new long[columns.size()];
     Class<?>[] types = new Class<?>[columns.size()];

@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** Which columns a table has to have, and gets. */
+/** Checks the input columns of a table and adds its output columns. */
 final class Columns {
   private Columns() {}
 

@@ -5,13 +5,13 @@ import java.util.Iterator;
 import org.ripieno.Communicator;
 
 /**
- * What every rank runs on its rows.
+ * The function that every rank runs on its rows.
  *
- * @param <T> of rows
- * @param <R> of results
+ * @param <T> type of the rows
+ * @param <R> type of the result
  */
 @FunctionalInterface
 public interface RankFunction<T, R> extends Serializable {
-  /** Runs on a rank. What it throws is told to all others, and ends the job. */
+  /** Run on a rank. An exception is reported to all other ranks and ends the job. */
   R call(Communicator communicator, Iterator<T> rows) throws Exception;
 }

@@ -19,8 +19,8 @@ import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Programs whose ranks compute together, on the partitions of an RDD or a Dataset: map-collective in Spark's barrier
- * mode.
+ * Runs a function on ranks that communicate, one rank per partition of an RDD or a Dataset: map-collective in Spark's
+ * barrier mode.
  *
  * <pre>{@code
  * List<double[]> sums = Ripieno.run(rdd, 4, (comm, rows) -> {
@@ -30,26 +30,26 @@ import scala.runtime.AbstractFunction1;
  * });
  * }</pre>
  *
- * <p>All ranks run at once, so the application needs as many free slots as there are workers. If its executors do not
- * have so many within 10 s, the call throws {@link TooFewSlotsException}. A rank that fails, or
- * whose executor dies, ends the stage; Spark begins all ranks again, as often as its settings say.
+ * <p>All ranks run at the same time, so the application needs as many free slots as workers. If the executors do not
+ * have them within 10 s, the call throws {@link TooFewSlotsException}. If a rank fails or its executor dies, the stage
+ * ends; Spark restarts all ranks, as often as its settings allow.
  */
 public final class Ripieno {
-  /** How long executors may take to come. Spark itself asks 40 times, 15 s apart. */
+  /** Time for executors to start. Spark itself checks 40 times, 15 s apart. */
   private static final Duration SLOTS = Duration.ofSeconds(10);
 
-  /** How often it is asked how many slots there are. */
+  /** Interval between checks of the number of slots. */
   private static final Duration ASK = Duration.ofMillis(100);
 
   private Ripieno() {}
 
   /**
-   * Runs a function on every rank.
+   * Run a function on every rank.
    *
-   * @param rows dealt anew to partitions, one for each rank, unless there are as many
-   * @param workers how many ranks
-   * @return the results, in the order of the ranks
-   * @throws TooFewSlotsException the executors cannot run so many tasks at once
+   * @param rows repartitioned to one partition per rank, unless the partition count matches already
+   * @param workers number of ranks
+   * @return the results, ordered by rank
+   * @throws TooFewSlotsException if the executors cannot run that many tasks at the same time
    */
   public static <T, R> List<R> run(JavaRDD<T> rows, int workers, RankFunction<T, R> function) {
     if (workers < 1) {
@@ -62,7 +62,7 @@ public final class Ripieno {
     return parts.rdd().barrier().mapPartitions(rank, false, tag).toJavaRDD().collect();
   }
 
-  /** Returns once the executors can run so many tasks at once; other jobs may still use some of the slots. */
+  /** Wait until the executors can run that many tasks at the same time; other jobs may still use some of the slots. */
   private static void awaitSlots(RDD<?> rows, int workers) {
     SparkContext context = rows.context();
     ResourceProfile own = rows.getResourceProfile();
@@ -86,17 +86,17 @@ public final class Ripieno {
     }
   }
 
-  /** The same for an RDD of Scala. */
+  /** Run a function on every rank, with the rows of a Scala RDD. */
   public static <T, R> List<R> run(RDD<T> rows, int workers, RankFunction<T, R> function) {
     return run(rows.toJavaRDD(), workers, function);
   }
 
-  /** The same for a Dataset. */
+  /** Run a function on every rank, with the rows of a Dataset. */
   public static <T, R> List<R> run(Dataset<T> rows, int workers, RankFunction<T, R> function) {
     return run(rows.toJavaRDD(), workers, function);
   }
 
-  /** What a task does: it meets the others, runs the function, and says so if that fails. */
+  /** The body of a task: connects to the other ranks, runs the function, and reports its failure. */
   private static final class Rank<T, R>
       extends AbstractFunction1<scala.collection.Iterator<T>, scala.collection.Iterator<R>>
       implements java.io.Serializable {

@@ -25,11 +25,11 @@ import org.ripieno.Op;
 import org.ripieno.Points;
 
 /**
- * K-means as an estimator of Spark ML, on ranks that compute together: {@code new
+ * K-means as a Spark ML estimator, on ranks that communicate: {@code new
  * RipienoKMeans().setK(1000).setWorkers(8).fit(df)}.
  *
- * <p>Parameters have the names and meanings of {@code org.apache.spark.ml.clustering.KMeans}, with {@code workers},
- * {@code threads} and {@code elementType} beside.
+ * <p>Parameters have the names and meanings of {@code org.apache.spark.ml.clustering.KMeans}. {@code workers}, {@code
+ * threads} and {@code elementType} are additional.
  */
 public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements DefaultParamsWritable {
   private static final long serialVersionUID = 1;
@@ -49,7 +49,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   private final Param<String> featuresCol;
   private final Param<String> predictionCol;
 
-  /** One with this name. */
+  /** Create an estimator with this name. */
   public RipienoKMeans(String uid) {
     this.uid = uid;
     k = new IntParam(uid, "k", "how many clusters", ParamValidators.gtEq(1));
@@ -76,17 +76,17 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     setDefault(predictionCol, "prediction");
   }
 
-  /** One with a random name. */
+  /** Create an estimator with a random name. */
   public RipienoKMeans() {
     this(Identifiable$.MODULE$.randomUID("ripieno-kmeans"));
   }
 
-  /** Reads one that was saved. */
+  /** Return a reader of saved estimators. */
   public static MLReader<RipienoKMeans> read() {
     return new Saved().read();
   }
 
-  /** Reads one that was saved. */
+  /** Load a saved estimator. */
   public static RipienoKMeans load(String path) {
     return read().load(path);
   }
@@ -121,7 +121,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
                   points.add(((Vector) own.next().get(0)).toArray());
                 }
                 KMeansModel model = kmeans.fit(communicator, points);
-                // One rank's are enough.
+                // The result of one rank suffices.
                 double[][] centroids = communicator.rank() == 0 ? model.centroids() : null;
                 return new Fitted(centroids, model.inertia(), model.iterationCount());
               }
@@ -131,7 +131,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return copyValues(model.setParent(this), ParamMap.empty());
   }
 
-  /** Of all ranks' rows; ranks may have none. */
+  /** Return the column count of all ranks' rows; a rank may have no rows. */
   private static int columns(Communicator communicator, Vector first) {
     int[] columns = {first == null ? 0 : first.size()};
     communicator.allreduce(columns, Op.MAX);
@@ -160,57 +160,59 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return uid;
   }
 
-  /** How many clusters; 2. */
+  /** Number of clusters; default 2. */
   public IntParam k() {
     return k;
   }
 
-  /** Iterations at most; 20. */
+  /** Limit of iterations; default 20. */
   public IntParam maxIter() {
     return maxIter;
   }
 
-  /** Stops where the squared shift of the centroids is at most this times the mean variance of the columns; 1e-4. */
+  /**
+   * Stop when the squared shift of the centroids is at most this times the mean variance of the columns; default 1e-4.
+   */
   public DoubleParam tol() {
     return tol;
   }
 
-  /** Of what is drawn; 0. */
+  /** Seed of the random numbers; default 0. */
   public LongParam seed() {
     return seed;
   }
 
-  /** How centroids to start from are found, k-means|| or random; k-means||. */
+  /** Method to find initial centroids, k-means|| or random; default k-means||. */
   public Param<String> initMode() {
     return initMode;
   }
 
-  /** Rounds of k-means||; 2. */
+  /** Rounds of k-means||; default 2. */
   public IntParam initSteps() {
     return initSteps;
   }
 
-  /** How many ranks; 0, which is the default, for as many as there are partitions. */
+  /** Number of ranks; default 0, which means one per partition. */
   public IntParam workers() {
     return workers;
   }
 
-  /** Threads of a rank; 1. */
+  /** Threads per rank; default 1. */
   public IntParam threads() {
     return threads;
   }
 
-  /** What rows are computed in, float or double; double. */
+  /** Element type of the computation, float or double; default double. */
   public Param<String> elementType() {
     return elementType;
   }
 
-  /** The column of vectors; "features". */
+  /** The input column of vectors; default "features". */
   public Param<String> featuresCol() {
     return featuresCol;
   }
 
-  /** The column of labels; "prediction". */
+  /** The output column of labels; default "prediction". */
   public Param<String> predictionCol() {
     return predictionCol;
   }
@@ -261,7 +263,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
 
   private static final class Saved implements DefaultParamsReadable<RipienoKMeans> {}
 
-  /** What a rank gives back. */
+  /** The result of a rank. */
   private static final class Fitted implements java.io.Serializable {
     private static final long serialVersionUID = 1;
     private final double[][] centroids;

@@ -20,7 +20,7 @@ import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** What {@link RipienoKMeans} has fitted. All that it knows is saved as parameters. */
+/** The model that {@link RipienoKMeans} fits. Its whole state is saved as parameters. */
 public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements DefaultParamsWritable {
   private static final long serialVersionUID = 1;
 
@@ -31,7 +31,7 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
   private final Param<String> featuresCol;
   private final Param<String> predictionCol;
 
-  /** One without centroids, for who reads it. */
+  /** Create a model without centroids, for the reader. */
   public RipienoKMeansModel(String uid) {
     this.uid = uid;
     clusterCenters = new DoubleArrayArrayParam(this, "clusterCenters", "the centroids");
@@ -50,32 +50,32 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     set(iterationCount, iterations);
   }
 
-  /** Reads one that was saved. */
+  /** Return a reader of saved models. */
   public static MLReader<RipienoKMeansModel> read() {
     return new Saved().read();
   }
 
-  /** Reads one that was saved. */
+  /** Load a saved model. */
   public static RipienoKMeansModel load(String path) {
     return read().load(path);
   }
 
-  /** The centroids, one after the other. */
+  /** Return the centroids, one per row. */
   public double[][] getClusterCenters() {
     return $(clusterCenters);
   }
 
-  /** The sum of the squared distances of all rows to their centroids. */
+  /** Return the sum of the squared distances of all rows to their centroids. */
   public double getTrainingCost() {
     return (Double) $(trainingCost);
   }
 
-  /** How many iterations were made. */
+  /** Return the number of iterations. */
   public int getIterationCount() {
     return (Integer) $(iterationCount);
   }
 
-  /** The number of the centroid that is nearest to a point; of equally near ones the first. */
+  /** Return the index of the centroid nearest to a point; ties go to the first. */
   public int predict(Vector point) {
     return nearest(getClusterCenters(), point.toArray());
   }
