@@ -1,8 +1,8 @@
 """`__main__` of the launching process, in the processes of its ranks.
 
 Objects defined in `__main__` travel by value. If a rank has its own process, they are also set as attributes of
-`__main__` there: `pickle` finds them by name, as programs, joblib and multiprocessing require. A process may serve ranks
-of several jobs, such as a Dask worker. There a name could have two meanings, so no attributes are set.
+`__main__` there: `pickle` finds them by name, as programs, joblib and multiprocessing require. A process that serves
+several jobs, such as a Dask worker, sets no attributes, because a name could have two meanings there.
 """
 
 from __future__ import annotations
