@@ -20,7 +20,7 @@ Op = OpName | Combining
 #: An operation that combines rows with equal keys; not "concat", which keeps all rows.
 CombineOne = OpName | Literal["mul"] | Combining
 
-#: What a job does when a rank is lost: raise, restart the program on the survivors, or restart it with replacements.
+#: Policy for a rank that is lost: raise, restart the program on the survivors, or restart it with replacements.
 OnFailure = Literal["raise", "shrink", "respawn"]
 
 

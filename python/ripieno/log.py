@@ -44,7 +44,7 @@ class StderrHandler(logging.StreamHandler):  # type: ignore[type-arg]  # it is g
 
 
 def show(level: str, who: str = "") -> None:
-    """Print log records of this process, and of its child processes, on stderr with the prefix `who`.
+    """Print log records of this process, and of its child processes, on stderr, prefixed with the process's name.
 
     Raises
     ------

@@ -21,9 +21,9 @@ TOKEN_BYTES = 16
 logger = logging.getLogger("ripieno.dashboard")
 
 _lock = threading.Lock()
-# Dashboards requested by commands for all jobs of this process; None until the first job begins.
+# One entry per active `wanted` block: None until its first job begins, then the dashboard.
 _wanted: list[Dashboard | None] = []
-# The last dashboard whose job is over. Its page stays available until the next dashboard starts.
+# The dashboard of the last job that has ended. Its page stays available until the next dashboard starts.
 _over: list[Dashboard] = []
 
 

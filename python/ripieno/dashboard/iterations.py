@@ -11,7 +11,7 @@ from typing import Any
 
 #: Maximum number of stored iterations; above it, every second one is dropped.
 KEPT_COUNT = 400
-#: Number of latest iterations from which the time per iteration is computed.
+#: The time per iteration is the median over this many of the latest iterations.
 LATEST_COUNT = 9
 #: Names of objectives. The first one that an iteration has is drawn first.
 OBJECTIVES = ("inertia", "objective", "loss", "stress", "rmse", "error", "residual", "energy")

@@ -1,7 +1,7 @@
 """Attribution of waits: which ranks made the others wait.
 
 A late rank delays its neighbors, which delay their neighbors, and so on. Waits for rank j count against j only for the
-part in which j did not wait itself. The rest is passed on to the ranks that j waited for.
+part of the time that j did not wait itself. The rest is passed on to the peers of j that j waited for.
 """
 
 from __future__ import annotations

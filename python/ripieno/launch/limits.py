@@ -7,7 +7,7 @@ from ripieno.host import memory_limit_bytes, usable_cores
 
 # Default time that ranks wait for each other to join.
 MEETING_S = 60
-# Default time without a heartbeat after which a rank counts as failed.
+# Default timeout for heartbeats of a rank, in seconds.
 HEARTBEAT_S = 10.0
 # How long a process that is to become a rank may be stopped.
 STILL_S = 5.0

@@ -133,7 +133,7 @@ class KMeansModel(KMeansParams, Model, MLWritable, MLReadable):
         if prediction in names:
             raise InputError(f"prediction_col={prediction!r}: there is such a column already")
 
-        @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # PySpark is not looked into
+        @F.arrow_udf(IntegerType())  # type: ignore[untyped-decorator]  # mypy skips PySpark
         def assigned(points: pa.Array) -> pa.Array:
             batch = pa.record_batch([points], names=[features])
             found = points_of(Batches([batch], batch.schema), features)

@@ -64,7 +64,7 @@ class Engine(ABC):
 
     @abstractmethod
     def slots(self) -> int:
-        """Return the total number of ranks for which the engine has slots."""
+        """Return the total number of slots."""
 
     @abstractmethod
     def host(self) -> str:
@@ -95,14 +95,14 @@ class Engine(ABC):
 
 @dataclass(frozen=True)
 class Handover:
-    """Security of the path by which an engine sends tokens to its tasks.
+    """Security of the connection that carries tokens from the engine to its tasks.
 
     Attributes
     ----------
     way : str
-        Name of the path.
+        Name of the connection.
     is_authentic, is_encrypted : bool
-        Whether both ends authenticate each other, and whether the path is encrypted.
+        Whether both ends authenticate each other, and whether the connection is encrypted.
     advice : str
         How to add the missing properties, in the engine's terms.
     """
@@ -393,7 +393,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self._hold.run is not None and self._hold.run.failure is None
 
     def _say_goodbye(self) -> None:
-        """Ask the members to exit. A member whose connection is cut assumes that the launching process has ended."""
+        """Ask the members to exit. A member with a broken connection assumes that the launching process died."""
         for member in self.members:
             tell(member, "close")
         deadline = time.monotonic() + GOODBYE_S
@@ -418,7 +418,7 @@ def _own_folders() -> tuple[str, ...]:
 def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
     """Close all connections, tasks and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
-        return  # a fork of the launcher, whose ranks these are not
+        return  # a fork of the launcher owns no ranks
     for member in members:
         member.channel.close()
     members.clear()

@@ -112,7 +112,7 @@ class MemberServer:
 
     @property
     def lack(self) -> str | None:
-        """Return the resource whose lack has kept this process from accepting connections for a while, or None."""
+        """Return the resource that has been missing for a while to accept connections, or None."""
         reception = self._reception
         return None if reception is None else reception.lack
 

@@ -53,7 +53,7 @@ class RemoteChannel(Channel):
     address : str
         Address of this end, if it has one.
     tunnel : optional
-        Tunnel of an encrypted connection, whose near end is `end`.
+        Tunnel of an encrypted connection; `end` is its near end.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class MemberReception:
     Attributes
     ----------
     lack : str or None
-        The resource whose lack has kept this process from accepting connections for a while.
+        The resource that has been missing for a while to accept connections.
     """
 
     def __init__(self, listener: socket.socket, token: bytes, *, tls: bool | None = None) -> None:

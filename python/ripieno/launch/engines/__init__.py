@@ -1,4 +1,4 @@
-"""The engines in which ranks can run, by name; each module is imported on first use."""
+"""The engines that run ranks, by name; each module is imported on first use."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _HYDRA_WRAPPER = [
 
 
 class MpirunEngine(Engine):
-    """An engine whose ranks are processes of an MPI launcher.
+    """Runs ranks as processes of an MPI launcher.
 
     Parameters
     ----------

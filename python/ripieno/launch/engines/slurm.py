@@ -35,7 +35,7 @@ _COMPLETING = re.compile(r"comp\*?|.*\+")
 
 
 class SlurmEngine(Engine):
-    """An engine whose ranks are tasks of a Slurm step.
+    """Runs ranks as tasks of a Slurm step.
 
     Parameters
     ----------

@@ -53,7 +53,7 @@ class StartedRun(Run):
     Parameters
     ----------
     command : sequence of str
-        Command line of the launcher, to which the command of a rank is appended.
+        Command line of the launcher. The command of a rank is appended.
     invitation : Invitation
     account_of : callable
         Parses a line of the launcher's standard error.

@@ -23,7 +23,7 @@ SILENT_S = 0.3
 # Interval at which ranks that have not replied are checked after others have failed.
 LOOK_S = 0.5
 
-#: The kinds of messages after which a member waits for the next program, and their names in error messages.
+#: The kinds of messages that end a member's program, and their names in error messages.
 _LAST_MESSAGES = {"result": "the result", "returned": "the result", "error": "the exception"}
 
 

@@ -152,7 +152,7 @@ class Job(ABC):
         After a failure the job continues. Ranks that wait for the next program keep their process, with all modules and
         broadcast values, and join again before it. If a rank has died, still computes, or has a replica that died, all
         ranks are ended. The next program then gets new ranks, which receive broadcast values again. In both cases the
-        next program gets a new communicator, whose ``kept`` is empty.
+        next program gets a new communicator with an empty ``kept``.
         """
         if not callable(program):
             raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
@@ -199,8 +199,7 @@ class Job(ABC):
         items : iterable
             The items. They are read only as far as items are in flight.
         as_completed : bool
-            Yield pairs of item number and result, in the order in which they are found, instead of results in the
-            order of the items.
+            Yield pairs of item number and result as they are found, instead of results in the order of the items.
         in_flight : int, optional
             Number of items that are sent to the ranks together; results are kept until they are read. The next items
             follow after all of these are done. 64 per rank by default.
@@ -239,7 +238,7 @@ class Job(ABC):
 
     def resize(self, workers: int) -> None:
         """Change the number of ranks between two programs.
-
+Ranks numbered `workers` or higher end. Additional ranks are started; an engine restarts all ranks. All ranks
         Ranks with numbers from `workers` on end. Additional ranks are started; an engine restarts all ranks. All ranks
         join again, so `kept` is empty afterwards, and broadcast values are sent again. The number of threads per rank
         does not change.
@@ -310,8 +309,8 @@ class Job(ABC):
         Notes
         -----
         Sent values outlive failures of programs; new ranks receive the values again. If the data is no longer
-        available, ``value`` raises `BroadcastError`. A single rank uses the caller's own arrays. With replicas, every
-        rank receives the complete value from the caller, because replicas must not fetch from each other.
+        available, ``value`` raises `BroadcastError`. A single rank uses the caller's own arrays. Ranks with replicas
+        receive the complete value from the caller, because each replica would have to fetch it separately.
 
         Examples
         --------

@@ -110,7 +110,7 @@ class LocalJob(ProcessJob[_Worker]):
 
     @property
     def pids(self) -> list[int]:
-        """Process id of every rank. After a failure, ended processes are listed until they are replaced."""
+        """Process ids of all ranks. After a failure, ended processes are listed until they are replaced."""
         return [worker.process.pid for worker in self.members]
 
     @property
@@ -270,7 +270,7 @@ def _open_pid(pid: int) -> int | None:
 def _end_workers(members: list[_Worker], spares: list[_Worker], pumps: list[LinePump], owner_pid: int) -> None:
     """Close all processes, descriptors and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
-        return  # a fork of the launcher, whose workers these are not
+        return  # a fork of the launcher owns no workers
     workers = [*members, *spares]
     for worker in workers:
         worker.channel.close()

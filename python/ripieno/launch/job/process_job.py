@@ -1,4 +1,4 @@
-"""`ProcessJob`: a job whose ranks are other processes, each with a channel to this process.
+"""`ProcessJob`: a job with ranks in other processes, each with a channel to this process.
 
 The channels carry programs, exchanged addresses, events, results and reports. Their end signals the end of a process.
 """
@@ -102,7 +102,7 @@ class ProcessJob(Job, Generic[M]):
         """Return how long live members may take to join."""
 
     def _close_ranks(self, lost: list[M]) -> bool:
-        """Remove lost members and reassign their ranks if members are left; return False if all must be restarted.
+        """Replace lost members or renumber the others, as configured; return False if all must be restarted.
 
         All other members wait, and join again next.
         """

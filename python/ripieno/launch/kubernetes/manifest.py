@@ -74,7 +74,7 @@ class Manifest:
     node_selector
         Required labels of nodes.
     spread
-        Labels of nodes over whose values Kubernetes spreads the pods as evenly as possible.
+        Keys of node labels. Kubernetes spreads the pods as evenly as possible over the values of each label.
     rack_label
         A label of pods with the name of the rack.
     claims

@@ -138,7 +138,7 @@ def handed_over(value: Any) -> Any:
     for buffer in packed.buffers:
         buffer.flags.writeable = False
     opener = pickle.Unpickler(io.BytesIO(packed.pickled), buffers=packed.buffers)
-    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]  # as the docs of pickle have it
+    opener.persistent_load = arrays.__getitem__  # type: ignore[method-assign]  # as in pickle's documentation
     return opener.load()
 
 

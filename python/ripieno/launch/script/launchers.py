@@ -195,7 +195,7 @@ def _pmi(variables: Mapping[str, str]) -> LaunchedRank | None:
     if "SLURM_STEP_ID" in variables and "MPI_LOCALRANKID" not in variables:
         # Under srun --mpi=pmi2, Slurm's own variables provide more.
         return None
-    # Across hosts of Slurm the processes form a step. For a world on one host, the step may be an earlier one.
+    # On several Slurm hosts the processes form a step. On one host, the variables may belong to an earlier step.
     step = [variables[name] for name in ("SLURM_JOB_ID", "SLURM_STEP_ID") if name in variables]
     local_size, world_size = _optional(variables, "MPI_LOCALNRANKS"), number(variables, "PMI_SIZE")
     return LaunchedRank(

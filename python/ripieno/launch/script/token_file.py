@@ -1,6 +1,6 @@
 """Transfer of a job's token from rank 0 to the other ranks, in a file that only their user can read.
 
-Rank 0 holds a lock on the file while the ranks join. The file of an earlier job, whose rank 0 has ended, is therefore
+Rank 0 holds a lock on the file while the ranks join. The lock of an earlier job ends with its rank 0, so its file is
 never used. The file appears complete, and is removed after the ranks have joined.
 Requires a file system with locks (`flock`) and hard links: every local one, NFS, Lustre, GPFS.
 """
@@ -144,7 +144,7 @@ def sweep(parent: Path, prefix: str) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a folder whose rank 0 died before it had a token; raise OSError if it lives or folders have no locks."""
+    """Remove a folder without a token after its rank 0 has died; raise OSError if it lives or folders have no locks."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -272,7 +272,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _token_in(path: Path) -> str | None:
-    """Return the token in a file whose rank 0 lives, or None; empty if the file system shows only the name yet."""
+    """Return the token in a file with a live rank 0, or None; empty if the file system shows only the name yet."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:

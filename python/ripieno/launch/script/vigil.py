@@ -29,7 +29,7 @@ LAST_WORDS_S = 1.5
 CULPRIT_S = 5.0
 # A rank that has begun to report, or has closed its channel, has this long to continue or to exit.
 REPORT_S = 10.0
-# A rank whose script has finished and that has closed its channel has this long to exit.
+# After its script has finished and its channel is closed, a rank has this long to exit.
 END_S = 60.0
 # With independent ranks, ranks that stand still have this long to exit after rank 0 has exited.
 STRAGGLERS_S = 5.0
@@ -117,7 +117,7 @@ class Supervisor:
         self._failed_at: float | None = None
         # Time at which rank 0 exited, if ranks are independent.
         self._over_at: float | None = None
-        # Time since which all ranks are stopped, and the value of it for which the last message was printed.
+        # Time since which all ranks are stopped, and the time of the stop that was last reported.
         self._suspended_at: float | None = None
         self._said_at: float | None = None
 
@@ -205,7 +205,7 @@ class Supervisor:
         return found
 
     def _end(self, rank: ScriptRank) -> None:
-        """Kill the process of a rank whose script has ended successfully but which does not exit by itself."""
+        """Kill the process of a rank that does not exit after its script has ended successfully."""
         rank.process.kill()
         rank.process.wait()
         rank.status = 0

@@ -2,7 +2,7 @@
 
 A future or a delayed value is the same on every rank. From an array, a frame, a bag or a list of futures, each rank
 gets the chunks on its worker, in order; docs/engines/dask.md describes how they are joined.
-Chunks on workers without a rank go to the ranks with the fewest chunks. A rank whose worker holds none takes chunks
+Chunks on workers without a rank go to the ranks with the fewest chunks. A rank without chunks on its worker takes some
 from the ranks with the most. Only these chunks are transferred between workers; the others are read in place.
 """
 

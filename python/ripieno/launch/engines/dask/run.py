@@ -25,7 +25,7 @@ BEGIN_S = 10.0
 LEAVE_S = 1.0
 # Then their workers are ended. The launcher waits this long for all of these steps.
 END_S = 3.0
-# Time in which a nanny restarts a worker; the nanny first retries without success for a few seconds.
+# A nanny needs this long to restart a worker, because it first retries without success for a few seconds.
 RESTART_S = 10.0
 # Higher than the priority of all other tasks that wait for a thread of the worker.
 PRIORITY = 1_000_000
@@ -205,7 +205,7 @@ class _Overdue(BaseException):
 
 
 class _Stay:
-    """The period in which a rank occupies a thread of this worker. Dask itself cannot end a running task."""
+    """Ends a rank that occupies a thread of this worker. Dask itself cannot end a running task."""
 
     def __init__(self, rank: int, *, has_nanny: bool) -> None:
         self._rank = rank

@@ -31,7 +31,7 @@ _session = Session()
 
 
 class RayEngine(Engine):
-    """An engine whose ranks are Ray actors.
+    """Runs ranks as Ray actors.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class RayEngine(Engine):
         return address
 
     @property
-    def is_own(self) -> bool:  # type: ignore[override]  # nobody sets it
+    def is_own(self) -> bool:  # type: ignore[override]  # read-only
         """Return whether `ray.init` has found no Ray and started one for this process."""
         return _session.is_own
 

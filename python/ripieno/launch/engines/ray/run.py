@@ -144,7 +144,7 @@ def _member_class() -> Any:
 
             serve(pickle.loads(invitation), rank, bind_host=ray.util.get_node_ip_address(), local=self.local)
 
-        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # Ray is not looked into
+        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # mypy skips Ray
         def take(self, name: str, blocks: bool, *values: Any) -> None:
             if blocks:
                 import pyarrow as pa
@@ -156,7 +156,7 @@ def _member_class() -> Any:
             else:
                 (self.local[name],) = values
 
-        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # Ray is not looked into
+        @ray.method(concurrency_group="objects")  # type: ignore[untyped-decorator]  # mypy skips Ray
         def drop(self, name: str) -> None:
             self.local.pop(name, None)
 

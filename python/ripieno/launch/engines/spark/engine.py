@@ -25,12 +25,12 @@ from ripieno.launch.job.stand_ins import Here
 
 # Ranks with rows join after Spark has computed the rows, which may take long.
 ROWS_S = 7 * 24 * 3600.0
-# Schema of a stage whose tasks return nothing to Spark.
+# Schema of a stage that returns no rows to Spark.
 _NOTHING = StructType([StructField("nothing", BooleanType())])
 
 
 class SparkEngine(Engine):
-    """An engine whose ranks are tasks of a Spark application.
+    """Runs ranks as tasks of a Spark application.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`StageRun`: the barrier stage whose tasks are the ranks of a job, and its slots."""
+"""`StageRun`: the barrier stage that runs the ranks of a job as its tasks, and its slots."""
 
 from __future__ import annotations
 
