@@ -238,8 +238,8 @@ class Job(ABC):
 
     def resize(self, workers: int) -> None:
         """Change the number of ranks between two programs.
-Ranks numbered `workers` or higher end. Additional ranks are started; an engine restarts all ranks. All ranks
-        Ranks with numbers from `workers` on end. Additional ranks are started; an engine restarts all ranks. All ranks
+
+        Ranks numbered `workers` or higher end. Additional ranks are started; an engine restarts all ranks. All ranks
         join again, so `kept` is empty afterwards, and broadcast values are sent again. The number of threads per rank
         does not change.
 
