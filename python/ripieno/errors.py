@@ -131,7 +131,7 @@ class SpillError(RipienoError, OSError):
 
 
 class MissingIndicesError(RipienoError, KeyError):
-    """A sparse reduction requests indices that no rank contributes. Raised alike on every rank.
+    """A sparse reduction requests indices that no rank contributes. Raised on every rank.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class Iterations:
 
     def begin(self, name: str, most: int | None) -> None:
         """Begin a fit and drop the data of the previous one."""
-        self.__init__()  # type: ignore[misc]  # nothing of the fit before stays
+        self.__init__()  # type: ignore[misc]  # resets all fields
         self.name, self.most = name, most
 
     def take(self, event: Mapping[str, Any], at_s: float) -> None:

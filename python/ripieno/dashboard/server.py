@@ -39,7 +39,7 @@ HEADER_S = 5.0
 HEADER_BYTES_MAX = 16_384
 #: Time limit in seconds for a client to receive an answer.
 PATIENCE_S = 30.0
-#: After so many connections `accept` pauses, in seconds, so that a flood costs at most 100 wake-ups per second.
+#: After this many connections `accept` pauses for `PAUSE_S` seconds, so a flood causes at most 100 wake-ups per second.
 ACCEPTS_PER_PAUSE = 16
 PAUSE_S = 0.01
 

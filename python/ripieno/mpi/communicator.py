@@ -75,7 +75,7 @@ class Comm(MpiMessageCalls, MpiCollectiveCalls):
         return self._of(self._comm.group([self._comm.first_ranks.index(rank) for rank in group.ranks]))
 
     def Create(self, group: Group) -> Self | None:
-        """Return the communicator of a group; all ranks call this, and others than its members get None."""
+        """Return the communicator of a group. All ranks call this; ranks outside of the group get None."""
         place = group.Get_rank()
         return self.Split(UNDEFINED if place == UNDEFINED else 0, max(place, 0))
 

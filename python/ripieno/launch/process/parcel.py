@@ -159,7 +159,7 @@ def _in_memory(packed: packing.PackedValue, size_bytes: int, writable: bool) -> 
     return fd
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle says nothing of its types
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     files_by_name = True
     read_only = False
     lend = False

@@ -3,7 +3,7 @@
 Command line: ``python -m ripieno.launch.script.script <descriptor> <launcher> file|module <target> [args]``.
 
 Runs the target as ``__main__``. An uncaught exception is reported to the other ranks and to the launcher, which prints
-the exception of the first failed rank. The rank itself prints nothing, because all other ranks fail as a consequence.
+the exception of the first failed rank only. Other ranks fail as a consequence, and their exceptions would hide it.
 """
 
 from __future__ import annotations
