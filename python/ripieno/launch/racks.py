@@ -6,9 +6,9 @@ north = ["node1", "node2"]
 south = ["node3", "gpu-*"]
 ```
 
-Host names may contain ``*``, ``?`` and ``[…]``. Sources, in order of precedence: the argument ``racks=``, the variable
-RACK (the rack's name), the file named by the variable RIPIENO_RACKS, the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
-tree topology lists the switches above a node, and the engine. Without any of them racks are unknown.
+Host names may contain ``*``, ``?`` and ``[…]``. Sources, in order of precedence: the argument ``racks=``; the variable
+RACK (the rack's name); the file named by the variable RIPIENO_RACKS; the variable SLURM_TOPOLOGY_ADDR, in which Slurm's
+tree topology lists the switches above a node; and the engine. Without any of them racks are unknown.
 """
 
 from __future__ import annotations
